@@ -7,7 +7,6 @@ each: counts, tables and gradients, which are additive over rows, are summed by 
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +55,7 @@ class _Shared:
         self.limited = 0  # threads that are within `one_thread`
         self.own = threading.local()  # .depth: how often this thread is
         self.torch_threads = 1
+        self.libraries: ThreadpoolController | None = None
         self.blas: Any = None
 
 
@@ -99,7 +99,9 @@ def one_thread() -> Iterator[None]:
         with shared.counting:
             if not shared.limited:
                 shared.torch_threads = threads
-                shared.blas = _libraries().limit(limits=1, user_api="blas")
+                # A search for the libraries takes longer than a small fit's steps.
+                shared.libraries = shared.libraries or ThreadpoolController()
+                shared.blas = shared.libraries.limit(limits=1, user_api="blas")
             shared.limited += 1
         torch.set_num_threads(1)
     try:
@@ -112,12 +114,6 @@ def one_thread() -> Iterator[None]:
                 shared.limited -= 1
                 if not shared.limited:
                     shared.blas.restore_original_limits()
-
-
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    """Search for the BLAS libraries once, since a search takes longer than a small fit's steps."""
-    return ThreadpoolController()
 
 
 def _in_forked_child() -> None:
@@ -206,7 +202,7 @@ class Workers:
 
     def any(self, mine: object) -> bool:
         """Return whether this is true on some worker."""
-        return any(self.gather(bool(mine)))
+        return bool(mine) if self.size == 1 else any(self.gather(bool(mine)))
 
     def asked(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
         """Return callbacks whose answer is true on all workers if it is on one."""
@@ -227,12 +223,13 @@ class Workers:
 
         Within it no worker may wait for another.
         """
+        if self.size == 1:
+            yield
+            return
         error: Exception | None = None
         try:
             yield
         except Exception as raised:
-            if self.size == 1:
-                raise
             error = raised
         said = self.gather(None if error is None else f"{type(error).__name__}: {error}")
         if error is not None:

@@ -136,7 +136,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         given = Given(X, y, sensitive_features, sample_weight)
         with unchanged_on_error(self), taken_workers() as workers:
-            refuse_difference("estimators", workers.gather(type(self).__name__))
+            if workers.size > 1:
+                refuse_difference("estimators", workers.gather(type(self).__name__))
             with workers.agreeing():
                 training = self._checked_training()
                 if workers.size > 1 or isinstance(X, Blocks):
