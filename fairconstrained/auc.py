@@ -41,13 +41,11 @@ def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) ->
     The cost is one sort of n scores and n additions for each cell.
     """
     rank = ranks(scores)
-    columns = [
-        np.bincount(
-            cell, weights=weight * wins(rank, np.where(cell == b, weight, 0.0)), minlength=n_cells
-        )
-        for b in range(n_cells)
-    ]
-    return np.stack(columns, axis=1)
+    table = np.empty((n_cells, n_cells))
+    for b in range(n_cells):
+        won = weight * wins(rank, np.where(cell == b, weight, 0.0))
+        table[:, b] = np.bincount(cell, weights=won, minlength=n_cells)
+    return table
 
 
 def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> Floats:
@@ -129,6 +127,7 @@ def auc_standard_errors(
 
 # The sets G1, G1', G2, G2' of each notion (AUC-fairness paper, Appendix A): whose rows, and which
 # labels. All rows against all rows have the AUC 1/2.
+_PAIRWISE = ("group_auc", "inter_group", "intra_group")
 _ALL = ("all", 0, 1)
 _SETS: Mapping[str, Sequence[tuple[Any, ...]]] = {
     "group_auc": (("g", 0, 1), ("h", 0, 1), _ALL, _ALL),
@@ -140,11 +139,9 @@ _SETS: Mapping[str, Sequence[tuple[Any, ...]]] = {
 }
 
 
-def _comparisons(n_groups: int, sets: Sequence[tuple[Any, ...]]) -> Floats:
+def _comparisons(n_groups: int, pairwise: bool, sets: Sequence[tuple[Any, ...]]) -> Floats:
     """Zeros and ones (m, 4, 2, n_groups), for every pair of groups or every group against all."""
-    every = np.arange(n_groups)
-    pairwise = any(whose == "h" for whose, *_ in sets)
-    g, h = np.triu_indices(n_groups, 1) if pairwise else (every, every)
+    g, h = np.triu_indices(n_groups, 1) if pairwise else 2 * [np.arange(n_groups)]
     cells = np.zeros((len(g), 4, 2, n_groups))
     for place, (whose, *labels) in enumerate(sets):
         for label in labels:
@@ -157,5 +154,6 @@ def _comparisons(n_groups: int, sets: Sequence[tuple[Any, ...]]) -> Floats:
 
 # The AUCs that each notion compares, by the number of groups.
 COMPARISONS: Mapping[str, Callable[[int], Floats]] = {
-    name: partial(_comparisons, sets=sets) for name, sets in _SETS.items()
+    name: partial(_comparisons, pairwise=name in _PAIRWISE, sets=sets)
+    for name, sets in _SETS.items()
 }

@@ -67,7 +67,7 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
             f"sensitive_features has {n_rows} rows, but X and y have {n_samples}. Give one row "
             "per sample, in the order of X (resampling steps of a pipeline break this order)."
         )
-    levels, codes = zip(*(_unique(column) for column in columns), strict=True)
+    levels, codes = zip(*map(_unique, columns), strict=True)
     if len(columns) == 1:
         return Groups(codes[0], levels[0])
     seen, index = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
@@ -90,7 +90,7 @@ def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
             f"{sensitive_features!r}. Give the column itself, such as X[{sensitive_features!r}]."
         )
     # Columns of Arrow become Python's types.
-    sensitive_features = _by(computed(sensitive_features), "to_pydict", "to_pylist")
+    sensitive_features = computed(computed(sensitive_features), "to_pydict", "to_pylist")
     if isinstance(sensitive_features, dict):
         columns = [_to_numpy(column) for column in sensitive_features.values()]
     elif hasattr(sensitive_features, "columns"):  # a DataFrame, whose columns keep their dtypes
@@ -105,20 +105,15 @@ def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
         columns = [array] if array.ndim == 1 else list(array.T)
     if not columns:
         raise ValueError("sensitive_features has no columns; give at least one.")
-    if len({column.shape for column in columns}) > 1 or columns[0].ndim != 1:
+    if len(set(map(np.shape, columns))) > 1 or columns[0].ndim != 1:
         shapes = ", ".join(str(column.shape) for column in columns)
         raise ValueError(f"sensitive_features has columns of different shapes: {shapes}.")
     return columns
 
 
-def computed(values: Any) -> Any:
-    """The values of columns that are yet to be computed, and all others as they are."""
-    return _by(values, "compute", "collect")  # dask, polars
-
-
-def _by(values: Any, *methods: str) -> Any:
-    """Call the first of these methods that exists; without one return the values."""
-    for method in methods:
+def computed(values: Any, *methods: str) -> Any:
+    """Compute columns that are yet to be computed, by the first method that exists."""
+    for method in methods or ("compute", "collect"):  # of dask, polars
         if hasattr(type(values), method):  # a table may have a column of this name
             return getattr(values, method)()
     return values
@@ -140,7 +135,11 @@ def _to_numpy(values: Any) -> NDArray[Any]:
 
 
 def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    missing = column != column if column.dtype.kind in "fcmM" else _missing(column)
+    missing: NDArray[np.bool_] = np.zeros(len(column), dtype=bool)
+    if column.dtype.kind in "fcmM":
+        missing = column != column
+    elif column.dtype.kind == "O":
+        missing = np.fromiter(map(_is_missing, column), bool, len(column))
     if missing.any():
         raise ValueError(
             f"sensitive_features has {int(missing.sum())} missing values (first at row "
@@ -160,12 +159,6 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
                 ) from None
         levels, codes = np.unique(column.astype(str), return_inverse=True)
     return levels, codes.reshape(-1).astype(np.int64)
-
-
-def _missing(column: NDArray[Any]) -> NDArray[np.bool_]:
-    if column.dtype.kind != "O":
-        return np.zeros(len(column), dtype=bool)
-    return np.fromiter((_is_missing(value) for value in column), bool, len(column))
 
 
 def _is_missing(value: Any) -> bool:

@@ -113,8 +113,8 @@ CAPS: Mapping[str, Rates] = {
 
 def _one_hot(classes: Sequence[Any], positions: Sequence[int]) -> Iterator[tuple[Any, Floats]]:
     """Some of the classes, each with its indicator."""
-    indicators = np.eye(len(classes))
-    return ((classes[c], indicators[c]) for c in positions)
+    chosen = map(classes.__getitem__, positions)
+    return zip(chosen, np.eye(len(classes))[list(positions)], strict=True)
 
 
 def _of_label(labels: Floats, predictions: Floats, event: str, given: str = "") -> Rate:
