@@ -18,6 +18,7 @@ from fairconstrained.solvers.base import (
     Solver,
     best_feasible,
     count,
+    not_complementary,
     positive,
     violation,
 )
@@ -62,11 +63,10 @@ class AugmentedLagrangian(Solver):
     :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)`, until the hard constraints are met and their
     slack is used up.
 
-    With up to 10,000 rows the solver then repeats this with soft rates twice as sharp, and keeps
-    the result of smaller error, because neither sharpness is always better. If soft rates lead to
-    no feasible point, they are made four times as sharp, up to three times. Of many rows it first
-    solves the problem on a part, and begins there. A start that solves the problem without
-    constraints and keeps them is the result.
+    With up to 10,000 rows this is repeated with soft rates twice as sharp, and the result of
+    smaller error is kept. If soft rates lead to no feasible point, they are made four times as
+    sharp, up to three times. Of many rows a part is solved first, and its solution is the start. A
+    start that solves the problem without constraints and keeps them is the result.
 
     Parameters
     ----------
@@ -88,15 +88,13 @@ class AugmentedLagrangian(Solver):
     the coordinates of the solver, violation and complementarity. It is infinite while the targets
     still move.
 
-    The Lagrangian at its minimiser is a lower bound on the objective of all points that meet the
-    targets, in convex problems. With more than 1,000 rows rounds end if it exceeds the objective at
-    equal scores, where these meet the constraints: rates of many small groups differ by chance,
-    which no shift changes.
+    In convex problems the Lagrangian at its minimiser is a lower bound on the objective of all
+    points that meet the targets. With more than 1,000 rows rounds end if it exceeds the objective
+    at equal scores, where these meet the constraints: rates of many small groups differ by chance.
 
     Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
-    values along lines. If no sharpness has led to a feasible point, what they led to is repaired
-    once more, against gradients of rates that are sharper yet. If that fails, the result is the
-    best point along an offset: far out all predictions are equal, and parity holds.
+    values along lines, and once more with the sharpest rates if none has become feasible. If that
+    fails, the result is the best point along an offset: far out all predictions are equal.
 
     References
     ----------
@@ -186,9 +184,8 @@ class AugmentedLagrangian(Solver):
         if problem.n_rows > FEW_ROWS:
             equal_scores = problem.evaluate(torch.zeros_like(x)).soft
             bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
-        # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums.
-        # The result then depends neither on the order of the rows nor on whether weights are given
-        # as repetitions.
+        # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums:
+        # the result then depends neither on their order nor on weights given as repetitions.
         effort = Effort(self.inner_max_iter, Curvature(self.memory))
         if problem.n_rows <= FEW_ROWS:
             polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
@@ -238,8 +235,7 @@ class AugmentedLagrangian(Solver):
         soft = linearize(x).value
         value = soft[1:] + shift
         moved = (dual + self.penalty * value).clamp_min(0.0)
-        # min(dual, -value) is zero where a constraint is met and complementary to its multiplier.
-        gap = _largest(torch.minimum(moved, -value))
+        gap = not_complementary(moved, value)
         residual = max(float(np.abs(gradient).max()), gap)
         return Iterate(x, soft, problem.evaluate(x).hard, moved, residual), gap
 
@@ -265,7 +261,7 @@ class _Targets:
         better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
-        miss = _largest(gap)
+        miss = float(gap.abs().max()) if len(gap) else 0.0
         nearer = excess < 0.8 * self._least or miss < 0.8 * self._miss
         self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
         self._least, self._miss = min(self._least, excess), min(self._miss, miss)
@@ -294,11 +290,6 @@ class _Targets:
         # each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
-
-
-def _largest(values: Tensor) -> float:
-    """Largest absolute value, 0 without values."""
-    return float(values.abs().max()) if len(values) else 0.0
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:

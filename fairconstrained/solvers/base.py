@@ -10,6 +10,7 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
@@ -254,3 +255,8 @@ def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
 def violation(values: Tensor) -> float:
     """Return the largest constraint value in (f, c_1, ..., c_m), or 0 without constraints."""
     return float(values[1:].max()) if len(values) > 1 else 0.0
+
+
+def not_complementary(dual: Tensor, value: Tensor) -> float:
+    """Return the largest violation of: constraints are met, or complementary to multipliers."""
+    return float(torch.minimum(dual, -value).abs().max()) if len(dual) else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.solvers.base import Iterate, Solver
+from fairconstrained.solvers.base import Iterate, Solver, not_complementary
 
 _ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
 _SMALLEST_STEP = 1e-12
@@ -108,7 +108,7 @@ class QCQP(Solver):
         x, factor = quadratics.minimiser(dual)
         while True:
             value = quadratics.values(x)[1:]
-            gap = torch.minimum(dual, -value).abs().max().item() if len(dual) else 0.0
+            gap = not_complementary(dual, value)
             soft, hard = problem.evaluate(x)
             yield Iterate(x, soft, hard, dual, gap)
             # A Newton step in the free multipliers; the others stay at zero.

@@ -20,6 +20,7 @@ from fairconstrained.solvers.base import (
     Solver,
     best_feasible,
     count,
+    not_complementary,
     violation,
 )
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
@@ -242,7 +243,7 @@ class _Path:
         self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
         self.x, self.terms, self.dual = point, there, dual
         soft, hard = self.problem.evaluate(point)
-        gap = float(torch.minimum(dual, -(there.value[1:] + shift)).abs().max())
+        gap = not_complementary(dual, there.value[1:] + shift)
         return Iterate(point, soft, hard, dual, max(float(gradient.abs().max()), gap))
 
 

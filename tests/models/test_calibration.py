@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from fairconstrained.models import Standardize
 from fairconstrained.models.platt import log_odds_scale
 from fairconstrained.solvers import SGDA
 from tests.helpers.auc_fits import every_objective, fitted, table
@@ -41,14 +40,6 @@ def test_calibration_of_scores_that_say_nothing_or_everything():
     slope, offset = log_odds_scale(y.double(), y, weight)
     assert torch.isfinite(slope)
     assert torch.isfinite(offset)
-
-
-def test_rescaling_composes():
-    layer = Standardize(torch.zeros(1).double(), torch.ones(1).double())
-    z = torch.linspace(-2, 2, 5, dtype=torch.float64)
-    layer.then(2.0, 1.0)
-    layer.then(3.0, -1.0)
-    np.testing.assert_allclose(layer(z), 3 * (2 * z + 1) - 1)
 
 
 @pytest.mark.slow

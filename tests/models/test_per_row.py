@@ -135,11 +135,6 @@ def overridden():
     return nn.Sequential(layer)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "layer normalisation", "shared layer"])
-def test_networks_that_keep_rows_apart_are_accepted(name):
-    check_rows_independent(MODELS[name].network, D)
-
-
 # --- networks that are not what they seem ---------------------------------------------------------
 
 

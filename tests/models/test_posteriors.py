@@ -158,14 +158,6 @@ def test_of_useless_groups_the_densities_are_shrunk_to_one():
     assert np.abs(table[:, 2:4] - 1.0).max() < 0.2
 
 
-def test_rows_of_a_group_that_takes_no_part_are_told_apart_from_the_others():
-    X, y, group = rows(600, n_groups=3)
-    table, _ = Posteriors(GaussianNB()).columns(X, y, group, [[0, -1, 1], [0, -1, 1]])
-    prior = np.array([np.mean(group == g) for g in (0, 2)])
-    assert table.shape[1] == 8
-    assert ((table[:, 2:4] * prior).sum(axis=1) < 0.95).all()
-
-
 def test_cells_without_rows_and_classes_that_folds_lack_cost_nothing_else():
     X, y, group = rows(80)
     of_one_group = np.where(y == 1, 0, group)  # no positives in the second group

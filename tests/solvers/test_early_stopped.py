@@ -11,7 +11,7 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Network
-from fairconstrained.solvers import EarlyStoppedSGDA, Iterate, Status, run
+from fairconstrained.solvers import EarlyStoppedSGDA, Status, run
 from tests.helpers.erm import erm
 
 
@@ -144,17 +144,6 @@ def test_a_perceptron_starts_at_the_constrained_linear_model(n_bins, n_classes):
     clf.fit(X, y, sensitive_features=group)  # goes on from its own fit
     assert torch.equal(seen[0].dual, torch.tensor(before))
     assert not np.allclose(before, linear.multipliers_)
-
-
-def test_the_feasible_iterate_of_least_objective_is_chosen():
-    def iterate(objective, excess):
-        values = torch.tensor([objective, excess]).double()
-        return Iterate(torch.zeros(1), values, values, torch.zeros(1), torch.inf)
-
-    best = iterate(0.4, 0.0009)
-    others = [iterate(0.5, -0.1), iterate(0.1, 0.002), iterate(0.45, 0.0)]
-    assert EarlyStoppedSGDA().select([*others, best]) is best
-    assert EarlyStoppedSGDA().select([others[1], iterate(0.0, 0.01)]) is others[1]
 
 
 def test_a_start_of_fewer_errors_is_kept_if_the_loss_gains_less_than_the_errors_lose():

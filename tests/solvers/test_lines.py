@@ -24,7 +24,6 @@ from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL
-from fairconstrained.solvers.run import best_on_lines
 
 
 def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):
@@ -139,18 +138,6 @@ def test_thresholds_for_losses_are_between_all_scores_of_a_small_table():
         assert (line.error - error)[(line.steps + threshold).abs() < 0.5].abs().min() < 1e-12
 
 
-def test_the_best_point_of_a_line_is_within_reach():
-    problem = problem_of("demographic_parity", 1)
-    x = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    soft, hard = problem.evaluate(x)
-    start = Iterate(x, soft, hard, torch.zeros(problem.n_constraints), math.inf)
-    direction = torch.eye(4).double()[3]
-    far, near = (best_on_lines(problem, start, [direction], reach) for reach in (math.inf, 0.1))
-    assert (near.x - x).norm() <= 0.1
-    assert far.hard[1:].max() <= FEASIBILITY_TOL  # equal predictions at the ends
-    assert best_on_lines(problem, start, [direction], 1e-12).x is x
-
-
 # --- the theorem of the loop ---------------------------------------------------------------------
 
 
@@ -255,13 +242,6 @@ def test_a_known_line_gives_its_best_point():
     assert least < problem.evaluate(zero).hard[0] - 0.03
     solution = result(problem, zero, [Known(x, direction=direction)])
     assert float(solution.iterate.hard[0]) == pytest.approx(float(least))
-
-
-def test_there_is_no_relaxation_where_the_solution_without_constraints_is_feasible():
-    problem = problem_of("demographic_parity", 0)
-    equal = 100.0 * torch.eye(4).double()[3]
-    assert len(known_of_relaxation(problem, torch.ones(4).double())) == 3
-    assert known_of_relaxation(problem, equal) == []
 
 
 @pytest.mark.parametrize(("fraction", "replaced"), [(0.9, True), (1.1, False)])

@@ -78,15 +78,6 @@ def test_a_callback_sees_every_iterate_and_may_stop():
     assert outcome([GOOD, SOLVED], [lambda i: None]).status is Status.CONVERGED
 
 
-def test_a_solver_may_choose_in_its_own_way():
-    class Last(Scripted):
-        def select(self, iterates):
-            return iterates[-1]
-
-    assert outcome(Last([GOOD, BAD])).iterate is BAD
-    assert outcome(Scripted([GOOD, BAD])).iterate is GOOD
-
-
 @pytest.mark.parametrize(
     "broken",
     [iterate(x=math.nan), iterate(x=math.inf), iterate(objective=math.nan), iterate(0, math.nan)],

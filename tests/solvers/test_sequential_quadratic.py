@@ -1,7 +1,5 @@
 """Sequential quadratic programs: a convex problem's solution, the promise of hard values, units."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -55,37 +53,6 @@ def test_the_hard_constraint_is_met_with_equality(offset):
 
 def test_a_start_far_outside_is_brought_back():
     assert solve(Circle(), start=(-30.0, 40.0)).iterate.hard[1] <= 1e-3
-
-
-def small_group():
-    """A few rows of a second group, most of which rank among the top quarter of the first."""
-    rng = np.random.default_rng(0)
-    group = (rng.random(4000) < 0.06).astype(int)
-    X = rng.normal(size=(4000, 5))
-    X[:, :2] += np.outer(group, [1.5, 1.0])
-    odds = X @ [1.2, 0.8, 0.5, 0.0, 0.0] - 4.0
-    return X, (rng.random(4000) < 1.0 / (1.0 + np.exp(-odds))).astype(int), group
-
-
-def fitted_to_small_group(**params):
-    X, y, group = small_group()
-    clf = PartialParityClassifier(
-        "rank_parity", interval=(0.0, 0.25), group_features=True, **params
-    )
-    return clf.fit(X, y, sensitive_features=group)
-
-
-@pytest.mark.slow
-def test_a_far_start_comes_nearer_by_halves():
-    """Each of the first iterates has about half the violation of the last, down to 0.02."""
-    gaps = [fitted_to_small_group(slack=5.0).violation_ - 0.02]
-    fitted_to_small_group(
-        slack=0.02, callbacks=lambda iterate: gaps.append(float(iterate.hard[1:].max()))
-    )
-    assert gaps[0] > 0.3
-    halves = int(np.log2(gaps[0] / 0.02))
-    for before, after in pairwise(gaps[: 1 + halves]):
-        assert after == pytest.approx(0.5 * before, abs=0.03)
 
 
 class Unreachable(Circle):

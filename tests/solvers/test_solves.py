@@ -1,7 +1,6 @@
 """Which solver is for which problem: what one requires and the other offers."""
 
 import pytest
-import torch
 
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problems import FairERM
@@ -84,13 +83,6 @@ def test_an_object_is_asked_for_what_its_class_does_not_say():
     free = QuadraticProblem.random(0, n_constraints=0)
     assert (solves(LBFGS(), QuadraticProblem), solves(LBFGS(), constrained)) == (True, False)
     assert solves(LBFGS(), free) is True
-
-
-def test_values_after_the_constraints_are_measured_only():
-    values = torch.tensor([1.0, 0.2, 0.3, 5.0])
-    iterate = Iterate(torch.zeros(1), values, values, torch.zeros(2), 0.0)
-    assert iterate.constraints.tolist() == pytest.approx([0.2, 0.3])
-    assert iterate.hard[2:].tolist() == [5.0]
 
 
 @pytest.mark.parametrize(

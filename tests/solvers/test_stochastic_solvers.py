@@ -1,7 +1,5 @@
 """Stochastic algorithms: steps written out from the rows drawn, optima, what must not matter."""
 
-import math
-
 import pytest
 import torch
 from sklearn.base import clone
@@ -13,7 +11,6 @@ from fairconstrained.solvers import (
     SSLALM,
     StochasticGhost,
     SwitchingSubgradient,
-    constant,
     cosine,
 )
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
@@ -163,11 +160,3 @@ def test_constraints_answer_to_the_measured_values(solver):
     last = solve(solver, problem, *problem.start()).history[-1]
     torch.testing.assert_close(last.x, x, rtol=0, atol=5e-3)
     torch.testing.assert_close(last.dual, dual, rtol=0, atol=2e-2)
-
-
-def test_schedules():
-    assert [constant(t) for t in (0, 0.5, 1)] == [1, 1, 1]
-    assert [cosine(t) for t in (0, 0.5, 1)] == pytest.approx([1, 0.5, 0])
-    steps = [cosine(k / 10) for k in range(11)]
-    assert steps == sorted(steps, reverse=True)
-    assert cosine(0.25) == pytest.approx(0.5 + math.sqrt(0.125))
