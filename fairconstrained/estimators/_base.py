@@ -26,10 +26,7 @@ from fairconstrained.constraints.space import Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.estimators._inputs import Given, check_parameters
 from fairconstrained.estimators._parts import check_parts
-from fairconstrained.estimators._reporting import (
-    data_by_position,
-    unchanged_on_error,
-)
+from fairconstrained.estimators._reporting import data_by_position, unchanged_on_error
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.specification import as_specification
@@ -64,15 +61,14 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     device: str = "cpu"
     warm_start: bool = False
 
-    # ------------------------------------------------------------------ for subclasses
-
     def _notions(self) -> list[Any]:
         """Return the notions in ``constraint`` as objects; raise ValueError for anything else."""
         raise NotImplementedError
 
     def _as_notions(self, given: Any, names: Mapping[str, Any], kind: type = Notion) -> list[Any]:
-        """Return these notions of a kind, names or objects, as objects."""
+        """Return these notions of a kind, names or objects, one or a list, as objects."""
         owner = f"{type(self).__name__}.constraint"
+        given = given if isinstance(given, (list, tuple)) else [given]
         if not given:
             raise ValueError(f"{owner} is empty; give at least one.")
         return [as_notion(item, names, kind, owner) for item in given]
@@ -92,8 +88,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
         """Return fitted attributes that only this estimator has."""
         return {}
-
-    # ------------------------------------------------------------------ public methods
 
     @data_by_position("X", "y")
     def fit(
@@ -198,8 +192,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags = as_specification(self.model).input_tags()
         return tags
 
-    # ------------------------------------------------------------------ checks
-
     def _checked_training(self) -> Training:
         """Return the training for one fit, after checking all parameters."""
         check_parameters(self)
@@ -220,9 +212,6 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return network_scores(table, self.module_)
         with one_thread():
             return table @ like(self.coef_.T, table) + like(self.intercept_, table)
-
-
-# ---------------------------------------------------------------------- in the library of X
 
 
 def like(values: Any, table: Any) -> Any:

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 
 _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
-_COUNTED_ROWS = 1 << 20  # at a time
-
-
-# ---------------------------------------------------------------------- parameters
 
 
 Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
@@ -134,9 +130,6 @@ def check_parameters(estimator: Any) -> None:
     estimator._notions()
 
 
-# ---------------------------------------------------------------------- samples
-
-
 class Given(NamedTuple):
     """The data as the user gave them to ``fit``."""
 
@@ -162,12 +155,9 @@ class TrainingRows:
     @cached_property
     def cells(self) -> Tensor:
         """Number of rows of each label and group, (n_classes, n_groups), of all workers."""
-        own = torch.zeros((len(self.space.classes), len(self.space.groups)), dtype=torch.int64)
-        for start in range(0, len(self.y), _COUNTED_ROWS):
-            part = slice(start, start + _COUNTED_ROWS)
-            y, group = (torch.from_numpy(codes[part]).long() for codes in (self.y, self.group))
-            own += self.space.count_cells(y, group)
-        return self.workers.sum(own)
+        n_classes, n_groups = len(self.space.classes), len(self.space.groups)
+        own = [np.bincount(self.group[self.y == k], minlength=n_groups) for k in range(n_classes)]
+        return self.workers.sum(torch.as_tensor(np.array(own), dtype=torch.int64))
 
     @property
     def relative_weight(self) -> Floats:
@@ -209,14 +199,7 @@ def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
 
 
 def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the notions are defined for them.
-
-    Raises
-    ------
-    ValueError
-        If there are so many groups that most have fewer than five samples, fewer than two classes,
-        or more than the estimator takes.
-    """
+    """Return the rows, in one group if none are known, if the notions are defined for them."""
     name, classes, groups = type(estimator).__name__, rows.classes, rows.groups
     if groups is not None and len(groups) > _MANY_GROUPS:
         n_samples = int(rows.cells.sum())
@@ -275,13 +258,8 @@ def checked_weight(sample_weight: Any, n_samples: int) -> Floats:
             f"sample_weight must be one-dimensional, one number for each of {n_samples} samples; "
             f"got {n_dims} dimensions."
         )
-    weight = check_array(
-        sample_weight,
-        ensure_2d=False,
-        dtype=np.float64,
-        input_name="sample_weight",
-        force_writeable=True,
-    )
+    options = {"dtype": np.float64, "input_name": "sample_weight", "force_writeable": True}
+    weight = check_array(sample_weight, ensure_2d=False, **options)
     if weight.shape != (n_samples,):
         raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}!")
     if (weight < 0).any():
@@ -296,26 +274,17 @@ def random_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-# ---------------------------------------------------------------------- public domains
-
-
 def categories(values: Any, name: str) -> list[Any] | None:
-    """Return the categories that pandas categoricals declare, in order, several columns crossed.
+    """Return the categories of pandas categoricals, in order, crossed; None for anything else.
 
-    None for anything else.
-
-    Raises
-    ------
-    ValueError
-        If they are of different types, or labels that are no classes. Rows alone would be read
-        otherwise where only some of them occur, and that would tell which.
+    They must be of one type, and labels must be classes: otherwise rows would be read in another
+    way where only some of them occur, and that would tell which.
     """
     # In tables of other libraries columns are not names.
     names = getattr(values, "columns", None) if hasattr(values, "iloc") else None
     columns = [values] if names is None else [values[name] for name in names]
-    declared: list[Any] = [
-        getattr(getattr(column, "dtype", None), "categories", None) for column in columns
-    ]
+    dtypes = [getattr(column, "dtype", None) for column in columns]
+    declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
     if any(own is None for own in declared):
         return None
     try:

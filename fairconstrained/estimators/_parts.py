@@ -36,18 +36,18 @@ def check_parts(training: Training, X: Any) -> None:
     """Refuse a fit on rows in parts that is not exact, before any work."""
     name, specification = type(training.estimator).__name__, training.specification
     in_blocks, of_posteriors = isinstance(X, Blocks), isinstance(specification, Posteriors)
-    refused = {
-        f"{name}.epsilon must be None to read Blocks": in_blocks and training.is_private,
-        f"{name}.model must be linear or a fitted classifier": not training.is_linear,
-        f"{name}.model must be linear to read Blocks": in_blocks and of_posteriors,
-    }
-    wrong = [words for words, is_wrong in refused.items() if is_wrong]
-    if wrong:
-        raise ValueError(
-            f"{wrong[0]}: rows in parts (sharded_rows, Blocks) are for linear models. Private "
-            "fits take those of sharded_rows. Networks on several workers: "
-            "fairconstrained.training.train."
-        )
+    refused = (
+        ("epsilon must be None to read Blocks", in_blocks and training.is_private),
+        ("model must be linear or a fitted classifier", not training.is_linear),
+        ("model must be linear to read Blocks", in_blocks and of_posteriors),
+    )
+    for words, is_wrong in refused:
+        if is_wrong:
+            raise ValueError(
+                f"{name}.{words}: rows in parts (sharded_rows, Blocks) are for linear models. "
+                "Private fits take those of sharded_rows. Networks on several workers: "
+                "fairconstrained.training.train."
+            )
     if of_posteriors and not isinstance(specification.estimator, FrozenEstimator):
         raise ValueError(
             f"{name}.model must be 'linear' or a fitted classifier, FrozenEstimator(classifier), "
@@ -55,9 +55,6 @@ def check_parts(training: Training, X: Any) -> None:
             "to other rows than these; its constrained head is trained on the rows of all."
         )
     check_solves(training.solver, training.problem_class, in_memory=False)
-
-
-# ---------------------------------------------------------------------- blocks
 
 
 def checked(blocks: Blocks, n_rows: int, check: Callable[[Any], Any]) -> Iterator[Any]:
@@ -151,17 +148,8 @@ def kind_of_labels(labels: Array | None) -> str:
     return {"U": "text", "S": "text", "O": "objects"}.get(labels.dtype.kind, "numbers")
 
 
-# ---------------------------------------------------------------------- workers
-
-
 def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> TrainingRows:
-    """The rows with the labels, groups and units of weight of all workers.
-
-    Raises
-    ------
-    ValueError
-        If parameters, columns or types of labels and groups differ; on all workers alike.
-    """
+    """Return the rows with labels, groups and units of weight of all workers, which must agree."""
     found, params = vars(estimator), estimator.get_params(deep=False)
     names, start = found.get("feature_names_in_"), None
     if estimator.warm_start and "classes_" in found:  # a fingerprint of where it begins

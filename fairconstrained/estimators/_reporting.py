@@ -103,19 +103,17 @@ def progress(name: str, length: int | None, verbose: int) -> Iterator[Callable[[
 def report(estimator: Any, solution: Solution, worst: int | None) -> None:
     """Warn if a fit exceeds its slacks, most of all `worst`, or stopped before it converged."""
     excess, error = estimator.excess_, estimator.excess_error_
-    if error > 0:  # an excess below its error says nothing
-        if excess > error:
-            warn_caller(
-                f"{estimator.constraints_[worst]}: by the released numbers it exceeds its slack by "
-                f"an estimated {excess:.4f}, with an error of {error:.4f} (two standard deviations "
-                "of the noise). Try a larger slack, a larger epsilon, more rows, or min_group_size "
-                "to leave small groups out.",
-                ConstraintNotSatisfiedWarning,
-            )
-    elif not estimator.feasible_:
+    how, remedies = "", ""
+    if error > 0 and excess > error:  # an excess below its error says nothing
+        how = f"by the released numbers it exceeds its slack by an estimated {excess:.4f}, with an "
+        how += f"error of {error:.4f} (two standard deviations of the noise)"
+        remedies = "a larger epsilon, more rows"
+    elif error == 0 and not estimator.feasible_:
+        how = f"exceeds its slack by {excess:.4f} on the training data"
+        remedies = "more iterations (max_iter), a richer model"
+    if how:
         warn_caller(
-            f"{estimator.constraints_[worst]}: exceeds its slack by {excess:.4f} on the training "
-            "data. Try a larger slack, more iterations (max_iter), a richer model, or "
+            f"{estimator.constraints_[worst]}: {how}. Try a larger slack, {remedies}, or "
             "min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
         )

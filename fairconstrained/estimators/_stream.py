@@ -69,23 +69,6 @@ class Stream:
     seed: int
     steps: Steps | None = None  # the state of a solver that continues
 
-    @classmethod
-    def begin(
-        cls, y: Array, classes: Any, groups: Groups | None, n_features: int, seed: int
-    ) -> Stream:
-        """An empty stream with the classes and the type of groups of the first chunk."""
-        labels = np.unique(y if classes is None else classes)
-        if len(labels) != 2:
-            raise ValueError(
-                f"AUCFairClassifier ranks one class above one other; partial_fit got {len(labels)}"
-                f": {labels.tolist()}. Give both in the first call, classes=[negative, positive]."
-            )
-        codes = np.zeros(0, dtype=np.int64)
-        none = Chunk(np.zeros((0, n_features)), codes, codes, np.zeros(0))
-        return cls(
-            labels, None if groups is None else groups.labels[:0], none, none.weight, 0, seed
-        )
-
     def extended(
         self, X: Any, y: Array, classes: Any, groups: Groups | None, weight: Floats, limit: int
     ) -> tuple[Stream, Chunk]:
@@ -137,12 +120,18 @@ def read_chunk(
     if given.sensitive_features is not None:
         groups = encode_groups(given.sensitive_features, len(y))
     if stream is None:
-        seed = random_seed(estimator.random_state)
-        stream = Stream.begin(y, classes, groups, X.shape[1], seed)
+        labels = np.unique(y if classes is None else classes)
+        if len(labels) != 2:
+            raise ValueError(
+                f"{type(estimator).__name__} ranks one class above one other; partial_fit got "
+                f"{len(labels)}: {labels.tolist()}. Give both in the first call, "
+                "classes=[negative, positive]."
+            )
+        seen = None if groups is None else groups.labels[:0]
+        codes, keys = np.zeros(0, dtype=np.int64), np.zeros(0)
+        none = Chunk(X[:0], codes, codes, keys)
+        stream = Stream(labels, seen, none, keys, 0, random_seed(estimator.random_state))
     return stream.extended(X, y, classes, groups, weight, estimator.stream_memory)
-
-
-# ---------------------------------------------------------------------- a solver that continues
 
 
 @dataclass(frozen=True)
@@ -156,17 +145,8 @@ class Steps:
     state: LevelSetStream
     waiting: Chunk
 
-    def after(self, solver: LevelSet, rows: Chunk, device: str) -> Steps:
-        """The state after a step for each full mini-batch."""
-        rows, size = self.waiting.then(rows), solver.batch_size
-        end = len(rows.y) - len(rows.y) % size
-        state = self.state
-        for start in range(0, end, size):
-            state = state.after(solver, rows.part(slice(start, start + size)).as_rows(device))
-        return replace(self, state=state, waiting=rows.part(slice(end, None)))
-
-    def check_groups(self, seen: Array | None) -> None:
-        """Raise ValueError for groups that the state has no variables for."""
+    def after(self, solver: LevelSet, seen: Array | None, rows: Chunk, device: str) -> Steps:
+        """The state after a step for each full mini-batch; it has no variables for new groups."""
         known = list(self.problem.constraint.space.groups)
         new = [] if seen is None else [label for label in seen.tolist() if label not in known]
         if new:
@@ -175,6 +155,12 @@ class Steps:
                 f"chunk has {new}, for which its state has no variables. Begin anew, with rows of "
                 "all groups first."
             )
+        rows, size = self.waiting.then(rows), solver.batch_size
+        end = len(rows.y) - len(rows.y) % size
+        state = self.state
+        for start in range(0, end, size):
+            state = state.after(solver, rows.part(slice(start, start + size)).as_rows(device))
+        return replace(self, state=state, waiting=rows.part(slice(end, None)))
 
     def stage(self, data: Rows) -> Stage:
         """The problem on these rows, with a copy of the model, and the state as its solution."""
@@ -187,8 +173,7 @@ class Steps:
         state, w = self.state, self.state.x[: model.n_params]
         soft, hard = problem.evaluate(w)
         iterate = Iterate(w, soft, hard, state.descent.multipliers(), torch.inf)
-        told = [recorded(problem.constraint, iterate)]
-        known = Status.STREAMING
+        told, known = [recorded(problem.constraint, iterate)], Status.STREAMING
         return Stage(problem, Solution(iterate, state.n_steps, known, told, [0.0], known))
 
 

@@ -1,9 +1,4 @@
-"""A fit as an object: its steps, and the state that they share. This one trains without privacy.
-
-An estimator chooses the kind of training by its parameters (``FairClassifier._training``). Other
-kinds pose another problem (``pose``), prepare it by a simpler one (``refine``), or spend a budget
-(``_private.py``). Nothing of a fit is kept on the estimator before it ends.
-"""
+"""A fit as an object: its steps, and the state that they share, until they end on the estimator."""
 
 from __future__ import annotations
 
@@ -33,18 +28,8 @@ from fairconstrained.estimators._inputs import (
     random_seed,
 )
 from fairconstrained.estimators._parts import agreed, learnt_columns, rows_of_blocks
-from fairconstrained.estimators._reporting import (
-    history,
-    progress,
-    recorded,
-    report,
-    report_equal,
-)
-from fairconstrained.exceptions import (
-    ConstraintNotSatisfiedWarning,
-    SmallGroupWarning,
-    warn_caller,
-)
+from fairconstrained.estimators._reporting import history, progress, recorded, report, report_equal
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
@@ -112,8 +97,6 @@ class Training:
         """Number of rows of all workers."""
         return int(self.rows.cells.sum())
 
-    # ------------------------------------------------------------------ steps
-
     def check(self) -> None:
         """Check combinations of parameters, before any work."""
         check_solves(self.solver, self.problem_class)
@@ -149,10 +132,9 @@ class Training:
         weight = rows.relative_weight
         if weight.strides == (0,):  # one number in memory, and it stays so
             weight = weight[:1].copy()
-        columns = rows.y, rows.group, weight
-        y, group, weights = (torch.as_tensor(c, device=self.estimator.device) for c in columns)
-        blocks = self.blocks(table)
-        self.data = Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
+        as_tensor = partial(torch.as_tensor, device=self.estimator.device)
+        y, group, weights = as_tensor(rows.y), as_tensor(rows.group), as_tensor(weight)
+        self.data = Rows(self.blocks(table), y, group, weights.expand(len(y)), rows.workers)
 
     def pose(self) -> Any:
         """Build the problem without solving anything; here that of the estimator's mean loss."""
@@ -171,8 +153,8 @@ class Training:
 
     def solve(self, problem: Any) -> list[Stage]:
         """Solve the problem; before that roughly, where a margin needs the errors at a solution."""
-        x, dual = problem.start(), torch.zeros(problem.n_constraints, device=self.estimator.device)
-        dual = dual.to(x.dtype)
+        x = problem.start()
+        dual = x.new_zeros(problem.n_constraints)
         if self.is_warm:
             x, dual = self.warm(problem, x, dual)
         if not (self.margin > 0 and problem.constraint.members):
@@ -236,8 +218,6 @@ class Training:
         if solution.status is Status.KNOWN and clf.feasible_:  # never of a private fit
             report_equal(clf, problem, w, self.margin > 0)
 
-    # ------------------------------------------------------------------ rows and model
-
     def seeded(self, seed: int) -> AbstractContextManager[Generator]:
         """A context with the generator of a fit; only modules need torch's global one as well."""
         if self.is_linear:
@@ -267,18 +247,8 @@ class Training:
         outputs = n_outputs(len(self.rows.classes))
         return self.specification.build(self.data.X, self.data.weight, outputs, self.alpha)
 
-    # ------------------------------------------------------------------ constraints
-
     def kept(self, counts: Tensor, least: int | str) -> list[Any]:
-        """Each constraint without values that depend on too few rows, and the names of these.
-
-        Parameters
-        ----------
-        counts : Tensor of shape (n_classes, n_groups)
-            Number of rows of each label and group.
-        least : int or "auto"
-            The least number that is enough.
-        """
+        """Each constraint without values of fewer than `least` rows, and the names of these."""
         space = self.rows.space
         return [
             self.estimator._bound(notion, space).without_small(counts.cpu().numpy(), least)
@@ -305,8 +275,6 @@ class Training:
         """The part of each label and group in the constraints; -1 for none."""
         kept = self.kept(self.rows.cells, self.estimator.min_group_size)
         return stacked(self.rows.space, [member for member, _ in kept]).part_of_cell.numpy()
-
-    # ------------------------------------------------------------------ solutions
 
     def run(self, problem: Any, x: Tensor, dual: Tensor, rounds: int | None = None) -> Stage:
         """Run the solver; runs that are capped at so many rounds are compared with no baseline."""
@@ -368,8 +336,6 @@ class Training:
         if len(clf.multipliers_) == len(dual):
             dual = torch.as_tensor(clf.multipliers_, dtype=dual.dtype, device=dual.device)
         return problem.variables(w.to(x)), dual
-
-    # ------------------------------------------------------------------ results
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Return the fitted attributes of the trained model."""

@@ -252,8 +252,7 @@ class AUCFairClassifier(PrivateFairClassifier):
                 chunk, steps = stream.rows, begun(training, stream, solver, rng)
             if steps is None:
                 return stream
-            steps.check_groups(stream.groups)
-            steps = steps.after(solver, chunk, self.device)
+            steps = steps.after(solver, stream.groups, chunk, self.device)
             stage = steps.stage(stream.rows.as_rows(self.device))
             for callback in given_callbacks(self.callbacks) or ():
                 callback(stage.solution.iterate)

@@ -82,8 +82,7 @@ class LossParityClassifier(FairClassifier):
 
     def _notions(self) -> list[Any]:
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
-        several = isinstance(self.constraint, (list, tuple))
-        return self._as_notions(self.constraint if several else [self.constraint], names)
+        return self._as_notions(self.constraint, names)
 
     def _risk(self) -> MeanLoss:
         return MeanLoss(LOSSES[self.loss])

@@ -169,8 +169,6 @@ class PartialParityClassifier(PrivateFairClassifier):
     feature_range: Any = None
     group_features: bool = False
 
-    # ------------------------------------------------------------------ prediction
-
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Scores of the samples, in log odds.
 
@@ -235,8 +233,6 @@ class PartialParityClassifier(PrivateFairClassifier):
             )
         places = np.array([known[label] for label in labels.tolist()])
         return with_group_columns(table, places[codes], len(known))
-
-    # ------------------------------------------------------------------ training
 
     def _notions(self) -> list[Any]:
         names = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE

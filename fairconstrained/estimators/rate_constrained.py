@@ -167,8 +167,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     feature_range: Any = None
 
     def _notions(self) -> list[Any]:
-        several = isinstance(self.constraint, (list, tuple))
-        return self._as_notions(self.constraint if several else [self.constraint], CONSTRAINTS)
+        return self._as_notions(self.constraint, CONSTRAINTS)
 
     def _training(self) -> Training:
         return Training(self) if self.epsilon is None else PrivateRecords(self)

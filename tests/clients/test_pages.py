@@ -61,7 +61,7 @@ def run(program, folder, *start, **environment):
 
 def test_every_section_has_a_program():
     assert list(LARGE) == ["Blocks of a file", "Several processes", "Dask", "Spark", "Ray"]
-    assert len(OTHERS) >= 11
+    assert len(OTHERS) >= 10
     assert all(OTHERS.values())
 
 
@@ -91,7 +91,6 @@ def test_the_versions_are_those_of_the_constraints():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line)
     named = {
-        "scikit-learn callbacks": ["scikit-learn"],
         "scikit-learn array API": ["scikit-learn"],
         "scikit-learn wrappers": ["scikit-learn"],
         "mlflow": ["mlflow-skinny"],
