@@ -1,8 +1,7 @@
 """Data sets for fair classification: generators with a bias of known size, and real data."""
 
-from fairconstrained.datasets.applications import make_loan_applications
 from fairconstrained.datasets.loading import list_datasets, load_dataset
-from fairconstrained.datasets.synthetic import make_biased_classification
+from fairconstrained.datasets.synthetic import make_biased_classification, make_loan_applications
 
 __all__ = [
     "list_datasets",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from fairconstrained.datasets import sources
-from fairconstrained.datasets.files import File
 
 Group = Callable[[pd.DataFrame], pd.Series]
 
@@ -18,6 +17,21 @@ def table(texts: Sequence[str]) -> pd.DataFrame:
     """Read comma-separated text. Empty fields are missing; the ``?`` of Adult is a value."""
     (text,) = texts  # a repeated column name (both COMPAS tables) gets ".1" appended
     return pd.read_csv(io.StringIO(text))
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a data set.
+
+    A packed file is identified by its SHA-256. A download has another format, so it is converted,
+    and identified by the SHA-256 of its header and sorted rows.
+    """
+
+    path: str  # below the data folder
+    sha256: str  # checksum of the packed file as distributed with the benchmarks
+    content: str  # `content_hash` of its text
+    url: str  # address of the public source
+    convert: Callable[[bytes], str]  # from the bytes at `url` to the text of this file
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairconstrained.datasets import files, load_dataset, sources
-from fairconstrained.datasets.catalogue import DATASETS, Dataset, decode
-from fairconstrained.datasets.files import File, content_hash
+from fairconstrained.datasets import load_dataset, loading, sources
+from fairconstrained.datasets.catalogue import DATASETS, Dataset, File, decode
+from fairconstrained.datasets.loading import content_hash
 
 TINY = "age,sex,job,part,label\n30,0,a,train,no\n40,1,b,train,yes\n50,1,?,test,yes\n,0,c,test,no\n"
 
@@ -56,7 +56,7 @@ def local(tiny, tmp_path, monkeypatch):
     file = tiny("http://localhost:1/")
     (tmp_path / "tiny").mkdir()
     (tmp_path / file.path).write_bytes(gzip.compress(TINY.encode()))
-    monkeypatch.setenv(files.ENVIRONMENT_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(loading.ENVIRONMENT_VARIABLE, str(tmp_path))
     return tmp_path / file.path
 
 
@@ -102,10 +102,10 @@ def test_bad_choices_are_named(local, parameters, message):
 
 
 def test_the_last_resort_is_the_data_home_of_scikit_learn(tmp_path, monkeypatch):
-    monkeypatch.delenv(files.ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.delenv(loading.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
-    assert files.data_folder() == tmp_path / "fairconstrained"
-    assert files.data_folder("~") == Path.home()
+    assert loading.data_folder() == tmp_path / "fairconstrained"
+    assert loading.data_folder("~") == Path.home()
 
 
 def test_a_wrong_file_is_refused_with_both_checksums(local):
@@ -238,7 +238,7 @@ def test_an_interruption_leaves_nothing_behind(tiny, serve, tmp_path, monkeypatc
         raise KeyboardInterrupt
 
     tiny(serve(TINY.encode()))
-    monkeypatch.setattr(files.os, "replace", interrupt)
+    monkeypatch.setattr(loading.os, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
         load_dataset("tiny", data_home=tmp_path)
     assert nothing_in(tmp_path)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fairconstrained.datasets import files, list_datasets, load_dataset, sources
+from fairconstrained.datasets import list_datasets, load_dataset, loading, sources
 from fairconstrained.datasets.catalogue import DATASETS
-from fairconstrained.datasets.files import content_hash
+from fairconstrained.datasets.loading import content_hash
 
 
 def zipped(members):
@@ -109,11 +109,11 @@ FACTS = {
 
 @pytest.fixture
 def real():
-    folder = os.environ.get(files.ENVIRONMENT_VARIABLE)
+    folder = os.environ.get(loading.ENVIRONMENT_VARIABLE)
     if not folder:
-        pytest.skip(f"{files.ENVIRONMENT_VARIABLE} is not set")
+        pytest.skip(f"{loading.ENVIRONMENT_VARIABLE} is not set")
     if not Path(folder).is_dir():
-        pytest.skip(f"{files.ENVIRONMENT_VARIABLE} is {folder}, which is no folder")
+        pytest.skip(f"{loading.ENVIRONMENT_VARIABLE} is {folder}, which is no folder")
     return Path(folder)
 
 
