@@ -269,7 +269,11 @@ class PrivacyGuarantee:
     @property
     def releases(self) -> dict[str, tuple[Gaussian | Laplace, int]]:
         """The releases by their names, each with the number of times that it may be made."""
-        return {one.of: (one, phase.n_steps) for phase in self.phases for one in phase.releases}
+        found = {}
+        for phase in self.phases:
+            for one in phase.releases:
+                found[one.of] = one, phase.n_steps
+        return found
 
     def noise(self, release: str) -> float:
         """Noise of a release, in units of its sensitivity; ``inf`` for one that is not planned."""

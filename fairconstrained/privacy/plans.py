@@ -130,11 +130,12 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     """
     check_budget(delta=delta, unit=unit)
     replaces, batches = unit in REPLACING, tuple(map(as_batch, phases))
-    if replaces and any(batch.laplace and batch.rate < 1 for batch in batches):
-        raise ValueError(
-            f'Laplace noise on sampled batches has no known worst case for unit="{unit}", so that '
-            "no epsilon could be promised: use Gaussian noise."
-        )
+    for batch in batches:
+        if replaces and batch.laplace and batch.rate < 1:
+            raise ValueError(
+                f'Laplace noise on sampled batches has no known worst case for unit="{unit}", so '
+                "that no epsilon could be promised: use Gaussian noise."
+            )
     return _epsilon(batches, delta, replaces)
 
 

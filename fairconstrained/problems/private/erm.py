@@ -13,7 +13,7 @@ is added to the terms that depend on a row's group.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -100,8 +100,15 @@ class PrivateERM:
         same = (block[:, None] == block) & (width[block] > 1)
         self._means = same / width[block]  # the product with it has the means of blocks
         self._batches = PoissonBatches(len(data.y), self.plan.sampling_rate)
-        self._norms = row_norms(constraint.statistic.widths)
-        self._order_of_table = self.plan.releases[TABLE][0].order
+        # Largest norm of a row's statistics less their means: k columns that add up to one have a
+        # squared l2 norm of at most 1 - 1/k, and an l1 norm of at most twice that. A column by
+        # itself adds at most one to both.
+        squares = l1 = 0.0
+        for k in constraint.statistic.widths:
+            squares += 1.0 - 1.0 / k if k > 1 else 1.0
+            l1 += 2.0 * (1.0 - 1.0 / k) if k > 1 else 1.0
+        order = self.plan.releases[TABLE][0].order
+        self._norms = {FINAL: math.sqrt(squares), TABLE: math.sqrt(squares) if order == 2 else l1}
 
     @property
     def n_constraints(self) -> int:
@@ -129,7 +136,7 @@ class PrivateERM:
         batch = self.data.take(self._batches.draw(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
         of_batch = scores.nan_to_num(**_FINITE), batch.y, batch.group
-        released = self._noisy_table(*of_batch, table, rng)
+        released = self._noisy_table(TABLE, *of_batch, table, rng)
         weights = self.n_rows * self.weights(released, choose_dual(released))
         scale = 1.0
         if weights.numel():
@@ -144,8 +151,7 @@ class PrivateERM:
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """Release the table of all rows at `x`, a point that may be the result."""
         scores = self.model.scores(x, self.data.X).nan_to_num(**_FINITE)
-        table = self._table(self.constraint.statistic.hard(scores, self.data.y), self.data.group)
-        return self._adding_up(self.releases.noisy(FINAL, table, self._norms[2], rng))
+        return self._noisy_table(FINAL, scores, self.data.y, self.data.group, "labels", rng)
 
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""
@@ -169,7 +175,7 @@ class PrivateERM:
         For values that are not linear in the table it is the largest over tables of equal rates,
         because values that are flat outside of an interval would seem to have no noise there.
         """
-        noise = self.plan.noise(FINAL) * self._norms[2]
+        noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
 
     def gains(self) -> Tensor:
@@ -197,15 +203,19 @@ class PrivateERM:
         return sizes
 
     def _noisy_table(
-        self, scores: Tensor, y: Tensor, part: Tensor, table: str, rng: Generator
+        self, name: str, scores: Tensor, y: Tensor, part: Tensor, table: str, rng: Generator
     ) -> Tensor:
-        """Release the table of a batch, scaled up to all rows."""
-        statistic = self.constraint.statistic
+        """Release the table of a batch, scaled up to all rows, or of all rows.
+
+        Released are sums of statistics less their means. The columns add up to the counts.
+        """
+        statistic, n_parts = self.constraint.statistic, self.constraint.n_parts
         counted = statistic.hard if table == "labels" else statistic.soft
-        exact, norm = self._table(counted(scores, y), part), self._norms[self._order_of_table]
-        return self._adding_up(
-            self.releases.noisy(TABLE, exact, norm, rng) / self.plan.sampling_rate
-        )
+        sums = self._less_means(sum_by(counted(scores, y), part, n_parts + 1)[:n_parts])
+        noisy = self.releases.noisy(name, sums, self._norms[name], rng)
+        if name == TABLE:
+            noisy = noisy / self.plan.sampling_rate
+        return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
 
     def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
         """Gradients of weighted sums of statistics with respect to the scores."""
@@ -214,18 +224,9 @@ class PrivateERM:
         on_scores: Tensor = pullback(of_rows)
         return on_scores
 
-    def _table(self, statistics: Tensor, part: Tensor) -> Tensor:
-        """Sums of the rows' statistics, less their means."""
-        n_parts = self.constraint.n_parts
-        return self._less_means(sum_by(statistics, part, n_parts + 1)[:n_parts])
-
     def _less_means(self, table: Tensor) -> Tensor:
         """Entries less the means of the columns that add up to one for each row."""
         return table - table @ self._means
-
-    def _adding_up(self, noisy: Tensor) -> Tensor:
-        """The table whose columns add up to the counts, from a noisy `_table`."""
-        return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
 
 
 class RecordFermi(PrivateERM):
@@ -289,7 +290,7 @@ class AttributeFermi(RecordFermi):
         scores, clipped = self.model.linearize_rows(x, rows.X)
         scores, y = scores.nan_to_num(**_FINITE), rows.y
         of_batch = scores[:n], y[:n], rows.group[:n]
-        released = self._noisy_table(*of_batch, table, rng)
+        released = self._noisy_table(TABLE, *of_batch, table, rng)
         dual = choose_dual(released)
         # Turns a sum over the batch into an estimate of the mean over all rows.
         scale = self.weight / (self.plan.sampling_rate * self.n_rows)
@@ -317,16 +318,3 @@ class AttributeFermi(RecordFermi):
         _, pullback = self.constraint.statistic.linearize(scores, y)
         of_label = self._shared @ (dual * dual)
         return log_loss.gradient(scores, y) - pullback(of_label.index_select(0, y))
-
-
-def row_norms(widths: Sequence[int]) -> dict[int, float]:
-    """Largest l1 and l2 norm of a row's statistics less their means, in which releases are priced.
-
-    Less their means, k columns that add up to one have a squared l2 norm of at most 1 - 1/k, and an
-    l1 norm of at most twice that. A column by itself adds at most one to both.
-    """
-    squares = l1 = 0.0
-    for k in widths:
-        squares += 1.0 - 1.0 / k if k > 1 else 1.0
-        l1 += 2.0 * (1.0 - 1.0 / k) if k > 1 else 1.0
-    return {1: l1, 2: math.sqrt(squares)}

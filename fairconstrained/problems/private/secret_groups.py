@@ -18,6 +18,7 @@ maximises the likelihood of the releases.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -132,25 +133,22 @@ class SecretGroups:
         self._released.append((queries, sums, variances))
 
     def estimated(self) -> FermiERM:
-        """Return the problem of the groups as estimated from all releases so far."""
-        return replace(self._penalised, data=replace(self.data, group=self.fractions()))
+        """Return the problem of the groups as estimated from all releases so far.
 
-    def fractions(self) -> Tensor:
-        """Estimated fractions of the groups in each row, (n, n_groups); rows add up to 1."""
+        The fractions of the groups in each row, (n, n_groups), add up to 1.
+        """
         condition, workers = self._secret.y, self.data.workers
-        fractions = self._prior[condition]
-        if not self._released:
-            return fractions
-        queries, sums, variances = (
-            torch.cat(column, dim=-1) for column in zip(*self._released, strict=True)
-        )
-        for c in range(1, len(self._prior)):
+        fractions, n_conditions = self._prior[condition], len(self._prior)
+        if self._released:
+            columns = zip(*self._released, strict=True)
+            queries, sums, variances = map(partial(torch.cat, dim=-1), columns)
+        for c in range(1, n_conditions if self._released else 1):
             rows = condition == c
             own, weight, prior = queries[rows], self.data.weight[rows], self._prior[c]
             excess = (sums[c] - prior[:, None] * workers.sum(weight @ own)).T
             gram = workers.sum(own.T @ (own * weight[:, None]))
             fractions[rows] = prior + own @ _ridge(gram, excess, variances)
-        return fractions
+        return replace(self._penalised, data=replace(self.data, group=fractions))
 
     def mean(self, values: Tensor) -> Tensor:
         """Weighted means (m,) of public values (n, m), over the rows of all workers."""

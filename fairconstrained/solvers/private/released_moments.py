@@ -19,7 +19,7 @@ from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, p
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.sgda import FERMI
 
-_LABELS = "predicted labels"  # the last release
+_ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
 # Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
 _COUNTS_FRACTION, _LABELS_FRACTION, _LEFT = 0.02, 0.05, 0.01
 _ROUGH = 1e-2  # residual at which a round that is not the last one ends
@@ -107,9 +107,9 @@ class ReleasedMoments(Solver):
         later = self.n_rounds - 1
         first = self.first_fraction if later else 1.0
         rest = 1.0 - _LEFT - _COUNTS_FRACTION - _LABELS_FRACTION
-        fractions = {_round(0): rest * first}
-        for k in range(1, self.n_rounds if first < 1 else 1):
-            fractions[_round(k)] = rest * ((1.0 - first) / later)
+        fractions = {_ROUND.format(1): rest * first}
+        for k in range(2, self.n_rounds + 1 if first < 1 else 2):
+            fractions[_ROUND.format(k)] = rest * ((1.0 - first) / later)
         fractions |= {COUNTS: _COUNTS_FRACTION, _LABELS: _LABELS_FRACTION}
         return plan_releases(fractions, budget)
 
@@ -128,17 +128,18 @@ class ReleasedMoments(Solver):
         """Yield the iterates of the inner solver, and the last one measured by its own release."""
         inner, planned = self._inner(problem), problem.plan.releases
         # Nothing is released where there are no groups.
-        noise = problem.plan.noise(_round(0)) if planned else 1.0
+        noise = problem.plan.noise(_ROUND.format(1)) if planned else 1.0
         affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
         components = principal_components(problem.data, max(1, min(self.n_components, affordable)))
-        queries = components = _cut(components, _LONG * components.shape[1] ** 0.5)
-        names = [name for name in map(_round, range(self.n_rounds)) if name in planned] or [""]
-        for name in names:
+        longest = _LONG * components.shape[1] ** 0.5
+        components *= clip_factors(components.norm(dim=1), longest)[:, None]
+        queries, n_rounds = components, max(1, len(planned) - len((COUNTS, _LABELS)))
+        for k in range(1, n_rounds + 1):
             if planned:
-                problem.release(name, queries, rng)
+                problem.release(_ROUND.format(k), queries, rng)
             surrogate = problem.estimated()
             # Intermediate rounds need low accuracy.
-            accuracy = tol if name == names[-1] else max(tol, _ROUGH)
+            accuracy = tol if k == n_rounds else max(tol, _ROUGH)
             found: list[Iterate] = []
             for iterate in inner.iterate(surrogate, x, dual, accuracy, rng):
                 found.append(iterate)
@@ -154,10 +155,6 @@ class ReleasedMoments(Solver):
         yield Iterate(x, soft, hard, dual, chosen.residual)
 
 
-def _round(k: int) -> str:
-    return f"moments of round {k + 1}"
-
-
 def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> Tensor:
     """Predictions and directions in which they move; one class is implied by the others."""
     probabilities, hard = problem.predictions(x)
@@ -166,8 +163,5 @@ def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> T
     outputs = torch.cat((probabilities[:, 1:], hard[:, 1:]), dim=1)
     outputs = outputs - problem.mean(outputs)
     queries = torch.cat((components.shape[1] ** 0.5 * outputs, directions), dim=1)
-    return _cut(queries, problem.quantile(queries.norm(dim=1), _LONGEST))
-
-
-def _cut(queries: Tensor, longest: float) -> Tensor:
-    return queries * clip_factors(queries.norm(dim=1), longest)[:, None]
+    norms = queries.norm(dim=1)
+    return queries * clip_factors(norms, problem.quantile(norms, _LONGEST))[:, None]
