@@ -1,4 +1,14 @@
-"""Warnings and errors of the package, each raised in one place and documented here."""
+"""Warnings and errors of the package, each raised in one place and documented here.
+
+Examples
+--------
+A fit that runs unattended must not go on without groups:
+
+>>> import warnings
+>>> from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
+>>> with warnings.catch_warnings(action="error", category=MissingSensitiveFeaturesWarning):
+...     pass  # clf.fit(X, y) would raise here
+"""
 
 import os
 import sys
@@ -29,88 +39,32 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 class MissingSensitiveFeaturesWarning(UserWarning):
-    """``fit`` got no sensitive features: constraints between groups cannot be imposed.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
-    >>> issubclass(MissingSensitiveFeaturesWarning, UserWarning)
-    True
-    """
+    """``fit`` got no sensitive features: constraints between groups cannot be imposed."""
 
 
 class ConstraintNotSatisfiedWarning(UserWarning):
-    """The fitted model exceeds a constraint on its own training data.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-    >>> issubclass(ConstraintNotSatisfiedWarning, UserWarning)
-    True
-    """
+    """The fitted model exceeds a constraint on its own training data."""
 
 
 class SmallGroupWarning(UserWarning):
-    """A group, or a group within a label, has too few rows and is left out of a constraint.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import SmallGroupWarning
-    >>> issubclass(SmallGroupWarning, UserWarning)
-    True
-    """
+    """A group, or a group within a label, has too few rows and is left out of a constraint."""
 
 
 class PrivacyWarning(UserWarning):
-    """An assumption of a privacy guarantee is violated, or the guarantee is weak.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import PrivacyWarning
-    >>> issubclass(PrivacyWarning, UserWarning)
-    True
-    """
+    """An assumption of a privacy guarantee is violated, or the guarantee is weak."""
 
 
 class IncompatibleSolverError(ValueError):
-    """The solver cannot solve this estimator's problem; raised before any work starts.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import IncompatibleSolverError
-    >>> issubclass(IncompatibleSolverError, ValueError)
-    True
-    """
+    """The solver cannot solve this estimator's problem; raised before any work starts."""
 
 
 class DivergenceError(ArithmeticError):
-    """The objective or the parameters became NaN or infinite; the fit was abandoned.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import DivergenceError
-    >>> issubclass(DivergenceError, ArithmeticError)
-    True
-    """
+    """The objective or the parameters became NaN or infinite; the fit was abandoned."""
 
 
 class NotCertifiedError(RuntimeError):
-    """No candidate could be certified, and the caller asked for an error.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import NotCertifiedError
-    >>> issubclass(NotCertifiedError, RuntimeError)
-    True
-    """
+    """No candidate could be certified, and the caller asked for an error."""
 
 
 class WorkerError(RuntimeError):
-    """A process of a joint training is gone; the message names it.
-
-    Examples
-    --------
-    >>> from fairconstrained.exceptions import WorkerError
-    >>> issubclass(WorkerError, RuntimeError)
-    True
-    """
+    """A process of a joint training is gone; the message names it."""

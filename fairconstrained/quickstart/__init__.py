@@ -56,9 +56,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         table = generated(options.seed) if is_made else dataset(options.dataset)
     train, test = held_out(table, options.seed)
     print(_headline(table, train, test, options))
-    notion = NOTIONS[options.notion]
+    notion = options.notion
     with config_context(enable_metadata_routing=True), tempfile.TemporaryDirectory() as cache:
-        compared = methods(table, options.notion, options.seed, cache)
+        compared = methods(table, notion, options.seed, cache)
         name, slack, model, validated = cross_validate(compared, train, notion, options)
         # The folder of the cache will be gone.
         caches = [key for key in model.get_params() if key.endswith("__memory")]
@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         test.X,
         test.y,
         sensitive_features=test.groups,
-        constraint=options.notion,
+        constraint=notion,
         slack=options.max_violation,
         name="held-out rows",
     )

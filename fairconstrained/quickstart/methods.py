@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,22 +25,11 @@ from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.quickstart.tables import Table
 
-
-class Notion(NamedTuple):
-    """A constraint with its metric and scorer, and its class in fairlearn."""
-
-    metric: Callable[..., float]
-    scorer: Callable[..., float]
-    moment: str
-
-
+# Constraints and their classes in fairlearn.
 NOTIONS = {
-    name: Notion(getattr(metrics, f"{name}_difference"), getattr(metrics, f"{name}_scorer"), moment)
-    for name, moment in (
-        ("demographic_parity", "DemographicParity"),
-        ("equalized_odds", "EqualizedOdds"),
-        ("equal_opportunity", "TruePositiveRateParity"),
-    )
+    "demographic_parity": "DemographicParity",
+    "equalized_odds": "EqualizedOdds",
+    "equal_opportunity": "TruePositiveRateParity",
 }
 
 
@@ -104,7 +92,7 @@ def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
 
 
 def cross_validate(
-    compared: list[Method], train: Table, notion: Notion, options: argparse.Namespace
+    compared: list[Method], train: Table, notion: str, options: argparse.Namespace
 ) -> tuple[str, float, Any, list[Result]]:
     """Search over method and slack; score the unconstrained models on the same folds.
 
@@ -113,30 +101,25 @@ def cross_validate(
     """
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
-    n_fits = (len(options.slack) + 1) * len(compared) * options.cv
-    with tqdm(total=n_fits, desc="cross-validation", unit="fit") as bar:
+    gap = getattr(metrics, f"{notion}_scorer")
 
-        def accuracy(estimator: Any, X: Any, y: Any) -> float:
-            bar.update()  # a scorer is the only hook that scikit-learn's searches offer
-            return float(estimator.score(X, y))
+    def search(first: Any, grid: Any, refit: Any) -> Any:
+        return GridSearchCV(
+            Pipeline([("method", first)]),  # which decides to what the groups are routed
+            grid,
+            scoring={"accuracy": "accuracy", "gap": gap},
+            refit=refit,
+            cv=folds,
+            error_score="raise",
+            verbose=1,
+        ).fit(train.X, train.y, sensitive_features=train.groups)
 
-        def search(first: Any, grid: Any, refit: Any) -> Any:
-            return GridSearchCV(
-                Pipeline([("method", first)]),  # which decides to what the groups are routed
-                grid,
-                scoring={"accuracy": accuracy, "gap": notion.scorer},
-                refit=refit,
-                cv=folds,
-                error_score="raise",
-            ).fit(train.X, train.y, sensitive_features=train.groups)
-
-        free = [method.free for method in compared]
-        baseline = search(free[0], {"method": free}, False)
-        grid = [
-            {"method": [method.constrained], "method__clf__slack": options.slack}
-            for method in compared
-        ]
-        ours = search(compared[0].constrained, grid, choose)
+    free = [method.free for method in compared]
+    baseline = search(free[0], {"method": free}, False)
+    grid = [
+        {"method": [method.constrained], "method__clf__slack": options.slack} for method in compared
+    ]
+    ours = search(compared[0].constrained, grid, choose)
     n_slacks, results = len(options.slack), []
     for i, method in enumerate(compared):
         results.append(_validated(f"{method.name}, unconstrained", np.nan, baseline, i))
@@ -160,7 +143,7 @@ def measure(
     compared: list[Method],
     train: Table,
     test: Table,
-    notion: Notion,
+    notion: str,
     bounds: list[float],
     options: argparse.Namespace,
 ) -> list[Result]:
@@ -176,7 +159,7 @@ def measure(
         from fairlearn import reductions
 
         preprocess = clone(model["preprocess"]).set_params(sparse_threshold=0).fit(train.X)
-        moment = getattr(reductions, notion.moment)(difference_bound=slack)
+        moment = getattr(reductions, NOTIONS[notion])(difference_bound=slack)
         reduction = reductions.ExponentiatedGradient(clone(model["clf"]), moment)
         reduction.fit(preprocess.transform(train.X), train.y, sensitive_features=train.groups)
         return reduction.predict(preprocess.transform(test.X), random_state=options.seed)
@@ -186,7 +169,7 @@ def measure(
         jobs.append((f"{method.name}, unconstrained", np.nan, fitted, method.free))
         jobs += [(method.name, slack, fitted, method.constrained) for slack in options.slack]
     jobs += [("reductions", slack, reductions, compared[-1].free) for slack in bounds]
-    results = []
+    results, metric = [], getattr(metrics, f"{notion}_difference")
     with tqdm(jobs, desc="held-out rows", unit="fit") as bar:
         for name, slack, predict, model in bar:
             bar.set_postfix_str(name)
@@ -195,9 +178,9 @@ def measure(
             seconds = time.perf_counter() - start
             wrong, given = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
-            gap = notion.metric(*given, sensitive_features=test.groups)
+            gap = metric(*given, sensitive_features=test.groups)
             ends = metrics.confidence_interval(
-                notion.metric, *given, sensitive_features=test.groups, random_state=0
+                metric, *given, sensitive_features=test.groups, random_state=0
             )
             error = zero_one_loss(*given)
             results.append(Result("held out", name, slack, error, gap, seconds, low, high, *ends))
