@@ -27,7 +27,7 @@ from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.private.erm import COUNTS, AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
 from fairconstrained.solvers.base import Solver, solves
-from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.lbfgs import LabelRounds
 from fairconstrained.solvers.private.dpfermi import NoisyTables
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.sgda import FERMI

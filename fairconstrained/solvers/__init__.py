@@ -5,8 +5,7 @@ from fairconstrained.solvers.alm import ALM, SSLALM, SwitchingSubgradient
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import Iterate, Solution, Solver, Status, check_solves, solves
 from fairconstrained.solvers.idca import IDCA, DirectSwitching, StochasticIDCA
-from fairconstrained.solvers.label_rounds import LabelRounds
-from fairconstrained.solvers.lbfgs import LBFGS
+from fairconstrained.solvers.lbfgs import LBFGS, LabelRounds
 from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
 from fairconstrained.solvers.private.dpfermi import DPFERMI, NoisyTables
 from fairconstrained.solvers.private.dpsgda import DPSGDA

@@ -138,9 +138,7 @@ class SSLALM(ALM):
 
     References
     ----------
-    Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
-    Training of Deep Neural Networks", Algorithm 2; the defaults are those of its experiments, but
-    for the batch (there 8).
+    As of :class:`ALM`; the defaults are those of its experiments, but for the batch (there 8).
 
     Examples
     --------
@@ -191,9 +189,8 @@ class SwitchingSubgradient(StochasticSolver):
 
     References
     ----------
-    Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
-    Training of Deep Neural Networks", Algorithm 3, after Huang and Lin (2023). The defaults are
-    those of its experiments but for the batch (there 8 to 16).
+    As of :class:`ALM`, Algorithm 3, after Huang and Lin (2023). The defaults are those of its
+    experiments but for the batch (there 8 to 16).
 
     Examples
     --------

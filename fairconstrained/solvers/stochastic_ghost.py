@@ -86,9 +86,8 @@ class StochasticGhost(StochasticSolver):
 
     References
     ----------
-    Kliachkin et al., "Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained
-    Training of Deep Neural Networks", Algorithm 1, after Facchinei and Kungurtsev (2023). Its code
-    calls the programme for :math:`\kappa` with :math:`\rho` and :math:`\lambda` exchanged.
+    As of :class:`ALM`, Algorithm 1, after Facchinei and Kungurtsev (2023). Its code calls the
+    programme for :math:`\kappa` with :math:`\rho` and :math:`\lambda` exchanged.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fairconstrained.constraints import Space, Stack
+from fairconstrained.constraints import Space, stacked
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_specification
@@ -18,7 +18,7 @@ def erm(X, y, group, notions=(), *, weight=None, model="linear", alpha=1e-3, sla
     columns = (y, group, np.ones(len(y)) if weight is None else weight)
     X = as_features(X)
     data = Rows((X,), *map(torch.as_tensor, columns))
-    stack = Stack(space, [notion.bind(space, slack) for notion in notions])
+    stack = stacked(space, [notion.bind(space, slack) for notion in notions])
     outputs = 1 if len(space.classes) == 2 else len(space.classes)
     made = as_specification(model).build(X, data.weight, outputs, alpha)
     return FairERM(made, data, MeanLoss(log_loss), stack, alpha)

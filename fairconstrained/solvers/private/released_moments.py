@@ -16,7 +16,7 @@ from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.erm import COUNTS
 from fairconstrained.problems.private.secret_groups import SecretGroups, principal_components
 from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, positive
-from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.lbfgs import LabelRounds
 from fairconstrained.solvers.sgda import FERMI
 
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
