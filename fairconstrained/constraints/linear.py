@@ -80,6 +80,7 @@ class LinearMoments(MomentConstraint):
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)
         shape = (len(space.classes), len(space.groups))
         super().__init__(torch.as_tensor(part.reshape(shape)), statistic, allowed, name)
+        self.of_labels = isinstance(statistic, ClassProbabilities)  # and not means of losses
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
         self._numerators = self.cell_numerators[:, entries]
@@ -106,11 +107,6 @@ class LinearMoments(MomentConstraint):
         number = {key: q for q, key in enumerate(sorted(first_cell))}
         part = np.array([number.get(key, -1) for key in keys], dtype=np.int64)
         return part, np.array([first_cell[key] for key in number], dtype=np.int64)
-
-    @property
-    def of_labels(self) -> bool:
-        """Whether the rates are of predicted labels, and not means of losses."""
-        return isinstance(self.statistic, ClassProbabilities)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""

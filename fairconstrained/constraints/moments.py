@@ -64,6 +64,8 @@ class MomentConstraint:
     """
 
     space: Space  # the labels and groups that the constraint is bound to
+    of_labels = False  # whether hard values depend on scores by predicted labels only
+    difference_of_convex = False  # whether `convex_parts` is implemented
 
     def __init__(
         self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
@@ -81,11 +83,6 @@ class MomentConstraint:
         return (self,)
 
     # --- rows and tables -------------------------------------------------------------------------
-
-    @property
-    def bound(self) -> float:
-        """Largest l1 norm of a row's statistics: the sensitivity of the table to one row."""
-        return self.statistic.bound
 
     def part(self, y: Tensor, group: Tensor) -> Tensor:
         """Part of each row, (n,); -1 for rows in no part."""
@@ -117,10 +114,6 @@ class MomentConstraint:
         """The cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
         return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
 
-    def used_parts(self) -> Tensor:
-        """Whether the values depend on each part, (n_parts,)."""
-        return torch.ones(self.n_parts, dtype=torch.bool)
-
     def counts_of_cells(self, cells: Tensor) -> Tensor:
         """Weight of each part, (n_parts,), from the weight of each cell."""
         part = self.part_of_cell.to(cells.device).reshape(-1).remainder(self.n_parts + 1)
@@ -135,16 +128,6 @@ class MomentConstraint:
         return rows.sums(self.statistic.hard, scores)
 
     # --- values ----------------------------------------------------------------------------------
-
-    @property
-    def of_labels(self) -> bool:
-        """Whether hard values depend on scores by predicted labels only."""
-        return False
-
-    @property
-    def difference_of_convex(self) -> bool:
-        """Whether :meth:`convex_parts` is implemented."""
-        return False
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""

@@ -36,9 +36,6 @@ class MutualInformation:
     n_classes : int
     counts : Tensor of shape (n_parts,)
         N: exact, released or public.
-    used : BoolTensor of shape (n_parts,), optional
-        Parts that count. The others have conditions of their own and are compared with nothing.
-        Default: all.
 
     Notes
     -----
@@ -52,23 +49,19 @@ class MutualInformation:
     rows there as here. Within labels: Appendix B.
     """
 
-    def __init__(
-        self, condition: Tensor, n_classes: int, counts: Tensor, used: Tensor | None = None
-    ):
+    def __init__(self, condition: Tensor, n_classes: int, counts: Tensor):
         self.condition = condition
-        self.used = torch.ones_like(condition, dtype=torch.bool) if used is None else used
         self.counts = counts
         self.n_classes = n_classes
         self.n_parts = len(condition)
         self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
         self._same = (condition[:, None] == condition).to(counts)
         fraction = (counts / self._over_condition(counts).clamp_min(_TINY)).clamp_min(_TINY)
-        inverse = torch.where(self.used, 1.0 / counts[self.used].sum(), 0.0)[:, None]
-        self._total = counts[self.used].sum()
+        self._total = counts.sum()
         self._root = fraction.sqrt()[:, None]
-        self._own = 2.0 * inverse / self._root
+        self._own = 2.0 / self._total / self._root
         #: 1 / N where two parts have the same condition, (n_parts, n_parts).
-        self.shared = inverse * self._same
+        self.shared = self._same / self._total
         others = torch.where(self._same > 0, fraction, torch.inf)
         least = others.amin(dim=1) if self.n_parts else fraction
         #: Radius of the ball on which W is projected, (n_parts,).
@@ -78,17 +71,11 @@ class MutualInformation:
     @classmethod
     def within(cls, constraint: MomentConstraint, counts: Tensor) -> MutualInformation:
         """ERMI of the groups that a parity notion compares, within its conditions."""
-        used = constraint.used_parts().tolist()
-        cells = zip(constraint.part_cells(), used, strict=True)
-        labels = [(tuple(np.any(own, axis=1).tolist()), counted) for own, counted in cells]
+        cells = constraint.part_cells()
+        labels = [tuple(np.any(own, axis=1).tolist()) for own in cells]
         known = list(dict.fromkeys(labels))
         condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
-        return cls(
-            condition.to(counts.device),
-            constraint.statistic.n_columns,
-            counts,
-            torch.tensor(used, dtype=torch.bool, device=counts.device),
-        )
+        return cls(condition.to(counts.device), constraint.statistic.n_columns, counts)
 
     def value(self, sums: Tensor) -> Tensor:
         r"""ERMI of a table (n_parts, n_classes), ().
@@ -97,8 +84,7 @@ class MutualInformation:
         same sum: near independence nothing cancels, however large the penalty.
         """
         total = self._over_condition(sums).clamp_min(_TINY)
-        root = torch.where(self.used[:, None], self._root, 0.0)
-        apart = torch.where(self.used[:, None], sums / self._root, 0.0) - root * total
+        apart = sums / self._root - self._root * total
         return (apart**2 / total).sum() / self._total
 
     def weights(self, dual: Tensor) -> Tensor:
@@ -122,8 +108,7 @@ class MutualInformation:
     def optimal_dual(self, sums: Tensor) -> Tensor:
         r"""The maximiser W, :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
         total = self._over_condition(sums).clamp_min(_TINY)
-        own = torch.where(self.used[:, None], sums, torch.zeros_like(sums))
-        return own / self._root / total
+        return sums / self._root / total
 
     def project(self, dual: Tensor) -> Tensor:
         r"""Project W on norms of at most :math:`\sqrt{l / \min_r \hat p_r}` in each condition.

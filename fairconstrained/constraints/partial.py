@@ -8,7 +8,6 @@ G(r), the fraction of the rows inside the intervals that score higher
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -34,69 +33,17 @@ _SEARCH_STEPS, _FOUND = 60, 1e-12  # of the search for thresholds with given rat
 _CANDIDATES = 1001
 
 
-@dataclass(frozen=True, eq=False)
-class IntervalParts:
-    """Disjoint parts of the rows, each with its union of intervals of ranks.
+class WithinIntervals(MomentConstraint):
+    """Base of the constraints inside intervals: all ordered pairs of parts of a label.
 
     Parameters
     ----------
     space : Space
         Of two classes.
-    part_of_cell : ndarray of int, (2, n_groups)
+    part : ndarray of int, (2, n_groups)
         The part of the rows of each label and group; -1 where they are in no part.
     intervals : Intervals
-        Of each part.
-    """
-
-    space: Space
-    part_of_cell: NDArray[np.int64]
-    intervals: Intervals
-
-    @property
-    def n_parts(self) -> int:
-        """Number of parts."""
-        return len(self.intervals.lower)
-
-    def describe(self, q: Any) -> str:
-        """Words for part q."""
-        return self.space.describe(self.part_of_cell == int(q))
-
-    def counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
-        """Words for some of the parts with their numbers of rows."""
-        inside = n * self.intervals.lengths
-        return [
-            f"{self.describe(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
-            for q in np.flatnonzero(which)
-        ]
-
-    def n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of rows of each part from that of each label and group."""
-        return np.array([rows[self.part_of_cell == q].sum() for q in range(self.n_parts)])
-
-    def without(self, which: NDArray[np.bool_]) -> IntervalParts:
-        """The other parts, with new numbers."""
-        numbers = np.append(np.where(which, -1, np.cumsum(~which) - 1), -1)
-        return IntervalParts(self.space, numbers[self.part_of_cell], self.intervals.take(~which))
-
-    def labels(self) -> NDArray[np.int64]:
-        """The label of each part, (n_parts,): the first of both where a part has both."""
-        first = [np.argwhere(self.part_of_cell == q)[0, 0] for q in range(self.n_parts)]
-        return np.array(first, dtype=np.int64)
-
-    def pairs_within_labels(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All ordered pairs of parts of the same label."""
-        label = self.labels()
-        same = (label[:, None] == label) & ~np.eye(self.n_parts, dtype=bool)
-        first, second = np.nonzero(same)
-        return first, second
-
-
-class WithinIntervals(MomentConstraint):
-    """Base of the constraints inside intervals; here of all ordered pairs of parts of a label.
-
-    Parameters
-    ----------
-    parts : IntervalParts
+        A union of intervals of ranks for each part.
     gap : float
         Largest allowed gap.
     statistic : Above or ScoreBins
@@ -110,33 +57,47 @@ class WithinIntervals(MomentConstraint):
     _own: ClassVar[tuple[str, ...]] = ()  # further arguments of a subclass
 
     def __init__(
-        self, parts: IntervalParts, gap: float, statistic: Any, name: str, n_thresholds: int = 1
+        self,
+        space: Space,
+        part: NDArray[np.int64],
+        intervals: Intervals,
+        gap: float,
+        statistic: Any,
+        name: str,
+        n_thresholds: int = 1,
     ):
-        super().__init__(torch.as_tensor(parts.part_of_cell), statistic, torch.zeros(0), name)
-        self.parts = parts
-        self.space = parts.space
-        self.intervals = parts.intervals
-        self.lower, self.upper = (torch.as_tensor(ends) for ends in parts.intervals)
-        self.lengths = torch.as_tensor(parts.intervals.lengths)
+        super().__init__(torch.as_tensor(part), statistic, torch.zeros(0), name)
+        self.space = space
+        self.intervals = intervals
+        self.lower, self.upper = (torch.as_tensor(ends) for ends in intervals)
+        self.lengths = torch.as_tensor(intervals.lengths)
         self.gap = min(gap, NEVER_BINDS)
-        self.first, self.second = map(torch.as_tensor, parts.pairs_within_labels())
+        # The label of each part: the first of both where a part has both.
+        first = [np.argwhere(cells)[0, 0] for cells in self.part_cells()]
+        self.label = np.array(first, dtype=np.int64)
+        same = (self.label[:, None] == self.label) & ~np.eye(self.n_parts, dtype=bool)
+        self.first, self.second = map(torch.as_tensor, np.nonzero(same))
         self._n_thresholds = n_thresholds
         n_values = len(self.first) * n_thresholds
         self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
 
     def _made(self, **changes: Any) -> Self:
         """The constraint with other arguments."""
-        names = ("parts", "gap", "statistic", "name", *self._own)
-        return type(self)(**({name: getattr(self, name) for name in names} | changes))
+        names = ("space", "intervals", "gap", "statistic", "name", *self._own)
+        own = {name: getattr(self, name) for name in names}
+        return type(self)(**({"part": self.part_of_cell.numpy(), **own} | changes))
 
     def without_small(self, rows: NDArray[np.int64], min_rows: int | str) -> tuple[Self, list[str]]:
         """Drop the parts of too few rows, or without a whole row in their intervals."""
-        n = self.parts.n_rows(rows)
+        n = self._n_rows(rows)
         least = [self.least_rows(cells, rows, min_rows) for cells in self.part_cells()]
         small = (n < np.array(least)) | (n * self.intervals.lengths < 1.0)
         if not small.any():
             return self, []
-        return self._made(parts=self.parts.without(small)), self.parts.counted(small, n)
+        numbers = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)
+        part = numbers[self.part_of_cell.numpy()]
+        kept = self._made(part=part, intervals=self.intervals.take(~small))
+        return kept, self._counted(small, n)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
         """Parts with fewer rows in their intervals than there are thresholds to tell apart."""
@@ -144,8 +105,8 @@ class WithinIntervals(MomentConstraint):
 
     def within(self, lower: float, upper: float) -> Self:
         """The same constraint in another interval, one for all parts."""
-        lower_, upper_ = (np.full((self.n_parts, 1), end) for end in (lower, upper))
-        return self._made(parts=replace(self.parts, intervals=Intervals(lower_, upper_)))
+        ends = (np.full((self.n_parts, 1), end) for end in (lower, upper))
+        return self._made(intervals=Intervals(*ends))
 
     def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
         """Exact ranks in each part, from one sort."""
@@ -157,7 +118,7 @@ class WithinIntervals(MomentConstraint):
     def describe(self, j: int) -> str:
         """Words for value j."""
         pair, threshold = divmod(j, self._n_thresholds)
-        first, second = (self.parts.describe(side[pair]) for side in (self.first, self.second))
+        first, second = (self._words(side[pair]) for side in (self.first, self.second))
         words = f"{self.name}: {first} against {second}"
         if self._n_thresholds > 1:
             words += f" at threshold {1 + threshold} of {self._n_thresholds}"
@@ -168,6 +129,21 @@ class WithinIntervals(MomentConstraint):
         counts = rows.counts()[:, None]
         steps: Any = self.statistic_at(aux)  # Above
         return [rows.sum(part) / counts for part in steps.convex(scores)]
+
+    def _words(self, part: Any) -> str:
+        return self.space.describe(self.part_of_cell.numpy() == int(part))
+
+    def _n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Number of rows of each part from that of each label and group."""
+        return np.array([rows[cells].sum() for cells in self.part_cells()])
+
+    def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
+        """Words for some of the parts with their numbers of rows."""
+        inside = n * self.intervals.lengths
+        return [
+            f"{self._words(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
+            for q in np.flatnonzero(which)
+        ]
 
 
 class PartialRates(WithinIntervals):
@@ -186,7 +162,7 @@ class PartialRates(WithinIntervals):
 
     Parameters
     ----------
-    parts, gap, statistic, name
+    space, part, intervals, gap, statistic, name
         As in the base class. With :class:`Above` a row adds to one column for each threshold. With
         :class:`ScoreBins` it adds 1 in all to the table for any number of thresholds, as private
         training needs.
@@ -196,15 +172,12 @@ class PartialRates(WithinIntervals):
 
     _own = ("leak",)
 
-    def __init__(self, parts: IntervalParts, gap: float, statistic: Any, name: str, leak: float):
-        n_thresholds = statistic.above(torch.zeros(1, statistic.n_columns)).shape[1]
-        super().__init__(parts, gap, statistic, name, n_thresholds)
+    def __init__(self, *parts: Any, leak: float, **named: Any):
+        steps = named["statistic"]
+        named["n_thresholds"] = steps.above(torch.zeros(1, steps.n_columns)).shape[1]
+        super().__init__(*parts, **named)
         self.leak = leak
-
-    @property
-    def difference_of_convex(self) -> bool:
-        """Whether the steps are differences of convex functions."""
-        return isinstance(self.statistic, Above)
+        self.difference_of_convex = isinstance(steps, Above)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
@@ -361,37 +334,28 @@ class PartialDistributions(WithinIntervals):
 
     Parameters
     ----------
-    parts, gap, statistic, name
+    space, part, intervals, gap, statistic, name
         As in the base class, with one column of the statistic for each c.
     compared_by : FractionsInside or RanksOfThresholds
         The quantity that is compared. For ranks, replace G by r above.
     """
 
     _own = ("compared_by",)
+    difference_of_convex = True
 
-    def __init__(
-        self, parts: IntervalParts, gap: float, statistic: Above, name: str, compared_by: Any
-    ):
-        super().__init__(parts, gap, statistic, name)
+    def __init__(self, *parts: Any, compared_by: Any, **named: Any):
+        super().__init__(*parts, **named)
         self.compared_by = compared_by
-        self.n_aux = statistic.n_columns
-        half = 0.5 * min(gap, 1.0)
-        self.grid = compared_by.middles(parts.intervals, half, self.n_aux)
-        self.least, self.most = (
-            torch.as_tensor(
-                compared_by.ranks_at(parts.intervals, np.clip(self.grid + side, 0.0, 1.0))[highest]
-            )
-            for highest, side in enumerate((-half, half))
-        )
-        self._scale = 2.0 * torch.as_tensor(compared_by.units(parts.intervals))[:, None]
+        self.n_aux = self.statistic.n_columns
+        half = 0.5 * min(self.gap, 1.0)
+        self.grid = compared_by.middles(self.intervals, half, self.n_aux)
+        ends = (np.clip(self.grid + side, 0.0, 1.0) for side in (-half, half))
+        ranks = [compared_by.ranks_at(self.intervals, end) for end in ends]
+        self.least, self.most = torch.as_tensor(ranks[0][0]), torch.as_tensor(ranks[1][1])
+        self._scale = 2.0 * torch.as_tensor(compared_by.units(self.intervals))[:, None]
         n_values = 2 * self.n_parts * self.n_aux if self.n_parts > 1 else 0
-        allowed = self.gap if gap < 1.0 else NEVER_BINDS  # no gap is larger than 1
+        allowed = self.gap if self.gap < 1.0 else NEVER_BINDS  # no gap is larger than 1
         self.slack = torch.full((n_values,), allowed, dtype=torch.float64)
-
-    @property
-    def difference_of_convex(self) -> bool:
-        """True, as steps are."""
-        return True
 
     def statistic_at(self, aux: Tensor) -> Above:
         """Steps at these thresholds."""
@@ -411,8 +375,8 @@ class PartialDistributions(WithinIntervals):
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
         """Describe the parts with fewer rows in their intervals than grid points."""
-        n = self.parts.n_rows(rows)
-        return self.parts.counted(n * self.intervals.lengths < len(self.grid), n)
+        n = self._n_rows(rows)
+        return self._counted(n * self.intervals.lengths < len(self.grid), n)
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         """Thresholds at which the mean rate of the parts is in the middle of its bounds.
@@ -477,7 +441,7 @@ class PartialDistributions(WithinIntervals):
         side, rest = divmod(j, len(self.slack) // 2)
         q, c = divmod(rest, len(self.grid))
         word = ("above", "below")[side]
-        return f"{self.name}: {self.parts.describe(q)} {word} the others at {self.grid[c]:.0%}"
+        return f"{self.name}: {self._words(q)} {word} the others at {self.grid[c]:.0%}"
 
     def _values(self, above: Tensor, below: Tensor) -> Tensor:
         return self._scaled(above, below) + min(self.gap, 1.0) - self.slack.to(above)

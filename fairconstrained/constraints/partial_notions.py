@@ -24,7 +24,6 @@ from fairconstrained.constraints.notions import (
 )
 from fairconstrained.constraints.partial import (
     FractionsInside,
-    IntervalParts,
     PartialDistributions,
     PartialGroupAUCs,
     PartialRates,
@@ -81,10 +80,11 @@ class PartialNotion(Notion):
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
         given = interval if self.interval is None else self.interval
         intervals = read_intervals(given, list(space.groups)).take(group_of_part)
-        return self._constraint(IntervalParts(space, part, intervals), gap)
+        made, arguments = self._constraint()
+        return made(space, part, intervals, gap, name=self.name, **arguments)
 
-    def _constraint(self, parts: IntervalParts, gap: float) -> WithinIntervals:
-        """Return the constraint on these parts."""
+    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
+        """The class of the constraint, and its arguments beyond the parts and the gap."""
         raise NotImplementedError
 
     def _parts(self, n_groups: int, positive: int) -> NDArray[np.int64]:
@@ -130,10 +130,10 @@ class PartialStatisticalParity(PartialNotion):
     n_grid: int = field(default=10, kw_only=True)
     surrogate: str = field(default="logistic", kw_only=True)
 
-    def _constraint(self, parts: IntervalParts, gap: float) -> PartialDistributions:
+    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
         # The thresholds are variables: see PartialDistributions.statistic_at.
         steps = self._steps(np.zeros(_checked_grid(self, least=1)))
-        return PartialDistributions(parts, gap, steps, self.name, self._compared_by)
+        return PartialDistributions, {"statistic": steps, "compared_by": self._compared_by}
 
 
 class PartialRankParity(PartialStatisticalParity):
@@ -182,14 +182,14 @@ class PartialDemographicParity(PartialNotion):
     surrogate: str = field(default="logistic", kw_only=True)
     leak: float = field(default=0.05, kw_only=True)
 
-    def _constraint(self, parts: IntervalParts, gap: float) -> PartialRates:
+    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
         threshold = checked_number(self, "threshold", self.threshold, minimum=-np.inf)
         if not np.isfinite(threshold):
             raise ValueError(
                 f"{type(self).__name__}.threshold must be a finite number; got {threshold!r}."
             )
         leak = checked_number(self, "leak", self.leak)
-        return PartialRates(parts, gap, self._steps(np.array([threshold])), self.name, leak)
+        return PartialRates, {"statistic": self._steps(np.array([threshold])), "leak": leak}
 
 
 @dataclass(eq=False, repr=False)
@@ -272,13 +272,13 @@ class PartialStatisticalParityInBins(PartialNotion):
     reach: float = field(default=3.0, kw_only=True)
     leak: float = field(default=0.05, kw_only=True)
 
-    def _constraint(self, parts: IntervalParts, gap: float) -> PartialRates:
+    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
         n_bins = _checked_grid(self, least=2) + 1
         reach, leak = (
             checked_number(self, name, getattr(self, name)) for name in ("reach", "leak")
         )
         bins = ScoreBins(n_bins, checked_temperature(self), reach)
-        return PartialRates(parts, gap, bins, self.name, leak)
+        return PartialRates, {"statistic": bins, "leak": leak}
 
 
 @dataclass(eq=False, repr=False)
@@ -299,8 +299,8 @@ class PartialGroupAUC(PartialNotion):
 
     surrogate: str = field(default="logistic", kw_only=True)
 
-    def _constraint(self, parts: IntervalParts, gap: float) -> PartialGroupAUCs:
-        return PartialGroupAUCs(parts, gap, self._steps(_EDGES), self.name)
+    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
+        return PartialGroupAUCs, {"statistic": self._steps(_EDGES)}
 
 
 def _checked_grid(notion: Any, least: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
@@ -59,6 +59,8 @@ class Stack(MomentConstraint):
             " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
         )
+        self.of_labels = all(member.of_labels for member in members)
+        self.difference_of_convex = all(member.difference_of_convex for member in members)
         # Parts that a member does not use get the number after its last part.
         self.member_parts = [
             own.remainder(member.n_parts + 1)
@@ -74,33 +76,17 @@ class Stack(MomentConstraint):
         """The constraints."""
         return self._members
 
-    @property
-    def of_labels(self) -> bool:
-        """Whether the hard values of all members depend on predicted labels only."""
-        return all(member.of_labels for member in self.members)
-
-    @property
-    def difference_of_convex(self) -> bool:
-        """Whether the constraints of all members are differences of convex functions."""
-        return all(member.difference_of_convex for member in self.members)
-
-    def used_parts(self) -> Tensor:
-        """Whether any member uses each part, (n_parts,)."""
-        used = torch.zeros(self.n_parts, dtype=torch.bool)
-        for member, part in zip(self.members, self.member_parts, strict=True):
-            used |= part.cpu() < member.n_parts
-        return used
-
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         """The extra variables of all members."""
-        pieces = [member.init_aux(scores, own) for member, own in self._with_rows(rows)]
-        return torch.cat([scores.new_zeros(0), *pieces])
+        each = self._each(rows, scores.new_zeros(self.n_aux))
+        return torch.cat([member.init_aux(scores, own) for member, (own, _) in each])
 
     def statistic_at(self, aux: Tensor) -> Statistic:
         """The statistics of the members at their extra variables."""
         if self.n_aux == 0:
             return self.statistic
-        at = [member.statistic_at(own_aux) for member, own_aux in self._with_aux(aux)]
+        pieces = zip(self.members, self._split_aux(aux), strict=True)
+        at = [member.statistic_at(own_aux) for member, own_aux in pieces]
         return side_by_side(tuple(at[i] for i in self._owners))
 
     def steps_at(self, aux: Tensor) -> Above | None:
@@ -136,21 +122,20 @@ class Stack(MomentConstraint):
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """All members' standard errors, one after the other."""
-        pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
-        errors = [m.deviations(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
-        return torch.cat([scores.new_zeros(0), *(own.to(scores) for own in errors)])
+        errors = [m.deviations(scores, *own).to(scores) for m, own in self._each(rows, aux)]
+        return torch.cat(errors)
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """The sums of all members, one after the other."""
-        sums = [member.scatter(scores, own).reshape(-1) for member, own in self._with_rows(rows)]
-        return torch.cat([scores.new_zeros(0), *sums])
+        each = self._each(rows, scores.new_zeros(self.n_aux))
+        return torch.cat([member.scatter(scores, own).reshape(-1) for member, (own, _) in each])
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
         """All members' standard errors from these sums."""
         columns = [member.statistic.n_columns + 1 for member in self.members]
         sizes = [m.n_parts * k * (k + 1) for m, k in zip(self.members, columns, strict=True)]
         pieces = zip(self.members, torch.split(scatter, sizes), strict=True)
-        return torch.cat([scatter[:0], *(member.deviations_of(own) for member, own in pieces)])
+        return torch.cat([member.deviations_of(own) for member, own in pieces])
 
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
         """The stack of these members, or itself if nothing changes."""
@@ -160,45 +145,42 @@ class Stack(MomentConstraint):
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """The values of all members, one after the other."""
-        values = [member.of_moments(*own) for member, own in self._tables(sums, counts, aux)]
-        return torch.cat([sums.new_zeros(0), *values])
+        return torch.cat([m.of_moments(*own) for m, own in self._tables(sums, counts, aux)])
 
     def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """The hard values of all members from the table."""
-        values = [member.hard_of_moments(*own) for member, own in self._tables(sums, counts, aux)]
-        return torch.cat([sums.new_zeros(0), *values])
+        return torch.cat([m.hard_of_moments(*own) for m, own in self._tables(sums, counts, aux)])
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """The hard values of all members on these rows."""
-        pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
-        values = [m.hard_values(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
-        return torch.cat([scores.new_zeros(0), *values])
+        return torch.cat([m.hard_values(scores, *own) for m, own in self._each(rows, aux)])
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """The convex parts of all members, (2, m)."""
-        pairs = zip(self._with_rows(rows), self._with_aux(aux), strict=True)
-        parts = [m.convex_parts(scores, own, own_aux) for (m, own), (_, own_aux) in pairs]
-        return torch.cat([scores.new_zeros((2, 0)), *parts], dim=1)
+        parts = [m.convex_parts(scores, *own) for m, own in self._each(rows, aux)]
+        return torch.cat(parts, dim=1)
 
     def _tables(
         self, sums: Tensor, counts: Tensor, aux: Tensor
     ) -> Iterator[tuple[MomentConstraint, tuple[Tensor, Tensor, Tensor]]]:
         """Each member with its own table, counts and extra variables."""
-        pieces = zip(self._with_aux(aux), self.member_parts, self.member_columns, strict=True)
-        for (member, own_aux), part, columns in pieces:
+        own_parts = zip(self.members, self.member_parts, strict=True)
+        pieces = zip(own_parts, self.member_columns, self._split_aux(aux), strict=True)
+        for (member, part), columns, own_aux in pieces:
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
             own = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
             yield member, (own[:, :-1], own[:, -1], own_aux)
 
-    def _with_aux(self, aux: Tensor) -> Iterable[tuple[MomentConstraint, Tensor]]:
-        """Each member with its extra variables."""
-        pieces = torch.split(aux, [member.n_aux for member in self.members])
-        return zip(self.members, pieces, strict=True)
+    def _each(
+        self, rows: Placement, aux: Tensor
+    ) -> Iterator[tuple[MomentConstraint, tuple[Placement, Tensor]]]:
+        """Each member with its own parts of the rows and its extra variables."""
+        pieces = zip(self.members, self.member_parts, self._split_aux(aux), strict=True)
+        for member, part, own_aux in pieces:
+            yield member, (rows.in_unions(part, member.n_parts), own_aux)
 
-    def _with_rows(self, rows: Placement) -> Iterator[tuple[MomentConstraint, Placement]]:
-        """Each member with its own parts of the rows."""
-        for member, part in zip(self.members, self.member_parts, strict=True):
-            yield member, rows.in_unions(part, member.n_parts)
+    def _split_aux(self, aux: Tensor) -> Sequence[Tensor]:
+        return torch.split(aux, [member.n_aux for member in self.members])
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str

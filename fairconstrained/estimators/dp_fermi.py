@@ -194,11 +194,9 @@ class _PrivatelyPenalised(PrivateTraining):
     def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
         """Name the parts of large weight, by the released counts of labels and groups."""
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
-        fractions = counts / counts[stack.used_parts().to(counts.device)].sum()
-        for part, fraction, used in zip(
-            stack.part_cells(), fractions.tolist(), stack.used_parts().tolist(), strict=True
-        ):
-            if used and fraction < _SMALL_FRACTION:
+        fractions = (counts / counts.sum()).tolist()
+        for part, fraction in zip(stack.part_cells(), fractions, strict=True):
+            if fraction < _SMALL_FRACTION:
                 warn_caller(
                     f"{stack.space.describe(part)} makes up {fraction:.2%} of the rows compared by "
                     "the released counts: its weight 1/sqrt(fraction) in the penalty is "

@@ -343,7 +343,7 @@ def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: 
     # groups' clipped rates are equal.
     above = (scores > threshold).to(data.weight)[:, :1]
     sums, counts = rows.sum(above)[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
-    label = member.parts.labels()
+    label = member.label
     rates = [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
     starts = np.arange(0.0, 1.0 - _LENGTH + 1e-9, _STEP).round(10)
     candidates = [

@@ -144,7 +144,7 @@ class FermiERM(FairERM):
 
     @property
     def _is_penalised(self) -> bool:
-        return self.weight != 0 and bool(self.information.used.any())
+        return self.weight != 0 and self.information.n_parts > 0
 
     def _penalty_of(self, table: Tensor) -> Tensor:
         """The penalty on a table of class probabilities, ()."""

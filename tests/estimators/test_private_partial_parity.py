@@ -40,7 +40,7 @@ def rows(n=500, seed=0):
 def test_the_declared_bound_holds_for_every_row(name):
     """One row more moves the released table by at most the bound, in the l1 norm."""
     constraint = PARTIAL_PRIVATE[name](INTERVAL).bind(Space([0, 1], ["a", "b"]), 0.05)
-    assert constraint.bound == 1.0
+    assert constraint.statistic.bound == 1.0
     scores, y, group, weight = rows()
     whole = constraint.hard_sums(scores, constraint.place(y, group, weight))
     for i in range(0, 100, 7):

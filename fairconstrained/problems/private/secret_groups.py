@@ -104,7 +104,7 @@ class SecretGroups:
             weight=weight,
         )
         # Condition 0 has the rows whose label is in no part.
-        condition = (information.condition + 1) * information.used
+        condition = information.condition + 1
         part_of_label = constraint.part_of_cell.max(dim=1).values  # -1 without parts
         of_rows = pad(condition, (0, 1))[part_of_label][data.y]
         self._secret = replace(data, y=of_rows)  # conditions and groups
@@ -112,8 +112,7 @@ class SecretGroups:
         n_groups = constraint.part_of_cell.shape[1]
         prior = counts.new_zeros((information.n_conditions + 1, n_groups))
         for part, cells in enumerate(constraint.part_cells()):
-            if information.used[part]:
-                prior[int(condition[part]), torch.as_tensor(cells.any(axis=0))] = counts[part]
+            prior[int(condition[part]), torch.as_tensor(cells.any(axis=0))] = counts[part]
         prior[prior.sum(dim=1) == 0] = 1.0  # nothing is compared there
         self._prior = prior / prior.sum(dim=1, keepdim=True)
         self._released: list[tuple[Tensor, Tensor, Tensor]] = []  # queries, sums, variances

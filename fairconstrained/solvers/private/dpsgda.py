@@ -180,7 +180,7 @@ class DPSGDA(NoisySteps):
     @classmethod
     def suits(cls, problem: PrivateERM) -> bool:
         """Whether what one row adds to the constraint's table is bounded."""
-        return problem.constraint.bound < float("inf")
+        return problem.constraint.statistic.bound < float("inf")
 
     def iterate(
         self, problem: PrivateERM, x: Tensor, dual: Tensor, tol: float, rng: Generator
