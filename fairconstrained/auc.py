@@ -51,13 +51,8 @@ def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) ->
 def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> Floats:
     """AUC(G1, G1') - AUC(G2, G2') for each comparison, (m,); nan where a set has no weight.
 
-    Parameters
-    ----------
-    table : ndarray of shape (n_cells, n_cells)
-        From :func:`win_table`.
-    cell_weight : ndarray of shape (n_cells,)
-    comparisons : ndarray of shape (m, 4, n_cells)
-        Zeros and ones: the cells of G1, G1', G2, G2'.
+    The table is that of :func:`win_table`; comparisons (m, 4, n_cells) are zeros and ones for the
+    cells of G1, G1', G2, G2'.
     """
     return differences_of_sets(table, cell_weight, *distinct_sets(comparisons))
 
@@ -90,13 +85,8 @@ def auc_influences(scores: NDArray[Any], cell: Ints, weight: Floats, comparisons
 
     The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
     fraction p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, as it does with
-    one of G'. Rows are draws, and so are the sizes of the sets.
-
-    Parameters
-    ----------
-    scores, cell, weight : ndarray of shape (n,)
-    comparisons : ndarray of shape (m, 4, n_cells)
-        Cells beyond the last are in no set.
+    one of G'. Rows are draws, and so are the sizes of the sets. Comparisons are (m, 4, n_cells);
+    cells beyond the last are in no set.
     """
     fraction = weight / weight.sum()
     rank = ranks(scores)

@@ -114,24 +114,8 @@ def auc_inside(fraction: Numbers) -> Numbers:
 def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
     """Check the parameter `interval` of estimators and metrics, and convert it to one form.
 
-    Parameters
-    ----------
-    interval : pair of float, list of pairs, or dict
-        ``(alpha, beta)`` with 0 <= alpha < beta <= 1, or a list of such pairs that do not overlap.
-        A dict gives one of these for every group; its keys are the labels of the groups, or their
-        names in messages.
-    groups : sequence
-        Labels of the groups.
-
-    Returns
-    -------
-    Intervals
-
-    Raises
-    ------
-    ValueError
-        If an interval is reversed, empty, outside [0, 1] or overlaps another, or if a group has
-        none. The message names it.
+    It is a pair ``(alpha, beta)`` with 0 <= alpha < beta <= 1, a list of such pairs that do not
+    overlap, or a dict with one of these for every group, by its label or its name in messages.
 
     Examples
     --------
@@ -180,7 +164,8 @@ def _union(given: Any) -> list[tuple[float, float]]:
 
 
 def _pair(given: Any) -> tuple[float, float]:
-    numbers = _is_sequence(given) and len(given) == 2 and all(map(_is_number, given))
+    numbers = _is_sequence(given) and len(given) == 2
+    numbers = numbers and all(isinstance(end, Real) and not isinstance(end, bool) for end in given)
     if not numbers or not 0 <= given[0] < given[1] <= 1:
         raise ValueError(
             "interval must be a pair (alpha, beta) with 0 <= alpha < beta <= 1, a list of such "
@@ -193,10 +178,6 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
 class Ranks(NamedTuple):
     """Ranks of all thresholds, which are minus infinity and the distinct scores."""
 
@@ -205,15 +186,7 @@ class Ranks(NamedTuple):
 
 
 def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_sets: int) -> Ranks:
-    """Compute the ranks in each of several sets of rows, with one sort.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n,)
-    index : array-like of shape (n,)
-        The set of each row, from 0 to n_sets - 1.
-    weight : array-like of shape (n,)
-    n_sets : int
+    """Compute the ranks in each of several sets of rows, given by their index, with one sort.
 
     Examples
     --------

@@ -19,17 +19,7 @@ from fairconstrained.arrays import Floats
 
 
 class Rate(NamedTuple):
-    """How much each cell counts where the event happened, and where it could have.
-
-    Examples
-    --------
-    >>> from fairconstrained.rates import true_positive_rates
-    >>> (recall,) = true_positive_rates(["no", "yes"], [1])
-    >>> recall.hits.tolist(), recall.possible.tolist()
-    ([[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
-    >>> recall.event + recall.given
-    "predicted 'yes' with label 'yes'"
-    """
+    """How much each cell counts where the event happened, and where it could have."""
 
     hits: Floats  # (n_classes true, n_classes predicted)
     possible: Floats

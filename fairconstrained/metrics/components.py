@@ -123,66 +123,57 @@ class Components(NamedTuple):
 # --- rates of predicted labels --------------------------------------------------------------------
 
 
-class _RateDraws:
-    """Rates (n_groups, n_events), and the errors of draws, (n_draws, n_groups, n_events).
+def _rate_draws(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, Floats]:
+    """Return rates (n_groups, n_events), and the errors of draws, (n_draws, n_groups, n_events).
 
     Half a row is added to each cell (Jeffreys' prior): a rate of 0 of 50 is not known exactly.
     """
-
-    def __init__(self, counts: Counts, notion: Rates, rng: Generator) -> None:
-        definitions = list(counts.definitions(notion))
-        self._hits = np.stack([rate.hits.ravel() for rate in definitions], axis=1)
-        self._possible = np.stack([rate.possible.ravel() for rate in definitions], axis=1)
-        cells = counts.table.reshape(len(counts.groups), -1)
-        total = cells.sum(axis=1, keepdims=True)
-        size = np.maximum(np.round(counts.effective), 1).astype(np.int64)
-        rows = cells * (size[:, None] / np.where(total > 0, total, 1.0)) + 0.5
-        p = rows / rows.sum(axis=1, keepdims=True)
-        draws = [rng.multinomial(n, of, size=N_DRAWS) for n, of in zip(size, p, strict=True)]
-        self.values = self._rates(cells)
-        # A draw without rows of a label has no error.
-        drawn = np.stack(draws, axis=1).astype(float)
-        self.noise = np.nan_to_num(self._rates(drawn) - self._rates(p))
-
-    def _rates(self, table: Floats) -> Floats:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((table @ self._hits) / (table @ self._possible))
+    definitions = list(counts.definitions(notion))
+    hits = np.stack([rate.hits.ravel() for rate in definitions], axis=1)
+    possible = np.stack([rate.possible.ravel() for rate in definitions], axis=1)
+    cells = counts.table.reshape(len(counts.groups), -1)
+    total = cells.sum(axis=1, keepdims=True)
+    size = np.maximum(np.round(counts.effective), 1).astype(np.int64)
+    rows = cells * (size[:, None] / np.where(total > 0, total, 1.0)) + 0.5
+    p = rows / rows.sum(axis=1, keepdims=True)
+    draws = [rng.multinomial(n, of, size=N_DRAWS) for n, of in zip(size, p, strict=True)]
+    drawn = np.stack(draws, axis=1).astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rates, centre, found = (of @ hits / (of @ possible) for of in (cells, p, drawn))
+    # A draw without rows of a label has no error.
+    return np.asarray(rates), np.nan_to_num(found - centre)
 
 
 def _difference(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
     if asked.method != "between_groups":
         return None
-    draws = _RateDraws(asked.counts, notion, rng)
     mean = partial(np.mean, axis=-1) if asked.agg == "mean" else None
-    return Components(draws.values, draws.noise, Range(mean), most=1.0)
+    return Components(*_rate_draws(asked.counts, notion, rng), Range(mean), most=1.0)
 
 
 def _ratio(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
     """A ratio of rates is the difference of their logarithms, of at least a quarter of a row."""
     if asked.method != "between_groups" or asked.agg != "worst_case":
         return None
-    draws = _RateDraws(asked.counts, notion, rng)
+    values, noise = _rate_draws(asked.counts, notion, rng)
     least = 0.25 / np.maximum(asked.counts.effective.max(), 1.0)
-    values = np.maximum(draws.values, least)
+    values = np.maximum(values, least)
     logs = np.log(values)
-    noise = np.log(np.maximum(values + draws.noise, least)) - logs
+    noise = np.log(np.maximum(values + noise, least)) - logs
     return Components(logs, noise, Range(), lambda size: float(np.exp(-size)))
 
 
 def _cap(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
-    draws = _RateDraws(asked.counts, notion, rng)
-    noise = draws.noise.reshape(len(draws.noise), -1)
-    return Components(draws.values.ravel(), noise, Extreme(), most=1.0)
+    values, noise = _rate_draws(asked.counts, notion, rng)
+    return Components(values.ravel(), noise.reshape(len(noise), -1), Extreme(), most=1.0)
 
 
 def _summed(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
-    draws = _RateDraws(asked.counts, notion, rng)
-
     def summed(ranges: Array) -> Array:
         blocks = ranges.reshape(*ranges.shape[:-1], len(asked.counts.classes), -1)
         return np.asarray(blocks.max(axis=-1).sum(axis=-1))
 
-    return Components(draws.values, draws.noise, Range(summed))
+    return Components(*_rate_draws(asked.counts, notion, rng), Range(summed))
 
 
 # --- scores and losses ----------------------------------------------------------------------------

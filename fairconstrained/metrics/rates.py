@@ -130,7 +130,6 @@ class Way(NamedTuple):
     """A way to compare rates, and its description in docstrings."""
 
     compare: Callable[[Asked, Rates], float]
-    extreme: str
     summary: str
     formula: str
     returns: str
@@ -155,31 +154,27 @@ def _largest(asked: Asked, notion: Rates) -> float:
 
 DIFFERENCE = Way(
     _gap,
-    r"\max",
     "Largest difference between groups in the {words}.",
-    r"\max_{{g, h}} \; {of_g} - {of_h}",
+    r"\max_{{{over}g, h}} \; {of_g} - {of_h}",
     "Between 0 (parity) and 1; nan where {undefined}.",
 )
 RATIO = Way(
     _ratio,
-    r"\min",
     "Smallest ratio between groups of the {words}.",
-    r"\min_{{g, h}} \; {of_g} \,/\, {of_h}",
+    r"\min_{{{over}g, h}} \; {of_g} \,/\, {of_h}",
     "Between 0 and 1 (parity); nan where {undefined}. Rates that are\n"
     "    zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).",
 )
 SUM = Way(
     _sum,
-    r"\sum",
     "Gaps between groups in the {words}, summed.",
-    r"| {of_g} - {of_h} |",
+    r"\sum_v | {of_g} - {of_h} |",
     "Between 0 and the number of labels; nan where {undefined}.",
 )
 CAP = Way(
     _largest,
-    r"\max",
     "Largest {words} of any group.",
-    r"\max_g \; {of_g}",
+    r"\max_{{{over}g}} \; {of_g}",
     "Between 0 and 1; nan where {undefined}.",
 )
 
@@ -218,11 +213,11 @@ def _metric(
     def measure(asked: Asked) -> float:
         return way.compare(asked, notion.rates)
 
-    formula = way.formula.format(of_g=notion.formula, of_h=notion.formula.replace("g)", "h)"))
+    of_g, over = notion.formula, f"{notion.over}, " if notion.over else ""
     measure.__name__ = measure.__qualname__ = name
     measure.__doc__ = _DOC.format(
         summary=way.summary.format(words=notion.words),
-        formula=(rf"{way.extreme}_{{{notion.over}}} \; " if notion.over else "") + formula,
+        formula=way.formula.format(over=over, of_g=of_g, of_h=of_g.replace("g)", "h)")),
         note=f"{note}\n\n" if note else "",
         returns=way.returns.format(undefined=notion.undefined),
         name=name,
