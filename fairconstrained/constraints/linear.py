@@ -142,7 +142,7 @@ class LinearMoments(MomentConstraint):
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
         k = row.shape[1]
         products = (row[:, :, None] * row[:, None, :]).reshape(len(row), -1)
-        squares = rows._replace(weight=rows.weight**2).sum(products).reshape(-1, k, k)
+        squares = rows._replace(weight=rows.weight**2).sum(products).reshape(self.n_parts, k, k)
         return torch.cat((rows.sum(row)[:, :, None], squares), dim=2)
 
     def deviations_of(self, scatter: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """The view of solvers: problems, their linearizations and the rows they hold."""
 
+from fairconstrained.problems.alternatives import Known
 from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
@@ -12,7 +13,6 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.known import Known
 from fairconstrained.problems.rows import Rows
 
 __all__ = [

@@ -31,7 +31,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.models.features import Penalty
-from fairconstrained.problems.lines import Line, grid, on_grid
+from fairconstrained.problems.alternatives import Line, grid, on_grid
 
 Answer = TypeVar("Answer")
 

@@ -23,7 +23,7 @@ from fairconstrained.constraints.steps import Above
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import Features, Model
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems import lines
+from fairconstrained.problems.alternatives import along, known_points
 from fairconstrained.problems.base import (
     Evaluation,
     Linearization,
@@ -32,17 +32,12 @@ from fairconstrained.problems.base import (
     separate_estimates,
     with_penalty,
 )
-from fairconstrained.problems.known import known_points
-from fairconstrained.problems.lines import Line
 from fairconstrained.problems.majorant import convex_bounds
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.rows import Rows, Sums
 from fairconstrained.problems.saddle import Saddle
 
 OnScores = Callable[[Tensor], tuple[Tensor, Tensor]]  # weights on sums to (on_scores, on_aux)
-
-_MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
-_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 
 
 def through_scores(
@@ -179,7 +174,7 @@ class FairERM:
         if self.few is not self:
             return self.few.variables(w)
         scores, rows = self.data.scores_of_all(self.scores(w)), self.data.quantiles
-        return torch.cat((w, self.constraint.init_aux(scores, self._placed(rows))))
+        return torch.cat((w, self.constraint.init_aux(scores, self.placed_rows(rows))))
 
     # ------------------------------------------------------------------ values and gradients
 
@@ -191,7 +186,7 @@ class FairERM:
         """
         if rows is not None:
             return self._of_draw(x, rows)
-        w, aux = self._split(x)
+        w, aux = self.split(x)
         penalty, affine = self.model.penalty(w), self.affine
         sums, on_sums = self.data.linearized(partial(self._of_piece, x))
         if affine is None:
@@ -229,19 +224,19 @@ class FairERM:
         return last_kept(self._evaluate)
 
     def _evaluate(self, x: Tensor) -> Evaluation:
-        w, aux = self._split(x)
+        w, aux = self.split(x)
         scores = []
 
         def of_piece(rows: Rows) -> Tensor:
-            placed, own = self._placed(rows), self.model.scores(w, rows.X)
+            placed, own = self.placed_rows(rows), self.model.scores(w, rows.X)
             sums = self._sums(own, placed, aux)
-            if self._sums_decide:
-                return torch.stack((sums, self._hard_sums(own, placed)))
+            if self.sums_decide:
+                return torch.stack((sums, self.hard_sums(own, placed)))
             scores.append(own)
             return sums[None]
 
         sums, *hard_sums = self.data.total(of_piece)
-        if self._sums_decide:
+        if self.sums_decide:
             error, table = self._divided_sums(*hard_sums)
             values = self.constraint.hard_of_moments(table, self.counts, aux)
             hard = torch.cat((error, values))
@@ -255,21 +250,21 @@ class FairERM:
         """Hard values from the scores of this worker's rows."""
         rows, scores = self.data.quantiles, self.data.scores_of_all(scores)
         error = self.risk.hard(scores, rows.y, rows.weight)[None]
-        return torch.cat((error, self.constraint.hard_values(scores, self._placed(rows), aux)))
+        return torch.cat((error, self.constraint.hard_values(scores, self.placed_rows(rows), aux)))
 
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""
-        w, aux = self._split(x)
-        if self._sums_decide and not self.data.in_memory:
+        w, aux = self.split(x)
+        if self.sums_decide and not self.data.in_memory:
             scatter = self.constraint.scatter
             return self.constraint.deviations_of(
                 self.data.total(
-                    lambda rows: scatter(self.model.scores(w, rows.X), self._placed(rows))
+                    lambda rows: scatter(self.model.scores(w, rows.X), self.placed_rows(rows))
                 )
             )
         some = self.data.sample
         scores = self.model.scores(w, some.X).detach()
-        errors = self.constraint.deviations(scores, self._placed(some), aux)
+        errors = self.constraint.deviations(scores, self.placed_rows(some), aux)
         return errors * sqrt(some.n_rows / self.n_rows)
 
     # ------------------------------------------------------------------ estimates from draws
@@ -346,7 +341,7 @@ class FairERM:
         Autograd takes 1.9 times as long for a step on a batch of 128 rows, and 4.1 times for three
         draws of 128 rows (``python -m benchmarks.speed.routes``).
         """
-        w, aux = self._split(x)
+        w, aux = self.split(x)
         scores, model_pullback = self.model.linearize(w, X)
         risk, risk_gradient = self.risk.linearize(
             scores[first], rows.y[first], rows.weight[first], self.data.total_weight
@@ -390,7 +385,7 @@ class FairERM:
     def risks(self, x: Tensor, rows: Tensor) -> Tensor:
         """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
         own = self.data.take(rows)
-        scores = self.model.scores(self._split(x)[0], own.X)
+        scores = self.model.scores(self.split(x)[0], own.X)
         return torch.stack(
             [risk(scores, own.y, own.weight) for risk in (self.risk.soft, self.risk.hard)]
         )
@@ -408,9 +403,10 @@ class FairERM:
         if constraint is self.constraint:
             return self, x
         problem = replace(self, constraint=constraint)
-        return problem, problem.variables(self._split(x)[0])
+        return problem, problem.variables(self.split(x)[0])
 
     known = known_points
+    along = along
 
     def thinned(self) -> Self:
         """The problem on some hundred thousand rows that stand for all; itself if few."""
@@ -460,77 +456,12 @@ class FairERM:
         """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""
         return Saddle.of(self)
 
-    # ------------------------------------------------------------------ hard values on lines
-
-    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
-        """Hard values on a line: all of them if labels determine them, else at some points."""
-        moves_offsets = bool(torch.isin(torch.nonzero(direction)[:, 0], self.offsets).all())
-        steps = lines.grid(x, reach)
-        if not (isinstance(self.model, LinearModel) or moves_offsets):
-            return lines.on_grid(lambda step: self.evaluate(x + step * direction).hard, steps)
-        (w, aux), (ahead, _) = self._split(x), self._split(x + direction)
-        if self._sums_decide:
-            return self._line_of_sums(w, ahead, reach, steps, moves_offsets)
-        scores = self.scores(w)
-        slopes = self.scores(ahead) - scores
-        if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
-            of_all = self.data.scores_of_all
-            changes = lines.changes(of_all(scores), of_all(slopes), reach)
-            steps = lines.with_thresholds(steps, changes, reach, len(of_all(scores)))
-        return lines.on_grid(lambda step: self.hard(scores + step * slopes, aux), steps)
-
-    def _line_of_sums(
-        self, w: Tensor, ahead: Tensor, reach: float, steps: Tensor, moves_offsets: bool
-    ) -> Line:
-        """Between all changes of labels if these decide, else at steps and quantiles of changes.
-
-        Of many rows that are not in memory each piece names evenly spaced changes of its own, in
-        proportion to its rows.
-        """
-        affine, of_rows, total = self.affine, self.risk.of_rows, self.data.total_weight
-        assert affine is not None  # see `_sums_decide`
-        assert of_rows is not None
-        own = []
-        for place, rows in enumerate(self.data.pieces()):
-            changes = lines.changes(*self._on_line(w, ahead, rows), reach)
-            if not self.data.in_memory and self.n_rows > _MOST_NAMED:
-                # Offsets run evenly over pieces and workers, so all ranks are named alike.
-                offset = (_GOLDEN * place + _PLASTIC * self.data.workers.rank) % 1.0
-                spacing = self.n_rows / _MOST_NAMED
-                ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
-                changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
-            own.append(changes)
-        changes = torch.cat(self.data.workers.gather(torch.cat(own)))
-        if self.constraint.of_labels:
-            most = lines.MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
-            steps = lines.between(changes, reach, max(most, 2))
-        elif moves_offsets:
-            steps = lines.with_thresholds(steps, changes, reach, self.n_rows)
-
-        def of_piece(rows: Rows) -> Tensor:
-            (scores, slopes), placed = self._on_line(w, ahead, rows), self._placed(rows)
-            if not self.constraint.of_labels:
-                return torch.stack([self._hard_sums(scores + t * slopes, placed) for t in steps])
-            of_labels = of_rows, self.constraint.statistic.hard
-            sums = lines.sums_at(steps, scores, slopes, placed, of_labels, reach)
-            sums[:, 0] /= total
-            return sums
-
-        sums = self.data.total(of_piece)
-        tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
-        return Line(steps, sums[:, 0], affine.largest(tables))
-
-    def _on_line(self, w: Tensor, ahead: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Scores of the rows, and their derivatives along the line."""
-        scores = self.model.scores(w, rows.X)
-        return scores, self.model.scores(ahead, rows.X) - scores
-
     # ------------------------------------------------------------------ sums over rows
 
     def _of_piece(self, x: Tensor, rows: Rows) -> Sums:
         """Sums over some rows, and the map from weights on them to gradients."""
-        w, aux = self._split(x)
-        placed, steps = self._placed(rows), self.constraint.steps_at(aux)
+        w, aux = self.split(x)
+        placed, steps = self.placed_rows(rows), self.constraint.steps_at(aux)
         scores, model_pullback = self.model.linearize(w, rows.X)
         in_closed_form = self.affine is not None
         if steps is not None and in_closed_form and isinstance(self.model, LinearModel):
@@ -635,12 +566,12 @@ class FairERM:
         return of_risk, table.reshape(shape)
 
     @property
-    def _sums_decide(self) -> bool:
+    def sums_decide(self) -> bool:
         """Whether hard values are functions of sums over rows, which no order of scores changes."""
         aux = self.constraint.n_aux
         return not aux and self.affine is not None and self.risk.of_rows is not None
 
-    def _hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
+    def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sums over some rows from which the hard values follow."""
         error = self.risk.hard(scores, rows.y, rows.weight) * (
             rows.weight.sum() / self.data.total_weight
@@ -649,7 +580,7 @@ class FairERM:
 
     # ------------------------------------------------------------------ pieces
 
-    def _placed(self, rows: Rows) -> Placement:
+    def placed_rows(self, rows: Rows) -> Placement:
         """The parts of some rows, or of all that are in memory."""
         if rows is self.data:
             return self.placed
@@ -660,12 +591,12 @@ class FairERM:
         own = [self.model.scores(w, rows.X) for rows in self.data.pieces()]
         return own[0] if len(own) == 1 else torch.cat(own)
 
-    def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[: self.model.n_params], x[self.model.n_params :]
 
     def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
         """Values of the constraints, estimated from drawn rows."""
-        sums = self.constraint.sums(scores, self._placed(rows), aux)
+        sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
         if self.affine is None:
             return self.constraint.of_moments(sums, self.counts, aux)
         return self.affine.of_table(sums)
@@ -683,7 +614,7 @@ class FairERM:
         return replace(own, weight=own.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        return with_penalty(terms, self.model.penalty(self._split(x)[0]), self.alpha)
+        return with_penalty(terms, self.model.penalty(self.split(x)[0]), self.alpha)
 
     def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
         """The span of the risk and of the values of each draw, where these are few."""

@@ -130,9 +130,9 @@ class FermiERM(FairERM):
         """Mean risk and the table of probabilities, then error and the table of labels."""
 
         def of_piece(rows: Rows) -> Tensor:
-            placed, scores = self._placed(rows), self.model.scores(x, rows.X)
+            placed, scores = self.placed_rows(rows), self.model.scores(x, rows.X)
             soft = self._sums(scores, placed, x.new_zeros(0))
-            return torch.stack((soft, self._hard_sums(scores, placed)))
+            return torch.stack((soft, self.hard_sums(scores, placed)))
 
         (risk, soft), (error, hard) = map(self._divided_sums, self.data.total(of_piece))
         return risk[0], soft, error[0], hard

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
+from fairconstrained.problems.alternatives import MOST_ENTRIES, Known, Line, of_ranks
 from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
@@ -29,8 +30,6 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.known import Known
-from fairconstrained.problems.lines import MOST_ENTRIES, Line, of_ranks
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 
@@ -47,7 +46,7 @@ class RankingERM(FairERM):
         x = super().start()
         if x.any():
             return x
-        free = replace(self, constraint=Stack(self.constraint.space, ()))
+        free = replace(self, constraint=stacked(self.constraint.space, []))
         step = -free.linearize(x).pullback(x.new_ones(1))
         spread = self.data.scores_of_all(self.scores(step)).std(correction=0)
         return step / spread if spread > 0 else x

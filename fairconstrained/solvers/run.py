@@ -17,8 +17,8 @@ from torch import Generator, Tensor
 
 from fairconstrained.distributed import one_thread
 from fairconstrained.exceptions import DivergenceError
+from fairconstrained.problems.alternatives import ERROR_TOL, Known
 from fairconstrained.problems.base import Sharpenable
-from fairconstrained.problems.known import ERROR_TOL, Known
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Callback,

@@ -16,7 +16,7 @@ from fairconstrained.constraints import (
     LossParity,
     MomentConstraint,
     Space,
-    Stack,
+    stacked,
 )
 from fairconstrained.constraints.statistics import ClassProbabilities
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
@@ -63,7 +63,7 @@ def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
 def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, loss=log_loss):
     data = data or batch(n_classes)
     space = Space(list(range(n_classes)), list(range(N_GROUPS)))
-    stack = Stack(
+    stack = stacked(
         space, [at_temperature(notion, temperature).bind(space, 0.05) for notion in notions]
     )
     return FairERM(

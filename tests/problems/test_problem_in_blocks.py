@@ -17,11 +17,12 @@ from fairconstrained.constraints import (
     LossParity,
     Space,
     Stack,
+    stacked,
 )
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
-from fairconstrained.problems import FairERM, Rows, erm
+from fairconstrained.problems import FairERM, Rows, alternatives
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from tests.helpers.parts import N_GROUPS, N_ROWS, assert_same_problem, model, rows
@@ -41,7 +42,7 @@ def csr(X):
 def both(notions, n_classes=2, wrap=DenseFeatures):
     whole, parts = rows(n_classes, wrap)
     space = Space(range(n_classes), range(N_GROUPS))
-    stack = Stack(space, [notion.bind(space, 0.1) for notion in notions])
+    stack = stacked(space, [notion.bind(space, 0.1) for notion in notions])
     common = model(whole, n_classes)
     x = torch.randn(
         common.n_params, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
@@ -83,7 +84,7 @@ def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypat
     exact, in_parts, x = both([DemographicParity(0.1)])
     direction = torch.flip(x, [0])
     every = in_parts.along(x, direction, np.inf)
-    monkeypatch.setattr(erm, "_MOST_NAMED", 40)
+    monkeypatch.setattr(alternatives, "_MOST_NAMED", 40)
     few = in_parts.along(x, direction, np.inf)
     assert 10 < len(few.steps) < len(every.steps) / 2
     for step, error, excess in zip(*few, strict=True):

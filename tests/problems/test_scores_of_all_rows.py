@@ -19,6 +19,7 @@ from fairconstrained.constraints import (
     Quadratic,
     Space,
     Stack,
+    stacked,
 )
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.losses import log_loss
@@ -45,7 +46,7 @@ RISKS = {"log": MeanLoss(log_loss), "log for ranking": RankedLoss()}
 def both(notions, risk=RISKS["log"], kind=FairERM):
     """The problem on all rows, that on the same rows in parts, and a point."""
     whole, parts = rows()
-    stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
+    stack = stacked(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
     linear = model(whole, 2)
     exact = kind(linear, whole, risk, stack, 1e-3)
     rng = torch.Generator().manual_seed(0)

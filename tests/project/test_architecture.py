@@ -140,7 +140,7 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
     vocabulary = {
         *("base.Problem", "base.SampledProblem", "base.Sharpenable"),
         *("base.Linearization", "base.Evaluation", "base.last_kept"),
-        *("known.ERROR_TOL", "known.Known", "saddle.Saddle"),
+        *("alternatives.ERROR_TOL", "alternatives.Known", "saddle.Saddle"),
     }
     allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
 

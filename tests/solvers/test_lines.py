@@ -19,7 +19,7 @@ from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import FairERM, Known, Rows
-from fairconstrained.problems.known import ERROR_TOL, RELAXED_TOL
+from fairconstrained.problems.alternatives import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
 from fairconstrained.solvers import Iterate, Solver, Status, run

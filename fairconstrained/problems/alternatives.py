@@ -1,7 +1,8 @@
-r"""Hard values at the points of a line :math:`x + t d` along which scores are linear.
+r"""Alternatives to a result: points that are known beforehand, and those of lines.
 
-Values of predicted labels change at finitely many t: where another class gets the largest score of
-a row. One sort of these changes therefore gives all of them. So do the changes of the order of two
+No result may be clearly worse than a known point. Along a line :math:`x + t d` scores are linear,
+and predicted labels change at finitely many t: where another class gets the largest score of a row.
+One sort of these changes therefore gives all hard values. So do the changes of the order of two
 rows for AUCs.
 """
 
@@ -9,13 +10,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fairconstrained.constraints.placement import OfRows, Placement, blocks_of, sum_by
+from fairconstrained.losses import log_loss
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.rows import Rows
+
+if TYPE_CHECKING:
+    from fairconstrained.problems.erm import FairERM
+
+# A known point replaces a result whose excess over the slack, or whose error, is so much larger.
+# Smaller differences come from single rows, and the loss of a result is better.
+ERROR_TOL = 1e-3
+# The same for points of a relaxation. They are not what users expect, as constants and the model
+# without constraints are, and a converged result has the better loss.
+RELAXED_TOL = 1e-2
+
+# Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
+# any threshold.
+_CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
+_MOST_VALUES = 500  # constraints whose gradients are computed
+_SINGULAR = 1e-9  # of the largest singular value: smaller ones are rounding errors
+_TOWARDS = (0.5, 1.0)  # of the way to equal mean scores
+_FEW_ROWS = 1000  # on which the whole way is searched
 
 MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
 _APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
@@ -25,6 +50,65 @@ _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
+_MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
+_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
+
+
+class Known(NamedTuple):
+    """A point, and the difference of hard objectives by which it must be better than a result.
+
+    With a `direction` the best of the line from x to x + direction is meant.
+    """
+
+    x: Tensor  # (n_variables,)
+    by: float = ERROR_TOL
+    of: Any = None  # a smaller problem with the same values there, where there is one
+    direction: Tensor | None = None  # (n_variables,)
+
+
+def known_points(problem: FairERM) -> list[Known]:
+    """Equal predictions, the solution without constraints, and those of a relaxation.
+
+    Without the solution without constraints only the first.
+    """
+    by_cell, zero = problem.by_cell(), torch.zeros_like(problem.model.init())
+    unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
+    found = [Known(by_cell.variables(zero), of=by_cell)]
+    for e in unit:
+        found += [Known(by_cell.variables(size * e), of=by_cell) for size in _CONSTANTS]
+    if problem.free is None:
+        return found
+    found.append(Known(problem.variables(problem.free)))
+    return found + _relaxed(problem, problem.free)
+
+
+def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:
+    """Points between the solution without constraints and that of a convex relaxation.
+
+    At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
+    That these are zero is the covariance constraint of Zafar et al. (2017, "Fairness constraints").
+    In the coordinates of solvers the Hessian is near the identity, so the projection of the
+    solution without constraints is near the best of all points that meet it. On few rows the best
+    of the whole line is one of them. There are none for notions with thresholds of their own, which
+    are not defined here, and none where the solution without constraints is feasible.
+    """
+    start = problem.variables(torch.zeros_like(free))
+    if len(start) > len(free) or not 0 < problem.n_constraints <= _MOST_VALUES:
+        return []
+    if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
+        return []
+    # The log loss in place of an objective of ranks, which has no gradient here.
+    constraint = problem.constraint.at_equal_scores()
+    defined = replace(problem, risk=MeanLoss(log_loss), constraint=constraint)
+    gradients = defined.linearize(start).jacobian()[1:]
+    if not bool(gradients.isfinite().all()):  # as those of a user's notion may be
+        return []
+    _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
+    rows = rows[values > _SINGULAR * values[0]]
+    move = -rows.T @ (rows @ free)
+    points = [Known(free + t * move, RELAXED_TOL) for t in _TOWARDS]
+    line = [Known(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
+    return line + points
 
 
 class Line(NamedTuple):
@@ -71,9 +155,75 @@ def of_ranks(
     return Line(steps, values[:, 0], values[:, 1:].amax(dim=1))
 
 
-def changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
+def label_changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
     """Where on the line up to this distance from t = 0 labels change, in any order."""
     return torch.cat([_changes(z, d, reach)[1] for z, d in blocks_of(scores, slopes)])
+
+
+def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
+    """Hard values on a line: all of them if labels determine them, else at some points."""
+    moves_offsets = bool(torch.isin(torch.nonzero(direction)[:, 0], problem.offsets).all())
+    steps = grid(x, reach)
+    if not (isinstance(problem.model, LinearModel) or moves_offsets):
+        return on_grid(lambda step: problem.evaluate(x + step * direction).hard, steps)
+    (w, aux), (ahead, _) = problem.split(x), problem.split(x + direction)
+    if problem.sums_decide:
+        return _line_of_sums(problem, w, ahead, reach, steps, moves_offsets)
+    scores = problem.scores(w)
+    slopes = problem.scores(ahead) - scores
+    if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
+        of_all = problem.data.scores_of_all
+        changes = label_changes(of_all(scores), of_all(slopes), reach)
+        steps = with_thresholds(steps, changes, reach, len(of_all(scores)))
+    return on_grid(lambda step: problem.hard(scores + step * slopes, aux), steps)
+
+
+def _line_of_sums(
+    problem: FairERM, w: Tensor, ahead: Tensor, reach: float, steps: Tensor, moves_offsets: bool
+) -> Line:
+    """Between all changes of labels if these decide, else at steps and quantiles of changes.
+
+    Of many rows that are not in memory each piece names evenly spaced changes of its own, in
+    proportion to its rows.
+    """
+    affine, of_rows, total = problem.affine, problem.risk.of_rows, problem.data.total_weight
+    assert affine is not None  # see `sums_decide`
+    assert of_rows is not None
+    own = []
+    for place, rows in enumerate(problem.data.pieces()):
+        changes = label_changes(*_on_line(problem, w, ahead, rows), reach)
+        if not problem.data.in_memory and problem.n_rows > _MOST_NAMED:
+            # Offsets run evenly over pieces and workers, so all ranks are named alike.
+            offset = (_GOLDEN * place + _PLASTIC * problem.data.workers.rank) % 1.0
+            spacing = problem.n_rows / _MOST_NAMED
+            ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
+            changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
+        own.append(changes)
+    changes = torch.cat(problem.data.workers.gather(torch.cat(own)))
+    if problem.constraint.of_labels:
+        most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
+        steps = between(changes, reach, max(most, 2))
+    elif moves_offsets:
+        steps = with_thresholds(steps, changes, reach, problem.n_rows)
+
+    def of_piece(rows: Rows) -> Tensor:
+        (scores, slopes), placed = _on_line(problem, w, ahead, rows), problem.placed_rows(rows)
+        if not problem.constraint.of_labels:
+            return torch.stack([problem.hard_sums(scores + t * slopes, placed) for t in steps])
+        of_labels = of_rows, problem.constraint.statistic.hard
+        sums = sums_at(steps, scores, slopes, placed, of_labels, reach)
+        sums[:, 0] /= total
+        return sums
+
+    sums = problem.data.total(of_piece)
+    tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
+    return Line(steps, sums[:, 0], affine.largest(tables))
+
+
+def _on_line(problem: FairERM, w: Tensor, ahead: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+    """Scores of the rows, and their derivatives along the line."""
+    scores = problem.model.scores(w, rows.X)
+    return scores, problem.model.scores(ahead, rows.X) - scores
 
 
 def sums_at(
