@@ -51,7 +51,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     with rates from mean class probabilities. The penalty is the exponential Renyi mutual
     information (chi-square) of prediction and group, which is zero if and only if they are
     independent. For equalized odds it is the mean over labels, weighted by their frequencies, of
-    the information within each label. For equal opportunity it is that within the second (largest)
+    the information within each label, and for equal opportunity that within the second (largest)
     label. By default training is differentially private for the sensitive features.
 
     Parameters
@@ -68,9 +68,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         depend on the size of the data or of batches. On Adult, 1 leaves a third of the gap of a fit
         without penalty, and 4 a tenth of it.
     epsilon : float, Budget or None, default=1.0
-        Budget of differential privacy; None trains without privacy. Needs the extra ``privacy``. A
-        :class:`fairconstrained.privacy.Budget` has its own delta and unit, which replace `delta`
-        and `protect`.
+        Budget of differential privacy, as in :class:`RateConstrainedClassifier`; None trains
+        without privacy.
     delta : float, default=1e-5
         Should be well below 1 / n.
     protect : {"sensitive_features", "record", "record_replacement"}, default="sensitive_features"

@@ -73,8 +73,12 @@ class _Noise:
     """Noise added to a sum over rows."""
 
     of: str
+    words: ClassVar[str]
     order: ClassVar[int]  # of the norm in which a row is bounded
     noise: float  # in units of the sensitivity
+
+    def __str__(self) -> str:
+        return f"{self.of} with {self.words} {self.noise:.4g}"
 
     @property
     def shift(self) -> float:
@@ -102,14 +106,11 @@ class Gaussian(_Noise):
 
     noise_multiplier: float
     of: str = field(default="sum", compare=False)
-    order = 2
+    words, order = "Gaussian noise, multiplier", 2
 
     def __post_init__(self) -> None:
         check_positive("noise_multiplier", self.noise_multiplier)
         object.__setattr__(self, "noise", self.noise_multiplier)
-
-    def __str__(self) -> str:
-        return f"{self.of} with Gaussian noise, multiplier {self.noise_multiplier:.4g}"
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,11 @@ class Laplace(_Noise):
 
     scale: float
     of: str = field(default="sum", compare=False)
-    order = 1
+    words, order = "Laplace noise, scale", 1
 
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         object.__setattr__(self, "noise", self.scale)
-
-    def __str__(self) -> str:
-        return f"{self.of} with Laplace noise, scale {self.scale:.4g}"
 
 
 @dataclass(frozen=True)
@@ -237,7 +235,6 @@ class PrivacyGuarantee:
     accountant : str
         The method that computed epsilon.
     phases : tuple of Phase
-        The releases, for computations.
 
     Examples
     --------

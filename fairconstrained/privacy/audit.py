@@ -1,16 +1,9 @@
 r"""Audits: lower bounds of epsilon from the outputs of a mechanism.
 
-A test tells from one output which of two neighbouring data sets it was computed from.
-:math:`(\epsilon, \delta)`-differential privacy bounds the rates of such tests:
-
-.. math:: \mathrm{TPR} \le e^\epsilon\, \mathrm{FPR} + \delta .
-
-Rates counted over many trainings therefore bound epsilon from below [1]_. An audit proves a promise
-wrong, never right.
-
-References
-----------
-.. [1] Jagielski, Ullman and Oprea (2020), "Auditing Differentially Private Machine Learning".
+A test tells from one output which of two neighbouring data sets it was computed from. Under
+:math:`(\epsilon, \delta)`-differential privacy :math:`\mathrm{TPR} \le e^\epsilon\, \mathrm{FPR}
++ \delta`. Rates counted over many trainings therefore bound epsilon from below (Jagielski, Ullman
+and Oprea, 2020). An audit proves a promise wrong, never right.
 """
 
 from __future__ import annotations
@@ -75,22 +68,17 @@ def epsilon_lower_bound(
     bounds = [0.0]
     for sign in (1.0, -1.0):  # outputs above the threshold are told to have the row, or below
         for order in (slice(None), slice(None, None, -1)):
-            tried, counted = (
-                [sign * part for part in half[order]] for half in (choosing, counting)
-            )
-            thresholds = _thresholds(tried)
+            tried = [sign * part for part in choosing[order]]
+            counted = [sign * part for part in counting[order]]
+            # Quantiles of each sample: those of both together would be those of the larger one.
+            tails = [min(10 / len(values), 0.1) for values in tried]
+            levels = [np.linspace(tail, 1 - tail, _CANDIDATES // 2) for tail in tails]
+            thresholds = np.concatenate(list(map(np.quantile, tried, levels)))
             best = int(np.argmax(_bounds(tried, thresholds, delta, confidence)))
             # Four tests: each has a quarter of the risk.
             risk = 1 - (1 - confidence) / 4
             bounds.extend(_bounds(counted, thresholds[best : best + 1], delta, risk).tolist())
     return max(bounds)
-
-
-def _thresholds(samples: list[Floats]) -> Floats:
-    """Quantiles of each sample: those of both together would be those of the larger one."""
-    tails = [min(10 / len(values), 0.1) for values in samples]
-    levels = [np.linspace(tail, 1 - tail, _CANDIDATES // 2) for tail in tails]
-    return np.concatenate([np.quantile(x, q) for x, q in zip(samples, levels, strict=True)])
 
 
 def _bounds(samples: list[Floats], thresholds: Floats, delta: float, confidence: float) -> Floats:

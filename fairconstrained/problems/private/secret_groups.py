@@ -70,10 +70,8 @@ class SecretGroups:
     .. math:: \sum_{i \in c} \omega_i q_i \otimes (e_{s_i} - \tfrac1k \mathbf 1) + \text{noise},
 
     to which the public sums are added. Another group for a row moves them by
-    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`, however many groups there are.
-
-    The constraint is measured only; its parts are the groups within labels, whose counts are
-    released or public. The attribute `data` has the rows without their groups.
+    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`. The constraint is measured only; its parts are the
+    groups within labels. The attribute `data` has the rows without their groups.
     """
 
     offers = frozenset({"noisy_moments"})

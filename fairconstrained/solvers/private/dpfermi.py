@@ -109,7 +109,7 @@ class DPFERMI(_NoisySaddle):
     histogram_fraction : float, default=0.2
         Fraction of a step's budget for its table.
     output : {"average", "last", "random"}, default="average"
-        The mean over the second half of the steps, the last point, or one drawn uniformly.
+        As in :class:`FERMI`.
     table : {"labels", "probabilities"}, default="labels"
         What the noisy tables add up, and W answers to: predicted labels (from the second quarter of
         the steps on, see :class:`FERMI`), or class probabilities as in the paper. A row adds at

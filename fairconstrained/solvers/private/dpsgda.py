@@ -101,15 +101,13 @@ class DPSGDA(NoisySteps):
 
     Notes
     -----
-    All defaults read nothing but the number of rows and the budget. A step costs a pass over its
-    batch; memory beyond the data grows with the batch, and is eight times that of the parameters.
-    Besides the steps these are released once: before them the counts of labels and groups (5 % of
-    the budget), and the mean squared norm of the rows and the means and mean squares of the columns
-    (2 % each, and 2 % for the sizes of columns without a public range), by which columns are
-    centred and scaled, and by which linear models learn neighbouring rare columns together. After
-    them come up to six times the predicted labels of what may be the result (6 % together), from
-    which it is chosen and ``violation_`` is estimated. The penalty is that of the coefficients of
-    the scaled columns.
+    All defaults read nothing but the number of rows and the budget. Before the steps the counts of
+    labels and groups are released (5 % of the budget), and the mean squared norm of the rows and
+    the means and mean squares of the columns (2 % each, and 2 % for the sizes of columns without a
+    public range), by which columns are centred and scaled, and neighbouring rare columns joined.
+    After them come up to six times the predicted labels of what may be the result (6 % together),
+    from which it is chosen and ``violation_`` is estimated. The penalty is that of the coefficients
+    of the scaled columns.
 
     *Number of steps.* T steps of size s leave an error of order :math:`1 / (T s)`. The noise of a
     step has a variance in proportion to :math:`T / (n \mu)^2`, and T of them add up to one in
@@ -229,17 +227,8 @@ class TiltedAverages:
         \bar x_\tau = \frac{\sum_t w_t x_t}{\sum_t w_t}, \qquad w_t = e^{-\tau z_t},
 
     with the standardised values :math:`z_t` of the constraints that have multipliers, one with a
-    small :math:`\tau` is looked for that keeps them. All of that reads released numbers only.
-
-    Parameters
-    ----------
-    n_steps : int
-        Length of the run.
-
-    Attributes
-    ----------
-    points : Tensor of shape (8, n_variables)
-        The averages, by rising tilt; the first has none.
+    small :math:`\tau` is looked for that keeps them. All of that reads released numbers only. The
+    averages `points`, (8, n_variables), are in the order of rising tilt; the first has none.
     """
 
     def __init__(self, n_steps: int):
@@ -266,20 +255,10 @@ class TiltedAverages:
     def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """The least tilted average that violates nothing by over two standard deviations of noise.
 
-        Bisection on what the plain average violates: too much tilt violates the opposite.
-
-        Parameters
-        ----------
-        release : callable
-            Noisy constraint values of a point; called at most ``MOST_RELEASES`` times.
-        noise : Tensor of shape (m,)
-            Standard deviations of these values.
-
-        Returns
-        -------
-        x, values : Tensor
-            The point, and what was released of it; where none keeps the constraints, the one that
-            violates them least.
+        Bisection on what the plain average violates: too much tilt violates the opposite. `release`
+        gives noisy constraint values of a point, with these deviations of the noise. Returned are
+        the point and what was released of it; where none keeps the constraints, the one that
+        violates them least.
         """
         tried: list[tuple[float, float, Tensor, Tensor]] = []
         low, high, position = 0.0, len(_TILTS) - 1.0, 0.0

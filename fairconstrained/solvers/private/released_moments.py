@@ -57,11 +57,8 @@ class ReleasedMoments(Solver):
     Notes
     -----
     The number of numbers released does not grow with the accuracy of the minimisation, where an
-    iterative method pays for every step. Adult, demographic parity, penalty 4, test error at test
-    gap, mean of two splits, with ``LBFGS()`` inside: 0.1609 at 0.039 without privacy, 0.1612 at
-    0.042 with epsilon = 1.
-
-    Memory beyond the data: n times three times the number of components.
+    iterative method pays for every step. Memory beyond the data: n times three times the number of
+    components.
 
     References
     ----------
