@@ -1,8 +1,4 @@
-"""The base of all estimators: parameters, notions and predictions.
-
-Predictions are in the library of X: numpy, or torch on the device of X. ``fit`` trains by an object
-that exists for one fit (``_training.py``), which the estimator chooses by its parameters.
-"""
+"""The base of all estimators: common parameters, ``fit``, and predictions in the library of X."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
-from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -91,12 +86,7 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @data_by_position("X", "y")
     def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        sensitive_features: Any = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> Self:
         """Train under the constraints.
 

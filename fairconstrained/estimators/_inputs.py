@@ -161,10 +161,7 @@ class TrainingRows:
 
     @property
     def relative_weight(self) -> Floats:
-        """Weights as multiples of the largest, up to a factor of two; ones if all are equal.
-
-        Only their ratios matter. Powers of two keep every digit, so integers remain exact.
-        """
+        """Weights as multiples of the largest, up to a factor of two, with every digit."""
         own = self.weight
         least, largest = self.weight_range or (own.min(), own.max())
         if least == largest:
@@ -275,11 +272,7 @@ def random_seed(random_state: Any) -> int:
 
 
 def categories(values: Any, name: str) -> list[Any] | None:
-    """Return the categories of pandas categoricals, in order, crossed; None for anything else.
-
-    They must be of one type, and labels must be classes: otherwise rows would be read in another
-    way where only some of them occur, and that would tell which.
-    """
+    """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
     # In tables of other libraries columns are not names.
     names = getattr(values, "columns", None) if hasattr(values, "iloc") else None
     columns = [values] if names is None else [values[name] for name in names]
@@ -287,7 +280,7 @@ def categories(values: Any, name: str) -> list[Any] | None:
     declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
     if any(own is None for own in declared):
         return None
-    try:
+    try:  # rows would be read otherwise where only some of them occur, which would tell which
         own = [sorted(column) for column in declared]
     except TypeError as error:
         raise ValueError(

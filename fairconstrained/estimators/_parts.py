@@ -194,11 +194,7 @@ def plain(value: Any) -> Any:
 def learnt_columns(
     specification: Posteriors, rows: TrainingRows, part_of_cell: Callable[[], Any], rng: Generator
 ) -> tuple[Any, Specification]:
-    """The columns of the rows of several workers, and the specification that has learnt them.
-
-    The calibration of a frozen classifier and the models of the groups are learnt from the rows of
-    the first worker, which must have all labels and groups.
-    """
+    """The columns of the rows, and the specification that the first worker's rows have taught."""
     workers, table = rows.workers, None
     mine = replace(rows, workers=ALONE).cells
     lacking = workers.gather((rows.cells > 0) & (mine == 0))[0].numpy()

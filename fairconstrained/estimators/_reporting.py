@@ -77,11 +77,10 @@ def recorded(stack: MomentConstraint, iterate: Iterate) -> Record:
 def history(solutions: Sequence[Solution]) -> dict[str, Any]:
     """Join the records of all solutions, and their times, which go on from one to the next."""
     records = np.array([record for solution in solutions for record in solution.history])
-    times = [0.0]
+    times = np.zeros(1)
     for solution in solutions:
-        before = times[-1]
-        times += [before + time for time in solution.times]
-    return {**dict(zip(Record._fields, records.T, strict=True)), "time": np.array(times[1:])}
+        times = np.append(times, times[-1] + np.array(solution.times))
+    return {**dict(zip(Record._fields, records.T, strict=True)), "time": times[1:]}
 
 
 @contextmanager
@@ -134,9 +133,8 @@ def report_equal(estimator: Any, problem: Any, w: Tensor, narrowed: bool) -> Non
     """Warn if the point that replaced the solver's result gives all rows equal scores."""
     scores = [problem.model.scores(w, rows.X).detach() for rows in problem.data.pieces()]
     if all(bool((own == scores[0][0]).all()) for own in scores):
-        kept, smaller = (
-            ("slack less the margin", " a smaller margin,") if narrowed else ("slack", "")
-        )
+        kept = "slack less the margin" if narrowed else "slack"
+        smaller = " a smaller margin," if narrowed else ""
         least = min(estimator.history_["violation"][:-1], default=np.nan)
         warn_caller(
             f"{type(estimator).__name__} gives all rows equal scores: the solver found nothing "

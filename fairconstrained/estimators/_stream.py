@@ -55,10 +55,9 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """The stream so far. Each chunk gives a new object, so errors leave the old one unchanged.
+    """The stream so far; each chunk gives a new object, so that errors leave the old one unchanged.
 
-    Beyond the limit the rows are a uniform sample: each row gets a random key, and those with the
-    smallest keys are kept.
+    Beyond the limit the rows are a uniform sample: those with the smallest of random keys.
     """
 
     classes: Array  # of shape (2,), sorted
@@ -136,14 +135,11 @@ def read_chunk(
 
 @dataclass(frozen=True)
 class Steps:
-    """The state of ``LevelSet`` on a stream. Each chunk gives a new one, so errors leave the old.
-
-    Rows wait until they fill a mini-batch, so the state does not depend on the chunks.
-    """
+    """The state of ``LevelSet`` on a stream; each chunk gives a new one."""
 
     problem: FairERM  # on the rows it began with
     state: LevelSetStream
-    waiting: Chunk
+    waiting: Chunk  # for a full mini-batch, so that chunks do not matter
 
     def after(self, solver: LevelSet, seen: Array | None, rows: Chunk, device: str) -> Steps:
         """The state after a step for each full mini-batch; it has no variables for new groups."""
@@ -178,11 +174,7 @@ class Steps:
 
 
 def begun(training: Training, stream: Stream, solver: LevelSet, rng: Generator) -> Steps | None:
-    """The state before the first step, or None while too few rows are known.
-
-    It takes a mini-batch, five rows per column, and `min_group_size` rows of both labels of every
-    group so far. When the memory is full, sets without enough rows are left out, with a warning.
-    """
+    """The state before the first step, or None while there are too few rows and memory is left."""
     estimator: Any = training.estimator
     rows, n_first = stream.rows, None
     n_groups = 1 if stream.groups is None else len(stream.groups)

@@ -334,6 +334,7 @@ class PrivateRanking(PrivateRecords):
 
     estimator: AUCFairClassifier
     problem_class = PrivateMomentERM
+    cell: Tensor  # the label and group of each row
 
     def default_solver(self) -> Solver:
         """Return the solver of that problem, which is exact."""
@@ -372,7 +373,8 @@ class PrivateRanking(PrivateRecords):
         check_solves(self.solver, refused)  # before any release
         self.solver.check(refused)
         self.spent = plan
-        rows = X, self.n_rows, self._cell(), space.n_cells
+        self.cell = self.data.y * len(space.groups) + self.data.group
+        rows = X, self.n_rows, self.cell, space.n_cells
         released = release(*rows, self.public.centre, self.public.scale, releases, self.rng)
         if released.far:
             self.warn_of_range()
@@ -399,19 +401,12 @@ class PrivateRanking(PrivateRecords):
             return problem
         x, dual = problem.start(), self.data.weight.new_zeros(problem.n_constraints)
         x = self.run(problem, x, dual).solution.iterate.x
-        return problem.corrected(x, self.data.X, self._cell(), self.rng)
+        return problem.corrected(x, self.data.X, self.cell, self.rng)
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Coefficients of the original columns, from those in the released coordinates."""
         slope, offset = problem.log_odds_scale(w)
         coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
         intercept = offset - coef @ problem.released.centre
-        return {
-            "coef_": as_numpy(coef[None]).copy(),
-            "intercept_": as_numpy(intercept[None]).copy(),
-        }
-
-    def _cell(self) -> Tensor:
-        """The (label, group) cell of each row."""
-        cell: Tensor = self.data.y * len(self.rows.space.groups) + self.data.group
-        return cell
+        named = {"coef_": coef, "intercept_": intercept}
+        return {name: as_numpy(value[None]).copy() for name, value in named.items()}

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.metrics import accuracy_score
 from torch import Tensor
@@ -202,12 +201,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         return like(class_probabilities(torch.as_tensor(scores)[:, None]), scores)  # type: ignore[no-any-return]
 
     def score(
-        self,
-        X: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        sensitive_features: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> float:
         """Accuracy of :meth:`predict`, whose parameters these are, for labels and their weights."""
         predicted = self.predict(X, sensitive_features=sensitive_features)
@@ -244,11 +238,10 @@ class PartialParityClassifier(PrivateFairClassifier):
             read_intervals(given, list(given) if isinstance(given, dict) else ["all"])
         if self.epsilon is None:
             return IntervalTraining(self)
-        refused = {"interval='auto'": self._is_auto(), "group_features=True": self.group_features}
-        wrong = [parameter for parameter, is_wrong in refused.items() if is_wrong]
-        if wrong:
+        if self._is_auto() or self.group_features:
+            wrong = "interval='auto'" if self._is_auto() else "group_features=True"
             raise ValueError(
-                f"{type(self).__name__}.epsilon must be None with {wrong[0]}; private training "
+                f"{type(self).__name__}.epsilon must be None with {wrong}; private training "
                 "needs a given interval and no group features."
             )
         return PrivateRecords(self)
@@ -333,14 +326,11 @@ class IntervalTraining(Training):
 
 
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
-    """The constraint in the candidate interval with the largest gap of these scores.
-
-    Candidates contain the rate of scores above the threshold (Appendix B of the paper).
-    """
+    """The constraint in the interval, around the rate above the threshold, with the largest gap."""
     rows = member.place(data.y, data.group, data.weight)
-    # Paper: the rate of all rows; here: that of the rows which the notion ranks, for each label
-    # by itself where it compares within labels, because outside of ranks near this rate all
-    # groups' clipped rates are equal.
+    # Paper (Appendix B): the rate of all rows; here: that of the rows which the notion ranks, for
+    # each label by itself where it compares within labels, because outside of ranks near this rate
+    # all groups' clipped rates are equal.
     above = (scores > threshold).to(data.weight)[:, :1]
     sums, counts = rows.sum(above)[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
     label = member.label
