@@ -18,16 +18,9 @@ _CHUNK_ROWS = 1024
 
 
 class Source:
-    """Rows that can be chosen.
+    """Rows that can be chosen: `fetch` gives a batch of some of the indices in `rows`.
 
-    Parameters
-    ----------
-    fetch : callable
-        From indices of rows to a batch.
-    rows : LongTensor
-        Their indices.
-    whole : tuple of Tensor, default=()
-        All the rows, where they are in memory; they are one chunk.
+    Where all of them are in memory, they are one chunk, `whole`.
     """
 
     streams = False  # whether the data choose the rows of their batches themselves
@@ -91,16 +84,11 @@ class _Stream(Source):
 
 
 def as_source(data: Any, dtype: torch.dtype) -> Source:
-    """Return the source for a user's data; numbers of numpy arrays become `dtype`.
-
-    Raises
-    ------
-    ValueError
-        If it is no tensors, data set or loader, or has no rows.
-    """
+    """Return the source for a user's data; numbers of numpy arrays become `dtype`."""
     if isinstance(data, TensorDataset):
         data = data.tensors
-    if isinstance(data, (tuple, list)) and data and all(map(_is_array, data)):
+    arrays = (Tensor, np.ndarray)
+    if isinstance(data, (tuple, list)) and data and all(isinstance(c, arrays) for c in data):
         tensors = tuple(_as_tensor(array, dtype) for array in data)
         lengths = [len(tensor) for tensor in tensors]
         if len(set(lengths)) != 1 or not lengths[0]:
@@ -123,10 +111,6 @@ def _collated(dataset: Any, rows: list[int]) -> Any:
     if hasattr(dataset, "__getitems__"):
         return default_collate(dataset.__getitems__(rows))
     return default_collate([dataset[i] for i in rows])
-
-
-def _is_array(column: Any) -> bool:
-    return isinstance(column, (Tensor, np.ndarray))
 
 
 def _as_tensor(column: Any, dtype: torch.dtype) -> Tensor:

@@ -229,11 +229,7 @@ class ModuleProblem(FixedSoftness):
         return self._linearized(x, passes + [(self._constraints, *draw) for draw in draws])
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Return soft and hard values in evaluation mode.
-
-        Moments that add up are summed over batches. Other terms see all outputs at once, with the
-        labels and the other columns; with the features if they read them.
-        """
+        """Return soft and hard values in evaluation mode."""
         self.update_batch_norm(x)
         terms = [self._risk, *self._constraints]
         moments = self._measured(terms, x)
@@ -279,11 +275,14 @@ class ModuleProblem(FixedSoftness):
         return part
 
     def _measured(self, terms: Sequence[Term], x: Tensor) -> list[Tensor]:
-        """Return soft and hard moments of each term on all rows, (2, k)."""
+        """Return soft and hard moments of each term on all rows, (2, k).
+
+        Functions see all outputs at once; the features of all rows only if they read them.
+        """
         whole = [term for term in terms if isinstance(term, FunctionConstraint)]
         moments: dict[Term, Any] = dict.fromkeys(terms, 0.0)
         kept: list[tuple[Tensor, Batch]] = []
-        read = False  # whether functions read the features, which are kept only then
+        read = False
         with torch.no_grad():
             for rows, chunk in self.source.chunks():
                 batch = self._moved(chunk)

@@ -28,7 +28,7 @@ from fairconstrained.solvers import (
     cosine,
 )
 from fairconstrained.training import train
-from fairconstrained.training.checkpoint import identity
+from fairconstrained.training.train import identity
 from tests.helpers.modules import log_loss, weights
 
 RNG = torch.Generator().manual_seed(0)
