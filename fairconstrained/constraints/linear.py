@@ -154,7 +154,7 @@ class LinearMoments(MomentConstraint):
         above, below = (own.to_dense().to(counts) for own in (self._above, self._below))
         total = below @ counts
         above, below = (
-            above.reshape(-1, self.n_parts, k - 1),
+            above.reshape(len(below), self.n_parts, k - 1),
             below * self.rates(sums, counts)[:, None],
         )
         moved = torch.cat((above, -below[:, :, None]), dim=2) / total[:, None, None]
