@@ -81,13 +81,9 @@ class ALM(StochasticSolver):
     True
     """
 
-    step_size: float = positive(0.01)
     dual_step_size: float = positive(0.05)
     penalty: float = nonnegative(1.0)
     max_dual: float = positive(10.0)
-    batch_size: int = count(128)
-    n_steps: int | None = count(None)
-    n_evaluations: int = count(30)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = constant
 
@@ -204,11 +200,8 @@ class SwitchingSubgradient(StochasticSolver):
     step_size: float = positive(0.5)
     constraint_step_size: float = positive(0.05)
     tolerance: float = nonnegative(1e-4)
-    batch_size: int = count(128)
     constraint_batch_size: int | None = count(None)
     record_from: float = nonnegative(0.5, below=1)
-    n_steps: int | None = count(None)
-    n_evaluations: int = count(30)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = constant
 

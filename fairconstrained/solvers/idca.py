@@ -233,8 +233,6 @@ class StochasticIDCA(StochasticSolver):
     inner_steps: int = positive(50)
     max_dual: float = positive(100.0)
     batch_size: int = count(64)
-    n_steps: int | None = count(None)
-    n_evaluations: int = count(30)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = cosine
 
@@ -250,17 +248,18 @@ class StochasticIDCA(StochasticSolver):
     def step(self, estimates: Estimates, now: Memory) -> None:
         """Take one step on the subproblem; after the last of them the anchor moves."""
         factor = self.schedule(now.progress)
-        if not len(now.dual):
-            gradient = estimates.objective(now.x)
-            now.x = now.descent.step(now.x, gradient, factor * self.step_size)
-            return
-        draw = estimates.balanced_rows()
+        problem: Any = estimates.problem
+        draw = estimates.balanced_rows() if len(now.dual) else ()
+        terms = problem.estimates(now.x, estimates.rows())
+        gradient = terms.pullback(torch.ones_like(terms.value))
         # Paper: concave parts linearised in the parameters; here: in the scores, because for
         # networks only that is a bound on the constraints (for linear models both are the same).
-        problem: Any = estimates.problem
-        gradient = estimates.objective(now.x)
-        gradient = gradient + problem.convex_bounds(now.x, now.anchor, *draw).pullback(now.dual)
+        if draw:
+            bounds = problem.convex_bounds(now.x, now.anchor, *draw)
+            gradient = gradient + bounds.pullback(now.dual)
         now.x = now.descent.step(now.x, gradient, factor * self.step_size)
+        if not draw:
+            return
         # Yu et al.: g + grad g' (x+ - x); here: g(x+), the same to first order and one pass.
         excess = problem.convex_bounds(now.x, now.anchor, *draw).value + estimates.shift
         # Yu et al.: multipliers start at 0; here: at the last ones, as subproblems are alike.

@@ -73,11 +73,8 @@ class SGDA(StochasticSolver):
     'the solver came to the end of its schedule'
     """
 
-    step_size: float = positive(0.01)
     dual_step_size: float = positive(0.2)
     batch_size: int = count(2048)
-    n_steps: int | None = count(None)
-    n_evaluations: int = count(30)
     penalty: float = nonnegative(1.0)
     max_dual: float = positive(100.0)
     optimizer: Callable[..., Any] = torch.optim.Adam
@@ -166,7 +163,6 @@ class EarlyStoppedSGDA(SGDA):
     step_size: float = positive(0.003)
     dual_step_size: float | None = positive(None)  # type: ignore[assignment]
     batch_size: int = count(256)
-    n_steps: int | None = count(None)
     n_evaluations: int = count(40)
     patience: int = count(10)
     held_out: int = count(7, sign=">=", least=2)
@@ -291,10 +287,8 @@ class FERMI(StochasticSolver):
     keeps_last = True
     scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
 
-    step_size: float = positive(0.01)
     dual_step_size: float = positive(0.2)
     batch_size: int = count(512)
-    n_steps: int | None = count(None)
     output: str = "average"
     table: str = "labels"
     optimizer: Callable[..., Any] = torch.optim.Adam

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems.base import Linearization, SampledProblem
-from fairconstrained.solvers.base import Iterate, Solver
+from fairconstrained.solvers.base import Iterate, Solver, count, positive
 
 _BLOCK_ROWS = 65_536
 
@@ -85,15 +86,12 @@ class Balanced:
         index = self._order[self._starts + (u * self._counts).long()]
         return index.reshape(-1), self.scale(size)
 
-    def size(self, batch_size: int) -> int:
-        """Return the size of a draw of about `batch_size` rows: one of each stratum or more."""
-        return max(1, round(batch_size / self.n_strata))
-
-    def batches(self, size: int, rng: Generator) -> Batches:
-        """Return draws of a size, for ever."""
+    def batches(self, batch_size: int, rng: Generator) -> tuple[Batches, Tensor]:
+        """Return draws of about `batch_size` rows for ever, and how many each row stands for."""
+        size = max(1, round(batch_size / self.n_strata))
         n_rows = size * self.n_strata
-        n_draws = max(1, _BLOCK_ROWS // n_rows)
-        return Batches(n_rows, lambda: self.draw(size * n_draws, rng)[0])
+        many = size * max(1, _BLOCK_ROWS // n_rows)
+        return Batches(n_rows, lambda: self.draw(many, rng)[0]), self.scale(size)
 
     def scale(self, size: int) -> Tensor:
         """Return how many rows of the data each row of a draw stands for, (size * n_strata,)."""
@@ -111,9 +109,6 @@ class Batches:
         self._size = size
         self._draw = draw
         self.state = (torch.zeros(0, dtype=torch.long), 0)  # the last draw, and where
-
-    def __iter__(self) -> Iterator[Tensor]:
-        return self
 
     def __next__(self) -> Tensor:
         rows, start = self.state
@@ -152,10 +147,9 @@ class Estimates:
         strata = getattr(problem, "strata", torch.zeros(problem.n_rows, dtype=torch.long))
         self.balanced = Balanced(strata)
         self.shift: Tensor | float = 0.0
-        sizes = [self.balanced.size(n) for n in (batch_size, constraint_batch_size or batch_size)]
-        self._scales = [self.balanced.scale(size) for size in sizes]
-        of_constraints = (self.balanced.batches(size, rng) for size in sizes)
-        self._streams = shuffled(problem.n_rows, batch_size, rng), *of_constraints
+        first, self._scale = self.balanced.batches(batch_size, rng)
+        second, self._second_scale = self.balanced.batches(constraint_batch_size or batch_size, rng)
+        self._streams = shuffled(problem.n_rows, batch_size, rng), first, second
 
     @property
     def state(self) -> dict[str, Any]:
@@ -174,14 +168,9 @@ class Estimates:
         """Return the next uniform draw of rows."""
         return next(self._streams[0])
 
-    def objective(self, x: Tensor) -> Tensor:
-        """Return the gradient of the objective."""
-        terms = self.problem.estimates(x, self.rows())
-        return terms.pullback(torch.ones_like(terms.value))
-
     def balanced_rows(self) -> tuple[Tensor, Tensor]:
         """Return rows for constraints, and how many rows of the data each stands for."""
-        return next(self._streams[1]), self._scales[0]
+        return next(self._streams[1]), self._scale
 
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
         """Estimate the constraints twice, (m,), each estimate from rows of its own.
@@ -190,7 +179,7 @@ class Estimates:
         estimates to the gradient of the weighted sum.
         """
         rows, first = self.rows(), self.balanced_rows()
-        second = next(self._streams[2]), self._scales[1]
+        second = next(self._streams[2]), self._second_scale
         terms = self.problem.estimates(x, rows, first, second)
         c_1, c_2 = terms.value[1:].tensor_split(2)
 
@@ -270,6 +259,7 @@ class Memory(SimpleNamespace):
                 setattr(self, name, value)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class StochasticSolver(Solver):
     """Base: a subclass says in :meth:`step` what a step is; the loop around steps is here.
 
@@ -279,12 +269,13 @@ class StochasticSolver(Solver):
 
     requires: ClassVar[tuple[str, ...]] = ("draws",)
     scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
-    step_size: float
-    batch_size: int
-    n_steps: int | None
-    n_evaluations: int = 30
     _least_steps, _passes = 1000, 10  # the larger of both is the default of n_steps
     _evaluates_start = False
+
+    step_size: float = positive(0.01)
+    batch_size: int = count(128)
+    n_steps: int | None = count(None)
+    n_evaluations: int = count(30)
 
     @property
     def length(self) -> int:  # type: ignore[override]

@@ -106,7 +106,6 @@ class StochasticGhost(StochasticSolver):
     tau: float = positive(1.0)
     batch_size: int = count(1)
     n_steps: int = count(3000)
-    n_evaluations: int = count(30)
 
     def check(self, problem: SampledProblem) -> None:
         """Raise ValueError for a bad parameter."""
