@@ -17,7 +17,6 @@ from fairconstrained.constraints.partial_notions import (
     PartialStatisticalParity,
     PartialStatisticalParityInBins,
 )
-from fairconstrained.constraints.placement import Placement
 from fairconstrained.constraints.rates import (
     DemographicParity,
     EqualizedOdds,
@@ -28,9 +27,9 @@ from fairconstrained.constraints.rates import (
     FalsePositiveRateParity,
     RateConstraint,
 )
-from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
+from fairconstrained.constraints.tables import Placement, Space
 
 # The names that RateConstrainedClassifier accepts. Tests cover all of this table.
 CONSTRAINTS: dict[str, type[Notion]] = {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from fairconstrained.constraints.placement import look_up, sum_by
+from fairconstrained.constraints.tables import look_up, sum_by
 
 _RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
 _DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster

@@ -26,9 +26,8 @@ from fairconstrained.auc import (
 )
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.notions import Notion, checked_number, chosen
-from fairconstrained.constraints.placement import Placement
-from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
+from fairconstrained.constraints.tables import Placement, Space
 
 _MOST_ENTRIES = 50_000_000  # of the comparisons: 400 MB, about 230 groups pair by pair
 

@@ -14,9 +14,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap, Combinations, as_tensor, without_zeros
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
-from fairconstrained.constraints.placement import Placement
-from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
+from fairconstrained.constraints.tables import ClassProbabilities, Placement, Space, Statistic
 
 
 class LinearMoments(MomentConstraint):

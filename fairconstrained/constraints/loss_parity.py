@@ -15,7 +15,7 @@ import numpy as np
 
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.notions import Event, Parity, chosen
-from fairconstrained.constraints.statistics import Losses, Statistic
+from fairconstrained.constraints.tables import Losses, Statistic
 from fairconstrained.losses import LOSSES
 
 # The labels of each condition, given the number of labels and the positive ones among them.

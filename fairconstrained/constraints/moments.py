@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.placement import Placement, sum_by
-from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import Statistic
 from fairconstrained.constraints.steps import Above
+from fairconstrained.constraints.tables import Placement, Space, Statistic, sum_by
 from fairconstrained.losses import linearized
 
 _N_BOOTSTRAP = 100  # weights that standard errors are estimated from

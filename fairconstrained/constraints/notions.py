@@ -24,8 +24,7 @@ from fairconstrained.arrays import Floats
 from fairconstrained.constraints.affine import Combinations
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import ClassProbabilities, Statistic
+from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.rates import Rate
 
 T = TypeVar("T")

@@ -18,9 +18,8 @@ from torch import Tensor
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
-from fairconstrained.constraints.placement import Placement
-from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.steps import Above
+from fairconstrained.constraints.tables import Placement, Space
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,

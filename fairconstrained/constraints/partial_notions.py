@@ -30,8 +30,8 @@ from fairconstrained.constraints.partial import (
     RanksOfThresholds,
     WithinIntervals,
 )
-from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
+from fairconstrained.constraints.tables import Space
 from fairconstrained.percentiles import read_intervals
 
 _EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log odds

@@ -26,8 +26,7 @@ from fairconstrained.constraints.notions import (
     checked_number,
     checked_temperature,
 )
-from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import ClassProbabilities
+from fairconstrained.constraints.tables import ClassProbabilities, Space
 from fairconstrained.groups import group_name
 
 

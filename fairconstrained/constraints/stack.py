@@ -13,10 +13,15 @@ from torch import Tensor
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.placement import Placement, sum_by
-from fairconstrained.constraints.space import Space
-from fairconstrained.constraints.statistics import NoColumns, Statistic, side_by_side
 from fairconstrained.constraints.steps import Above
+from fairconstrained.constraints.tables import (
+    NoColumns,
+    Placement,
+    Space,
+    Statistic,
+    side_by_side,
+    sum_by,
+)
 
 
 class Stack(MomentConstraint):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.statistics import Linear, Statistic
+from fairconstrained.constraints.tables import Linear, Statistic
 
 
 @dataclass(frozen=True)

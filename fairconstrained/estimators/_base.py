@@ -17,7 +17,7 @@ from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
-from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.estimators._inputs import Given, check_parameters
 from fairconstrained.estimators._parts import check_parts

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array
-from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import ALONE, Workers, check_device
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,

@@ -11,8 +11,8 @@ from scipy import sparse
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.placement import sum_by
 from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._inputs import Given, TrainingRows, categories

@@ -11,7 +11,7 @@ from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.notions import Parity
-from fairconstrained.constraints.space import Space
+from fairconstrained.constraints.tables import Space
 from fairconstrained.estimators._private import (
     PrivateFairClassifier,
     PrivateRecords,

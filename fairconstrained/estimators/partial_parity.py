@@ -19,8 +19,8 @@ from fairconstrained.constraints.partial_notions import (
     PartialNotion,
     PartialStatisticalParity,
 )
-from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.tables import Space
 from fairconstrained.estimators._base import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._training import Training

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fairconstrained.constraints.placement import OfRows, Placement, blocks_of, sum_by
+from fairconstrained.constraints.tables import OfRows, Placement, blocks_of, sum_by
 from fairconstrained.losses import log_loss
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems.objectives import MeanLoss

@@ -18,8 +18,8 @@ from torch import Generator, Tensor
 
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.placement import Placement, blocks_of
 from fairconstrained.constraints.steps import Above
+from fairconstrained.constraints.tables import Placement, blocks_of
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import Features, Model
 from fairconstrained.models.linear import LinearModel

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fairconstrained.auc import ranks, wins
-from fairconstrained.constraints.placement import OfRows, Placement, blocks_of
 from fairconstrained.constraints.surrogates import Surrogate
+from fairconstrained.constraints.tables import OfRows, Placement, blocks_of
 from fairconstrained.losses import Loss, linearized, log_loss, zero_one_loss
 
 Gradient = Callable[[], Tensor]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.placement import blocks_of
+from fairconstrained.constraints.tables import blocks_of
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.models.features import ColumnValues, Features
 

@@ -10,8 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.notions import Notion
-from fairconstrained.constraints.space import Space
 from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import Workers
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.models.network import NetworkModel, flat_gradient

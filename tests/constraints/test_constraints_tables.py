@@ -23,9 +23,9 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.spline_bins import SplineBins
-from fairconstrained.constraints.statistics import ClassProbabilities, Columns
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
+from fairconstrained.constraints.surrogates import SplineBins
+from fairconstrained.constraints.tables import ClassProbabilities, Columns
 from tests.helpers.notions import (
     at_temperature,
     bound,

@@ -7,11 +7,9 @@ from scipy.interpolate import BSpline
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity, EqualizedOdds, SoftBins, Stack
-from fairconstrained.constraints.placement import Placement
-from fairconstrained.constraints.spline_bins import SplineBins
-from fairconstrained.constraints.statistics import ClassProbabilities, Columns, Losses
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
-from fairconstrained.constraints.surrogates import ScoreMoments
+from fairconstrained.constraints.surrogates import ScoreMoments, SplineBins
+from fairconstrained.constraints.tables import ClassProbabilities, Columns, Losses, Placement
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import LOSSES
 from tests.helpers.notions import bound, random_rows

@@ -124,5 +124,5 @@ def test_single_precision_gives_the_model_of_the_same_numbers():
 def test_blocks_of_rows_give_the_model_of_all_rows(monkeypatch, n_classes):
     data = table(n_classes)
     whole = fitted("equalized_odds", data, slack=0.15)
-    monkeypatch.setattr("fairconstrained.constraints.placement.BLOCK_ROWS", 64)
+    monkeypatch.setattr("fairconstrained.constraints.tables.BLOCK_ROWS", 64)
     same_model(fitted("equalized_odds", data, slack=0.15), whole)

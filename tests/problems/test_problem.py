@@ -18,7 +18,7 @@ from fairconstrained.constraints import (
     Space,
     stacked,
 )
-from fairconstrained.constraints.statistics import ClassProbabilities
+from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.losses import LOSSES, hard_classes, log_loss
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures

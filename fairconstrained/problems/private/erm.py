@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.placement import sum_by
+from fairconstrained.constraints.tables import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import Model

@@ -26,7 +26,7 @@ from torch.nn.functional import pad
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.placement import sum_by
+from fairconstrained.constraints.tables import sum_by
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import Features, Model
 from fairconstrained.privacy.mechanisms import Releases

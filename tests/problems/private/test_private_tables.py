@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
-from fairconstrained.constraints.statistics import ClassProbabilities
+from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures

@@ -1,0 +1,337 @@
+"""Rows as constraints see them: cells, parts, statistics of a row, and sums over parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fairconstrained.groups import group_name
+from fairconstrained.losses import (
+    Loss,
+    class_probabilities,
+    hard_classes,
+    linearized,
+    through_probabilities,
+)
+
+_MOST_NAMES = 10  # of groups in a description
+BLOCK_ROWS = 65_536
+OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to values of the rows, (n, k)
+Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
+
+
+class Space(NamedTuple):
+    """The labels and groups of the training data, in the order of their indices.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import Space
+    >>> space = Space(["no", "yes"], ["a", "b"])
+    >>> space.count_cells(y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
+    tensor([[1, 0],
+            [1, 1]])
+    """
+
+    classes: Sequence[Any]
+    groups: Sequence[Any]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of (label, group) pairs."""
+        return len(self.classes) * len(self.groups)
+
+    def count_cells(self, y: Tensor, group: Tensor) -> Tensor:
+        """Number of rows of each label and group, (n_classes, n_groups)."""
+        shape = (len(self.classes), len(self.groups))
+        cells = torch.bincount(y * shape[1] + group, minlength=self.n_cells)
+        return cells.reshape(shape)
+
+    def describe(self, cells: NDArray[np.bool_]) -> str:
+        """Describe a set of rows, given by its cells as booleans, (n_classes, n_groups)."""
+        groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
+        labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
+        words = []
+        if len(groups) < len(self.groups):
+            named = [group_name(self.groups[i]) for i in groups]
+            if len(named) > _MOST_NAMES:
+                named[_MOST_NAMES - 1 :] = [f"{len(named) - _MOST_NAMES + 1} more"]
+            words.append("group " + " or ".join(named))
+        if len(labels) < len(self.classes):
+            words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
+        return ", ".join(words) or "all rows"
+
+
+class Placement(NamedTuple):
+    """Label, weight and part of each row, as a constraint sees them.
+
+    :meth:`MomentConstraint.place` creates them. A row is in one part, or belongs to parts by
+    fractions where its group is known with a probability only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import EqualOpportunity, Space
+    >>> constraint = EqualOpportunity().bind(Space([0, 1], ["a", "b"]), slack=0.1)
+    >>> y, group = torch.tensor([1, 1, 0, 1]), torch.tensor([0, 1, 1, 1])
+    >>> placed = constraint.place(y, group, torch.ones(4))
+    >>> placed.part, placed.counts()  # the negative is in no part, and parts are numbered from 0
+    (tensor([1, 0, 2, 0]), tensor([2., 1.]))
+    >>> uncertain = torch.tensor([[0.9, 0.1], [0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
+    >>> constraint.place(y, uncertain, torch.ones(4)).counts()
+    tensor([1.9000, 1.1000])
+    """
+
+    y: Tensor  # (n,) class indices
+    part: Tensor  # (n,) from 0 to n_parts, which is no part; or fractions, (n, n_parts)
+    weight: Tensor  # (n,) positive
+    n_parts: int
+
+    def take(self, index: Tensor) -> Placement:
+        """Select rows by index, in the given order; the index may be on the CPU."""
+        index = index.to(self.y.device)
+        y, part, weight = (column.index_select(0, index) for column in self[:3])
+        return Placement(y, part, weight, self.n_parts)
+
+    def sum(self, columns: Tensor) -> Tensor:
+        """Weighted sums of the columns (n, k) over the rows of each part, (n_parts, k)."""
+        weighted = columns * self.weight[:, None]
+        if self.part.ndim == 2:
+            return self.part.T @ weighted
+        return sum_by(weighted, self.part, self.n_parts + 1)[:-1]
+
+    def sums(self, of_rows: OfRows, scores: Tensor) -> Tensor:
+        """The table of a function of scores and labels, some rows at a time, (n_parts, k)."""
+        table = scores.new_zeros(())
+        for z, y, part, weight in blocks_of(scores, *self[:3]):
+            table = table + Placement(y, part, weight, self.n_parts).sum(of_rows(z, y))
+        return table
+
+    def sums_at(self, columns: Tensor, place: Tensor, n_places: int) -> Tensor:
+        """:meth:`sum` of the rows of each place from 0 to n_places - 1, (n_places, n_parts, k)."""
+        weighted = columns * self.weight[:, None]
+        if self.part.ndim == 2:
+            of_parts = (self.part[:, :, None] * weighted[:, None]).flatten(start_dim=1)
+            return sum_by(of_parts, place, n_places).reshape(n_places, self.n_parts, -1)
+        n_parts = self.n_parts + 1
+        table = sum_by(weighted, place * n_parts + self.part, n_places * n_parts)
+        return table.reshape(n_places, n_parts, -1)[:, :-1]
+
+    def on_columns(self, on_table: Tensor, like: Tensor) -> Tensor:
+        """The derivative of :meth:`sum` by the columns, stored `like` them, from that by it."""
+        if self.part.ndim == 2:
+            return self.weight[:, None] * (self.part @ on_table)
+        padded = F.pad(on_table, (0, 0, 0, 1))  # of rows in no part
+        return look_up(padded, self.part, like) * self.weight[:, None]
+
+    def counts(self) -> Tensor:
+        """Weight of each part, (n_parts,)."""
+        return self.sum(torch.ones_like(self.weight)[:, None])[:, 0]
+
+    def weights(self) -> Tensor:
+        """Weight of each row in each part, (n_parts, n)."""
+        if self.part.ndim == 2:
+            return self.part.T * self.weight
+        numbers = torch.arange(self.n_parts, device=self.part.device)[:, None]
+        return (self.part == numbers) * self.weight
+
+    def in_unions(self, union: Tensor, n_unions: int) -> Placement:
+        """The rows in unions of the parts, (n_parts,); `n_unions` is for parts in none."""
+        union = union.to(self.part.device)
+        if self.part.ndim == 2:
+            part = sum_by(self.part.T, union, n_unions + 1)[:-1].T
+        else:
+            part = torch.cat((union, union.new_full((1,), n_unions)))[self.part]
+        return self._replace(part=part, n_parts=n_unions)
+
+
+def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
+    """Columns of the same rows, some rows at a time: vectors of all rows are slow to allocate."""
+    if len(columns[0]) <= BLOCK_ROWS:
+        return [columns]
+    return list(zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True))
+
+
+def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
+    """Sums of rows with equal index, (n_parts, n_columns).
+
+    To follow the layout in memory takes at most half the time.
+    """
+    if rows.stride(0) == 1:
+        return rows.new_zeros((rows.shape[1], n_parts)).index_add(1, index, rows.T).T
+    return rows.new_zeros((n_parts, rows.shape[1])).index_add(0, index, rows)
+
+
+def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
+    """Rows of a table by index, (n, n_columns), with the memory layout of `like`."""
+    if like.stride(0) == 1:
+        return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
+    return table.index_select(0, index)
+
+
+class Statistic:
+    """Base of statistics of a row, functions of its scores and its label.
+
+    A subclass has ``n_columns`` and implements :meth:`soft`. By default its hard values are the
+    soft ones, it cannot be sharpened, and derivatives come from autograd. A statistic that may be
+    released privately has ``widths``: the numbers of neighbouring columns that are not negative and
+    add up to one for every row, and 1 for a column from 0 to 1 by itself. Others have none.
+    """
+
+    n_columns: int
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Empty: nothing is known about the columns, and no table of them is released."""
+        return ()
+
+    @property
+    def bound(self) -> float:
+        """Largest l1 norm of a row's statistics: the sensitivity of the table to one row."""
+        return float(len(self.widths)) if sum(self.widths) == self.n_columns else inf
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Differentiable values, (n, n_columns)."""
+        raise NotImplementedError
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """`soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
+        soft, pullback = linearized(lambda z: self.soft(z, y), scores)
+        return soft, lambda weights: pullback(weights)[0]
+
+    def sums(self, scores: Tensor, rows: Placement) -> Tensor:
+        """The table of `soft`, (n_parts, n_columns)."""
+        return rows.sums(self.soft, scores)
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Values as users measure them on predicted labels, (n, n_columns)."""
+        return self.soft(scores, y)
+
+    def sharpened(self) -> Statistic:
+        """The statistic with soft values closer to the hard ones, if possible."""
+        return self
+
+
+@dataclass(frozen=True)
+class ClassProbabilities(Statistic):
+    """Tempered class probabilities; hard values are the one-hot predicted class."""
+
+    n_columns: int
+    temperature: float = 1.0
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """All columns together."""
+        return (self.n_columns,)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Class probabilities."""
+        return class_probabilities(scores, self.temperature)
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """In closed form."""
+        p = self.soft(scores, y)
+        return p, lambda weights: through_probabilities(p, weights, self.temperature)
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """One-hot predictions."""
+        classes = torch.arange(self.n_columns, device=scores.device)
+        return (hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
+
+    def sharpened(self) -> ClassProbabilities:
+        """Twice the temperature."""
+        return replace(self, temperature=2.0 * self.temperature)
+
+
+@dataclass(frozen=True)
+class Losses(Statistic):
+    """The loss of a row, whose soft and hard values are the same."""
+
+    loss: Loss
+    n_columns = 1
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss as one column."""
+        return self.loss(scores, y)[:, None]
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """In closed form."""
+        return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
+
+
+class NoColumns(Statistic):
+    """Nothing, where there is no constraint."""
+
+    n_columns = 0
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """No values, (n, 0)."""
+        return scores[:, :0]
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """Zeros."""
+        return scores[:, :0], lambda weights: torch.zeros_like(scores)
+
+
+@dataclass(frozen=True)
+class Columns(Statistic):
+    """Several statistics side by side."""
+
+    members: tuple[Statistic, ...]
+
+    @property
+    def n_columns(self) -> int:  # type: ignore[override]
+        """Number of columns of all members."""
+        return sum(member.n_columns for member in self.members)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of all members."""
+        return tuple(width for member in self.members for width in member.widths)
+
+    def soft(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Soft values of all members, side by side."""
+        return _side_by_side(scores, [member.soft(scores, y) for member in self.members])
+
+    def linearize(self, scores: Tensor, y: Tensor) -> Linear:
+        """Sum of the derivatives of all members."""
+        terms = [member.linearize(scores, y) for member in self.members]
+        widths = [member.n_columns for member in self.members]
+
+        def pullback(weights: Tensor) -> Tensor:
+            pieces = zip(terms, torch.split(weights, widths, dim=1), strict=True)
+            return sum((own(piece) for (_, own), piece in pieces), torch.zeros_like(scores))
+
+        return _side_by_side(scores, [soft for soft, _ in terms]), pullback
+
+    def sums(self, scores: Tensor, rows: Placement) -> Tensor:
+        """Tables of all members, side by side."""
+        none = scores.new_zeros((rows.n_parts, 0))
+        return torch.cat([none, *(member.sums(scores, rows) for member in self.members)], dim=1)
+
+    def hard(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Hard values of all members, side by side."""
+        return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
+
+    def sharpened(self) -> Columns:
+        """All members sharpened."""
+        return Columns(tuple(member.sharpened() for member in self.members))
+
+
+def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
+    """Several statistics as one. A single one is returned as it is, which saves copies."""
+    return statistics[0] if len(statistics) == 1 else Columns(statistics)
+
+
+def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
+    """Join blocks of columns, (n, n_columns), with columns contiguous in memory."""
+    none = scores.new_zeros((0, len(scores)))
+    return torch.cat([none, *(block.T for block in blocks)]).T
