@@ -39,7 +39,6 @@ RELAXED_TOL = 1e-2
 _CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
 _MOST_VALUES = 500  # constraints whose gradients are computed
 _SINGULAR = 1e-9  # of the largest singular value: smaller ones are rounding errors
-_TOWARDS = (0.5, 1.0)  # of the way to equal mean scores
 _FEW_ROWS = 1000  # on which the whole way is searched
 
 MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
@@ -106,7 +105,7 @@ def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
     rows = rows[values > _SINGULAR * values[0]]
     move = -rows.T @ (rows @ free)
-    points = [Known(free + t * move, RELAXED_TOL) for t in _TOWARDS]
+    points = [Known(free + 0.5 * move, RELAXED_TOL), Known(free + move, RELAXED_TOL)]
     line = [Known(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
     return line + points
 
@@ -155,11 +154,6 @@ def of_ranks(
     return Line(steps, values[:, 0], values[:, 1:].amax(dim=1))
 
 
-def label_changes(scores: Tensor, slopes: Tensor, reach: float) -> Tensor:
-    """Where on the line up to this distance from t = 0 labels change, in any order."""
-    return torch.cat([_changes(z, d, reach)[1] for z, d in blocks_of(scores, slopes)])
-
-
 def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
     """Hard values on a line: all of them if labels determine them, else at some points."""
     moves_offsets = bool(torch.isin(torch.nonzero(direction)[:, 0], problem.offsets).all())
@@ -173,7 +167,7 @@ def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
     slopes = problem.scores(ahead) - scores
     if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
         of_all = problem.data.scores_of_all
-        changes = label_changes(of_all(scores), of_all(slopes), reach)
+        changes = _changes(of_all(scores), of_all(slopes), reach)[1]
         steps = with_thresholds(steps, changes, reach, len(of_all(scores)))
     return on_grid(lambda step: problem.hard(scores + step * slopes, aux), steps)
 
@@ -191,7 +185,7 @@ def _line_of_sums(
     assert of_rows is not None
     own = []
     for place, rows in enumerate(problem.data.pieces()):
-        changes = label_changes(*_on_line(problem, w, ahead, rows), reach)
+        changes = _changes(*_on_line(problem, w, ahead, rows), reach)[1]
         if not problem.data.in_memory and problem.n_rows > _MOST_NAMED:
             # Offsets run evenly over pieces and workers, so all ranks are named alike.
             offset = (_GOLDEN * place + _PLASTIC * problem.data.workers.rank) % 1.0

@@ -27,7 +27,6 @@ from fairconstrained.problems.alternatives import along, known_points
 from fairconstrained.problems.base import (
     Evaluation,
     Linearization,
-    last_kept,
     one_in,
     separate_estimates,
     with_penalty,
@@ -217,13 +216,6 @@ class FairERM:
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass of the model in evaluation mode."""
         self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
-        return self._evaluated(x)
-
-    @cached_property
-    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
-        return last_kept(self._evaluate)
-
-    def _evaluate(self, x: Tensor) -> Evaluation:
         w, aux = self.split(x)
         scores = []
 
@@ -473,8 +465,10 @@ class FairERM:
             on_scores = pullback  # type: ignore[assignment]
 
         def gradients(weights: Tensor) -> Tensor:
-            pairs = map(on_scores, weights)
-            return torch.stack([torch.cat((model_pullback(z), a)) for z, a in pairs])
+            found = []
+            for z, a in map(on_scores, weights):
+                found.append(torch.cat((model_pullback(z), a)))
+            return torch.stack(found)
 
         return sums, gradients
 

@@ -120,8 +120,9 @@ class FermiERM(FairERM):
         fraction = 1.0 if self.shift is None else step
         return replace(self, shift=torch.lerp(before, apart, fraction))
 
-    def _evaluate(self, x: Tensor) -> Evaluation:
+    def evaluate(self, x: Tensor) -> Evaluation:
         """Objective and error, each with the measured values of the notion."""
+        self.model.update_batch_norm(x, self.data.X)
         risk, soft, error, hard = self._at(x)
         objective = risk + self._penalty_of(soft) + self.alpha * self.model.penalty(x).value
         return Evaluation(self._measured(objective, soft), self._measured(error, hard))

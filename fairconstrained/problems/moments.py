@@ -7,7 +7,6 @@ is O(d^2) for each cell, whatever the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -26,7 +25,6 @@ from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
     Linearization,
-    last_kept,
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
@@ -261,15 +259,8 @@ class MomentERM(FixedSoftness):
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft values from moments, hard values from the rows."""
-        return self._evaluated(x)
-
-    @cached_property
-    def _evaluated(self) -> Callable[[Tensor], Evaluation]:
-        def measured(x: Tensor) -> Evaluation:
-            hard = self.on_rows.hard(self.on_rows.scores(x), x.new_zeros(0))
-            return Evaluation(self.linearize(x).value, hard)
-
-        return last_kept(measured)
+        hard = self.on_rows.hard(self.on_rows.scores(x), x.new_zeros(0))
+        return Evaluation(self.linearize(x).value, hard)
 
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""

@@ -90,8 +90,10 @@ class RankedLoss(Objective):
         weight = weight / (weight.sum() if total is None else total)
 
         def gradient() -> Tensor:
-            blocks = blocks_of(scores, y, weight)
-            return torch.cat([w[:, None] * self.loss.gradient(z, label) for z, label, w in blocks])
+            found = []
+            for z, label, w in blocks_of(scores, y, weight):
+                found.append(w[:, None] * self.loss.gradient(z, label))
+            return torch.cat(found)
 
         return _weighted_sum(self.loss, scores, y, weight), gradient
 
