@@ -295,7 +295,7 @@ DATASETS: Mapping[str, Dataset] = {
             "d8c5f713f9480a2543eb00ab691cb3d8f6b49048231185082650d6496b8ad60a",
             "684efaf3d46b90db037a2168a940f93b53d986d3e4b70b98e5b7976ab8be2e8e",
             f"{_UCI}/189/parkinsons+telemonitoring.zip",
-            sources.parkinsons,
+            sources.table_in("parkinsons_updrs.data"),
         ),
         target="total_UPDRS",
         positive=lambda label: label > label.median(),
@@ -348,7 +348,7 @@ DATASETS: Mapping[str, Dataset] = {
             "4cac42dc08bdaaf54366a906fdd9d09f42c686f43cca1b5858a109ca8a3b67fe",
             f"{_GITHUB}/Daniel-Harrod13/Final-Project/212ac889c9732256de2848b1fc44f458e406af7c/"
             "heart_disease_health_indicators_BRFSS2015.csv.zip",
-            sources.heart,
+            sources.table_in("heart_disease_health_indicators_BRFSS2015.csv"),
         ),
         target="HeartDiseaseorAttack",
         positive=lambda label: label == 1,

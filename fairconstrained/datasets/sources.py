@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -125,14 +125,9 @@ def compas(source: bytes) -> str:
     return _text([[row[i] for i in kept] for row in [header, *rows]])
 
 
-def parkinsons(source: bytes) -> str:
-    """Read the table in the UCI archive."""
-    return plain_csv(_member(source, "parkinsons_updrs.data"))
-
-
-def heart(source: bytes) -> str:
-    """Read the only table in the archive."""
-    return plain_csv(_member(source, "heart_disease_health_indicators_BRFSS2015.csv"))
+def table_in(member: str) -> Callable[[bytes], str]:
+    """Return a function that reads this member of an archive, a table."""
+    return lambda source: plain_csv(_member(source, member))
 
 
 def acs_income_ok(source: bytes) -> str:
