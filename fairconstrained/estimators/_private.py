@@ -228,7 +228,7 @@ class PrivateTraining(Training):
         """Write the fitted attributes, without times: those of steps tell the sizes of batches."""
         super().finish(stages)
         clf = self.estimator
-        clf.privacy_ = stages[-1].problem.plan
+        clf.privacy_ = self.spent
         clf.history_["time"] = np.full(len(clf.history_["time"]), np.nan)
 
     def errors_of_estimates(self, problem: Any) -> Tensor:

@@ -1,9 +1,8 @@
 """Descriptions of private trainings: budgets, noisy releases, and guarantees.
 
 A training is a list of phases. A phase draws a Poisson batch `n_steps` times and releases noisy
-sums over each batch; a sampling rate of 1 means all rows. The releases of one batch are accounted
-for *jointly*: composing "subsampled Laplace" and "subsampled Gaussian" as if each had drawn its own
-batch understates epsilon.
+sums over each batch, which are accounted for *jointly*: composing "subsampled Laplace" and
+"subsampled Gaussian" as if each had drawn its own batch understates epsilon.
 
 Noise is given in units of the *sensitivity* of a sum, the largest norm of what one row contributes
 to it. Replacing a row by a null row, which adds nothing, then moves the sum by at most 1, replacing

@@ -90,21 +90,17 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     ``(sum 1/s_i**2)**-0.5``. Several Laplace releases are charged as one with scale
     ``1 / sum(1/b_i)``, the worst case that one row puts all its weight on one entry.
 
-    *Record*: one row is replaced by a null row, which adds nothing to any sum, or a null row by
-    one. The number of rows n is public, because sampling rates depend on it: that a row is there at
-    all is not hidden. Replacing a record by another one is two such steps: at the same delta
-    epsilon 0.1, 1 and 9 become 0.21, 2.1 and 19 to 22.
+    *Record*: one row is replaced by a null row, which adds nothing to any sum, or back. The number
+    of rows is public, because sampling rates depend on it: that a row is there at all is not
+    hidden. Replacing a record by another one is two such steps: at the same delta epsilon 0.1, 1
+    and 9 become 0.21, 2.1 and 19 to 22.
 
-    *Record replacement*: one row is replaced by any other, n being public.
-
-    *Sensitive features*: one row's sensitive features are replaced, all else being public.
-
-    For both replacements the worst case is the pair of antipodal contributions of norm 1,
-    ``(1 - q) N(0) + q N(+1)`` against ``(1 - q) N(0) + q N(-1)``, as in dp-accounting. It dominates
-    all other pairs: by advanced joint convexity [3]_ the divergence is that of ``N(v)`` from a
-    mixture of ``N(0)`` and ``N(v')``, and such mixtures are dominated by the scalar one with the
-    same distances, which are at most 1 and 2 [4]_. Contributions that are merely orthogonal cost
-    less than what is charged.
+    *Record replacement, sensitive features*: one row, or its sensitive features, are replaced by
+    any other, all else being public. The worst case is the pair of antipodal contributions of norm
+    1, ``(1 - q) N(0) + q N(+1)`` against ``(1 - q) N(0) + q N(-1)``, as in dp-accounting. It
+    dominates all other pairs: by advanced joint convexity [3]_ the divergence is that of ``N(v)``
+    from a mixture of ``N(0)`` and ``N(v')``, and such mixtures are dominated by the scalar one with
+    the same distances, which are at most 1 and 2 [4]_.
 
     References
     ----------

@@ -58,16 +58,6 @@ def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, laplace, uni
     assert privacy_spent(plan.phases, delta=DELTA, unit=unit) == pytest.approx(plan.epsilon)
 
 
-def test_calibration_of_the_attribute_setting():
-    noise = calibrate(
-        lambda s: [Phase([Gaussian(s)], 0.2, 150)],
-        epsilon=1.0,
-        delta=DELTA,
-        unit="sensitive_features",
-    )
-    assert noise == pytest.approx(18.3, rel=5e-3)
-
-
 def test_calibration_refuses_a_budget_that_is_already_spent():
     def phases_at(noise):
         return [Phase([Gaussian(3.0)]), Phase([Gaussian(noise)], 0.1, 10)]

@@ -199,11 +199,6 @@ class PrivateMomentERM(MomentERM):
             model, moments, risk, constraint, alpha, no_rows, released, releases, zeros, zeros
         )
 
-    @property
-    def plan(self) -> PrivacyGuarantee:
-        """The releases, and what they cost."""
-        return self.releases.plan
-
     def deviations_of_estimates(self) -> Tensor:
         """Standard deviations of the noise on the measured gaps, (m,)."""
         return self.noise
@@ -215,8 +210,6 @@ class PrivateMomentERM(MomentERM):
 
     def corrected(self, x: Tensor, X: Features, cell: Tensor, rng: Generator) -> PrivateMomentERM:
         """The problem whose gaps agree at x with a noisy table of the rows' scores there."""
-        if not self.constraint.members:
-            return self
         coef = self.model.unpack(x)[0] / self.released.scale[:, None]
         scores = (X.matmul(coef) - self.released.centre @ coef)[:, 0]
         negative, positive = self._score_moments(x)
@@ -238,7 +231,7 @@ class PrivateMomentERM(MomentERM):
             return stack.of_moments(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
 
         slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
-        variances = self.plan.noise(_SCORES) ** 2 * cells_of_part
+        variances = self.releases.plan.noise(_SCORES) ** 2 * cells_of_part
         noise = torch.einsum("mpb,p->m", slopes**2, variances).sqrt()
         shift = gaps(sums) - self.values(x)[1:] + self.shift
         return replace(self, shift=shift, noise=noise)
