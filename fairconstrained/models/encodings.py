@@ -55,10 +55,8 @@ class PiecewiseLinear(nn.Module):
 
     Parameters
     ----------
-    index : LongTensor of shape (n_outputs,)
-        :math:`c(j)`.
-    centre, scale, low, high : Tensor of shape (n_outputs,)
-        m, s, a and b.
+    index, centre, scale, low, high : Tensor of shape (n_outputs,)
+        :math:`c(j)`, m, s, a and b.
 
     References
     ----------

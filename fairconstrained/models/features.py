@@ -172,8 +172,7 @@ class DenseFeatures(Features):
     def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
         """Iterate over blocks of rows in double precision, with those of other columns.
 
-        A block is valid until the next one. To allocate each anew leaves holes in the memory of the
-        process, which together may be larger than the table.
+        A block is valid until the next one: to allocate each anew leaves holes in the memory.
         """
         blocks = zip(*[torch.split(rows, size) for rows in (self.X, *columns)], strict=True)
         if self.X.dtype == torch.float64:

@@ -62,11 +62,9 @@ class LinearModel:
     ) -> LinearModel:
         """Choose coordinates and scales from the data, which private training must not do.
 
-        Scales make the penalty independent of the units of the columns: they are standard
-        deviations. A column of two values has its range: its standard deviation is small if one
-        value is rare, and a rare category needs the penalty most. Gelman (2008), "Scaling
-        regression inputs by dividing by two standard deviations", also leaves such columns as they
-        are. The scale of a constant column is its size.
+        Scales are standard deviations. A column of two values has its range, as in Gelman (2008),
+        "Scaling regression inputs by dividing by two standard deviations": a rare category needs
+        the penalty most. The scale of a constant column is its size.
         """
         n_features = X.shape[1]
         mean = X.mean(weight)

@@ -92,7 +92,6 @@ class NetworkModel:
         return attributes
 
     def init(self) -> Tensor:
-        """Return the parameters that the network came with."""
         return self._first.clone()
 
     def scores(self, w: Tensor, X: Features) -> Tensor:
@@ -161,7 +160,6 @@ class NetworkModel:
         return Penalty(0.5 * penalised @ w, penalised)
 
     def update_batch_norm(self, w: Tensor, X: Features) -> None:
-        """Compute batch statistics afresh, as the average over chunks of `X` at `w`."""
         self.average_batch_norm(w, (rows.to_dense() for rows in _chunks(X)))
 
     def average_batch_norm(self, w: Tensor, chunks: Iterable[Tensor]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -75,15 +76,11 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
 
 def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
     """Whether single rows have other scores than in a batch; with dropout this is not known."""
-
-    def differ(a: Tensor, b: Tensor) -> bool:
-        return not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True)
-
+    equal = partial(torch.allclose, rtol=1e-4, atol=1e-6, equal_nan=True)
     with torch.no_grad():
-        together = network(rows)
-        if differ(network(rows), together):
-            return False  # random numbers are drawn
-        return differ(torch.cat([network(row[None]) for row in rows]).view_as(together), together)
+        together, again = network(rows), network(rows)
+        single = torch.cat([network(row[None]) for row in rows]).view_as(together)
+    return equal(together, again) and not equal(together, single)  # else random numbers are drawn
 
 
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
@@ -176,8 +173,7 @@ def clipped_sum(
         return (score(w, row[None])[0] * c).sum()
 
     per_row: Any = vmap(grad(of_row), in_dims=(None, 0, 0), randomness="different")
-    size = _chunk_rows(w)
-    total = torch.zeros_like(w)
+    size, total = _chunk_rows(w), torch.zeros_like(w)
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return total
     bounds = torch.as_tensor(max_norm, dtype=w.dtype, device=w.device).expand(len(X))

@@ -64,16 +64,8 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Any:
         """Learn the columns, and return them for the training rows; here X itself.
 
-        Parameters
-        ----------
-        rows : TrainingRows
-            `X` as :meth:`training_rows` returns it, class and group indices `y` and `group`,
-            `weight`, and the labels `classes`.
-        part_of_cell : callable
-            Returns an array of shape (n_classes, n_groups) with the part of each (label, group)
-            cell in the constraints, or -1 for cells in no part.
-        rng : Generator
-            Source of randomness.
+        `part_of_cell` returns an array (n_classes, n_groups) with the part of each (label, group)
+        cell in the constraints, or -1 for cells in no part.
         """
         return rows.X
 

@@ -82,11 +82,8 @@ class AugmentedLagrangian(Solver):
     Notes
     -----
     An iteration is one update of the multipliers. The first costs about 30 passes over the data,
-    and later ones, which reuse the curvature, cost 1 to 20.
-
-    The residual is the largest entry of the KKT conditions of the shifted problem: stationarity in
-    the coordinates of the solver, violation and complementarity. It is infinite while the targets
-    still move.
+    and later ones, which reuse the curvature, cost 1 to 20. The residual is the largest entry of
+    the KKT conditions of the shifted problem, and infinite while the targets still move.
 
     In convex problems the Lagrangian at its minimiser is a lower bound on the objective of all
     points that meet the targets. With more than 1,000 rows rounds end if it exceeds the objective

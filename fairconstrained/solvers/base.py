@@ -109,8 +109,8 @@ Callback = Callable[[Iterate], bool | None]
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Base of all solvers, with parameters in ``__init__`` and the algorithm in :meth:`iterate`.
 
-    A solver has the interface of a scikit-learn estimator, so it can be cloned, printed and
-    searched: ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+    It can be cloned, printed and searched as a scikit-learn estimator:
+    ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str
-        The problems that the solver is for, as messages describe them to users.
+        The problems that the solver is for, in messages.
 
     Examples
     --------
@@ -170,10 +170,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         return not bool(iterate.x.isfinite().all() and iterate.soft.isfinite().all())
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose the result among the iterates of a run that has not converged.
-
-        `run` keeps one iterate only: it asks again with the last choice and each new iterate.
-        """
+        """Choose among the last choice and a new iterate of a run that has not converged."""
         return iterates[-1] if self.keeps_last else best_feasible(iterates)
 
 

@@ -22,10 +22,7 @@ Terms = Callable[[Tensor], Linearization]
 
 
 class FromFeasible(Solver):
-    """Base: from a nearly feasible point on all iterates are nearly feasible; the last one counts.
-
-    Until there is one, the point of least violation is kept.
-    """
+    """Base: from a nearly feasible point on all iterates are nearly feasible; the last counts."""
 
     epsilon: float
     keeps_last = True  # these methods do not use hard values
@@ -69,8 +66,7 @@ class IDCA(FromFeasible):
 
     Notes
     -----
-    The paper takes T from 150 to 200, K from 100 to 400 and :math:`\epsilon` from 5e-4 to 5e-3, by
-    validation. Steps are taken in the coordinates of the model, which are well conditioned.
+    The paper takes T from 150 to 200, K from 100 to 400 and :math:`\epsilon` from 5e-4 to 5e-3.
 
     References
     ----------

@@ -115,10 +115,9 @@ def lbfgs(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> 
 
 
 def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
-    """Bisection for the Wolfe conditions; None if no step meets them.
+    """Return a point that meets the Wolfe conditions, by bisection, or None.
 
-    Where values differ by rounding only, slopes decide whether they decrease (Hager and Zhang 2005,
-    "A new conjugate gradient method with guaranteed descent and an efficient line search", T2).
+    Where values differ by rounding only, slopes decide (Hager and Zhang 2005, condition T2).
     """
     x, value, gradient = point
     direction = -curvature.inverse(gradient)
@@ -376,10 +375,7 @@ class _Best:
         return better
 
     def repair(self) -> None:
-        """Make short moves while they bring labels nearer to independence.
-
-        Labels change row by row: close to a stationary point of probabilities are better ones.
-        """
+        """Make short moves while they bring labels nearer to independence."""
         for _ in range(_REPAIRS if self.information > _INDEPENDENT else 0):
             near = self._problem.moved_to_labels(self.x)
             if near is self._problem:

@@ -106,8 +106,7 @@ class LevelSet(Solver):
     dual_step_size : float, default=30.0
         The same of :math:`\tau_t`.
     theta : float, default=1.1
-        :math:`\theta > 1`: how carefully the level falls. (The paper's experiments take 1, for
-        which its theory says nothing.)
+        :math:`\theta > 1`: how carefully the level falls.
     epsilon : float, default=0.01
         Where the level stops falling: :math:`\epsilon_{opt} = -U(r^{(0)})\, \epsilon / \theta`.
     max_levels : int, default=30
@@ -372,10 +371,7 @@ class LevelSetStream:
         return self.descent.average() if self.descent.t else self.descent.x
 
     def after(self, solver: LevelSet, batch: Any) -> LevelSetStream:
-        """Take a step on these rows, and end the level if it was its last.
-
-        The last level takes all further rows.
-        """
+        """Take a step on these rows, and end the level if it was its last."""
         saddle = self.saddle.after(batch)
         descent = solver.step(saddle, self.descent, batch, self.level, 0.0, self.centre)
         moved = replace(self, saddle=saddle, descent=descent, n_steps=self.n_steps + 1)

@@ -67,19 +67,16 @@ def run(
     rng : Generator
         The only source of randomness, except for dropout in networks.
     max_iter : int or None
-        Largest number of iterations. None runs until the solver ends, as all solvers of this
-        package do.
+        Largest number of iterations. None runs until the solver ends.
     tol : float
         The run ends when the residual of an iterate is at most `tol`.
     callbacks : sequence of callables
         Each is called with every iterate. A true answer ends the run. Exceptions pass through.
     known : sequence of Known
-        Points that the result must not be worse than, such as those of equal predictions, each with
-        the difference that matters. A known point that is infeasible is moved along its offsets
-        first. The problem must then be ``Sharpenable``.
+        Points that the result must not be worse than, each with the difference that matters. A
+        point that is infeasible is moved along its offsets. The problem must be ``Sharpenable``.
     record : callable, optional
-        What the history keeps of an iterate; default: the iterate itself, which is large where
-        there are many constraints.
+        What the history keeps of an iterate; default: the iterate itself.
 
     Returns
     -------

@@ -199,10 +199,7 @@ class EarlyStoppedSGDA(SGDA):
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
     def evaluated(self, problem: SampledProblem, estimates: Estimates, now: Memory) -> Iterate:
-        """Return the average as an iterate, and end training where iterates are no longer better.
-
-        Constraints are measured on all rows, objective and error on the rows held out.
-        """
+        """Return the average as an iterate, and end training where these are no longer better."""
         # This also gives a network the batch statistics with which it is judged.
         soft, hard = problem.evaluate(now.average)
         assert estimates.held_out is not None
@@ -255,7 +252,7 @@ class FERMI(StochasticSolver):
     dual_step_size : float, default=0.2
         :math:`\eta_w`; below 1 / (largest rate of a class) the ascent is stable.
     batch_size : int, default=512
-    n_steps : int, optional
+    n_steps, n_evaluations
         As in :class:`ALM`.
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
@@ -264,10 +261,6 @@ class FERMI(StochasticSolver):
         paper.
     optimizer : callable, default=torch.optim.Adam
         ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
-
-    Notes
-    -----
-    An iteration is a thirtieth of the steps and one evaluation on the full data.
 
     References
     ----------
@@ -330,10 +323,7 @@ def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int
 
 
 def followed(table: str, step: int, n_steps: int) -> str:
-    """Return the table that W answers to in a step: probabilities in the first quarter.
-
-    Untrained scores are near the threshold, where one step moves all labels at once.
-    """
+    """Return the table that W answers to in a step: probabilities in the first quarter."""
     return "probabilities" if step <= n_steps // 4 else table
 
 
