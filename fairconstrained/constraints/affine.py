@@ -294,13 +294,12 @@ class AffineMap:
         pieces = torch.split(weights.T, [own.n_values for own in self.combinations])
         blocks = zip(self.combinations, pieces, strict=True)
         on_rates = [own.transposed_times(of_own) for own, of_own in blocks]
-        return (self._back @ torch.cat([weights.new_zeros(0, len(weights)), *on_rates])).T
+        return (self._back @ torch.cat(on_rates)).T
 
     def _combined(self, rates: Tensor) -> Tensor:
         """C times rates (n_rates, k)."""
         blocks = zip(self.combinations, self._split(rates), strict=True)
-        values = [own.times(of_own) for own, of_own in blocks]
-        return torch.cat([rates.new_zeros(0, rates.shape[1]), *values])
+        return torch.cat([own.times(of_own) for own, of_own in blocks])
 
     def _split(self, rates: Tensor) -> Sequence[Tensor]:
         """The rates of each block of C."""
