@@ -86,9 +86,10 @@ def load_dataset(
         Columns to leave out of the features, such as the sensitive one. ``"sex"`` also leaves out
         the indicators ``sex=...`` of a9a.
     preprocess : {None, "one_hot"}, default=None
-        ``None`` returns the features as a DataFrame. ``"one_hot"`` returns the numeric matrix from
-        `one_hot` (Adult: 107 columns). Scales and categories are then read from all samples, which
-        a private fit must not do.
+        ``None`` returns the features as a DataFrame, ``"one_hot"`` as a matrix (Adult: 107
+        columns): numeric columns, standardised unless they hold zeros and ones only, then an
+        indicator for each value of the others; sparse if fewer than half of its entries are
+        nonzero. Scales and categories are read from all samples, which a private fit must not do.
     download_if_missing : bool, default=True
         If False, a missing file is an error.
 
@@ -195,13 +196,7 @@ def _description(name: str, dataset: Dataset) -> str:
 
 
 def one_hot(frame: pd.DataFrame, *, categorical: Collection[str] = ()) -> tuple[Any, list[str]]:
-    """Encode a table as the numeric matrix of a benchmark, and name its columns.
-
-    A column that is not numeric, or is in `categorical`, becomes one indicator for each value that
-    occurs, after the numeric ones. These are standardised over the rows of the table, unless they
-    hold zeros and ones only. A constant column becomes zero. The matrix is sparse if fewer than
-    half of its entries are nonzero.
-    """
+    """Encode a table as a matrix with named columns; `categorical` ones are numbers for values."""
     bad = frame.isna() | frame.isin([np.inf, -np.inf])
     incomplete = list(frame.columns[bad.any()])
     if incomplete:
