@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 
 from benchmarks.results import append, finished
 from fairconstrained import metrics
-from fairconstrained.metrics import components
+from fairconstrained.metrics import intervals
 
 BASE_RATE = 0.4
 N_DRAWS = 1_000
@@ -127,7 +127,7 @@ def main() -> None:
     add("--output", type=Path, default=Path("results/intervals.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    components.N_DRAWS = N_DRAWS
+    intervals.N_DRAWS = N_DRAWS
     key = COLUMNS[:7]
     jobs = [
         (name, population, n_groups, n_rows, options.method, options.trials, options.seed)

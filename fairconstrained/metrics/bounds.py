@@ -2,13 +2,16 @@
 
 Wilson's interval covers with the stated probability on average over rates and sizes; Clopper and
 Pearson's covers at least that for *every* rate and size, and pays for it in length. Reports use the
-first, certificates the second.
+first, certificates the second. Bounds of gaps and caps hold for any distribution and any number of
+rows: see ``certify``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from itertools import combinations, permutations
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +19,12 @@ from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
 from fairconstrained.arrays import Array, Floats
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.metrics.auc import Ranked
+from fairconstrained.metrics.inputs import Counts
+from fairconstrained.metrics.partial import Scored
+from fairconstrained.percentiles import Intervals, auc_inside
+from fairconstrained.rates import Rates
 
 N_CELLS = 64  # of the rates that are possible
 N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out less than 1e-11
@@ -165,3 +174,270 @@ def _at_most(observed: float, n1: int, n2: int, p1: Floats, p2: Floats) -> Float
     most = np.floor(n1 * (observed + y / n2) + 1e-9)
     below = np.where(most < 0, 0.0, bdtr(np.clip(most, 0, n1), n1, p1[:, None]))
     return np.asarray((inside * np.exp(log_pmf) * below).sum(axis=1) + 1e-11)
+
+
+# --- gaps and caps --------------------------------------------------------------------------------
+
+
+class Bound(NamedTuple):
+    """Estimate and upper confidence bound of a violation."""
+
+    estimate: float  # the notion on these rows
+    upper: float  # its bound
+    binding: str  # which difference or rate the bound comes from
+    method: str
+    rates: list[dict[str, Any]]  # each with its simultaneous bounds
+    assumptions: tuple[str, ...] = ()  # of this bound, beyond those of every certificate
+
+
+NOTHING, NAN = "no rates to compare", float("nan")
+
+# --- rates ----------------------------------------------------------------------------------------
+
+
+class _Counted:
+    """Rates (n_groups, n_events) of whole numbers; cells that are left out have no rows."""
+
+    def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
+        self.events = [rate.event + rate.given for rate in counts.definitions(notion)]
+        hits, rows, _given, self.groups = counts.rates(notion)
+        self.hits, self.rows = (
+            np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in (hits, rows)
+        )
+        self.values = self.hits / np.where(self.rows > 0, self.rows, np.nan)
+
+    def difference(self, g: int, h: int, e: int) -> str:
+        """Return the name of the difference of two groups' rates."""
+        return f"{self.events[e]}: group {self.groups[g]} less group {self.groups[h]}"
+
+    def bounds(self, alpha: float) -> list[dict[str, Any]]:
+        """Return all rates, with intervals that hold together with probability 1 - alpha."""
+        cells = np.argwhere(self.rows.T > 0)[:, ::-1]
+        low, high = clopper_pearson(self.hits, self.rows, alpha / (2 * max(len(cells), 1)))
+        return [
+            {
+                "event": self.events[e],
+                "group": self.groups[g],
+                "rows": int(self.rows[g, e]),
+                "hits": int(self.hits[g, e]),
+                "rate": float(self.values[g, e]),
+                "low": float(low[g, e]),
+                "high": float(high[g, e]),
+            }
+            for g, e in cells
+        ]
+
+
+def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
+    """Bound the largest difference between groups in any event's rate; `kept` cells count."""
+    found = _Counted(counts, notion, kept)
+    pairs = [
+        (g, h, e)
+        for e in range(len(found.events))
+        for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
+    ]
+    estimate = max(
+        (float(found.values[g, e] - found.values[h, e]) for g, h, e in pairs), default=NAN
+    )
+    # The likely ones come first, so that others need one test each.
+    p = (found.hits + 1) / (found.rows + 2)
+    variance = p * (1 - p) / (found.rows + 1)
+    likely = p[:, None] - p + norm.isf(alpha) * np.sqrt(variance[:, None] + variance)
+    upper, binding = 0.0, NOTHING
+    for g, h, e in sorted(pairs, key=likely.__getitem__, reverse=True):
+        hits = int(found.hits[g, e]), int(found.hits[h, e])
+        rows = int(found.rows[g, e]), int(found.rows[h, e])
+        if min(rows) and difference_p_value(hits, rows, upper, alpha / 50) <= alpha:
+            continue  # its bound is not larger
+        bound = difference_bound(hits, rows, alpha)
+        if bound > upper:
+            upper, binding = bound, found.difference(g, h, e)
+    if len({e for *_, e in pairs}) < len(found.events):  # an event without pairs is not certified
+        upper, binding = 1.0, NOTHING
+    method = (
+        "exact test of the difference of two binomial proportions for each pair of groups "
+        "(unconditional, Berger and Boos 1994); rates: Clopper-Pearson, jointly"
+    )
+    return Bound(float(estimate), upper, binding, method, found.bounds(alpha))
+
+
+def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
+    """Bound the largest rate of any group."""
+    found = _Counted(counts, notion, kept)
+    method = "exact binomial bound (Clopper and Pearson 1934); rates: the same, jointly"
+    if not found.rows.any():
+        return Bound(NAN, 1.0, NOTHING, method, [])
+    highs = np.where(found.rows > 0, clopper_pearson(found.hits, found.rows, alpha)[1], 0.0)
+    g, e = np.unravel_index(int(highs.argmax()), highs.shape)
+    binding = f"{found.events[e]}, group {found.groups[g]}"
+    estimate = float(np.nanmax(found.values))
+    return Bound(estimate, float(highs[g, e]), binding, method, found.bounds(alpha))
+
+
+def partial_parity_bound(
+    counts: Counts, notion: Rates, intervals: Intervals, alpha: float
+) -> Bound:
+    """Bound the largest difference in the rates of decisions inside an interval of ranks.
+
+    The rate inside grows with the rate of all rows, so that bounds of one are bounds of the other.
+    """
+    found = _Counted(counts, notion)
+    bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
+    low, high = (intervals.fraction(rates) for rates in bounds)
+    differences = _gaps(high, low)  # (n_groups, n_groups, n_events)
+    differences[np.eye(len(low), dtype=bool)] = 0.0
+    g, h, e = np.unravel_index(int(differences.argmax()), differences.shape)
+    return Bound(
+        float(np.ptp(intervals.fraction(found.values), axis=0).max()),
+        float(differences[g, h, e]),
+        found.difference(int(g), int(h), int(e)) if g != h else NOTHING,
+        "exact binomial bounds (Clopper and Pearson 1934) of each pair of rates",
+        found.bounds(alpha),
+    )
+
+
+# --- AUCs -----------------------------------------------------------------------------------------
+
+
+def auc_bound(ranked: Ranked, name: str, alpha: float) -> Bound:
+    r"""Bound the largest absolute AUC comparison, by bounded differences.
+
+    A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
+    :math:`\exp(-2 t^2 / \sum c_i^2)` (McDiarmid 1989). For one AUC of two separate sets Hoeffding's
+    bound (1963, section 5) of U-statistics, :math:`\exp(-2 \min(m, n) t^2)`, is never wider.
+
+    Both are given the sizes m of the sets. An AUC against all groups is then one against a mixture
+    in which each group has its fraction of these rows.
+    """
+    groups, rows = ranked.groups, ranked.weight
+    sets = COMPARISONS[name](len(groups)).reshape(-1, 4, len(rows))
+    estimates = ranked.differences(sets)
+    moves = np.array([_moves(four, rows) for four in sets])
+    uppers = np.abs(estimates) + np.sqrt(moves * np.log(1 / alpha) / 2)
+    uppers = np.where(np.isnan(estimates), 1.0, uppers)
+    joint = np.sqrt(moves * np.log(2 * len(sets) / alpha) / 2)  # both sides of all comparisons
+    against = [f"group {g} and group {h}" for g, h in combinations(groups, 2)]
+    if name in _AGAINST_ALL:
+        against = [f"group {g} and all groups" for g in groups]
+    worst = int(uppers.argmax())
+    rates = [
+        {"event": name, "group": text, "rate": a, "low": max(a - w, -1.0), "high": min(a + w, 1.0)}
+        for text, a, w in zip(against, estimates.tolist(), joint.tolist(), strict=True)
+    ]
+    return Bound(
+        float(np.abs(estimates).max()),
+        min(float(uppers[worst]), 1.0),
+        against[worst],
+        "bounded differences of U-statistics (Hoeffding 1963, McDiarmid 1989)",
+        rates,
+        _OF_MIXTURES if name in _AGAINST_ALL else (),
+    )
+
+
+_AGAINST_ALL = ("positive_equality_gap", "negative_equality_gap", "bpsn_bnsp")
+_OF_MIXTURES = (
+    "each group's fraction of the samples with one label is the same here and in the population.",
+)
+
+
+def _moves(four: Array, rows: Array) -> float:
+    """Sum of the squares of what single rows can change in AUC(G1, G1') - AUC(G2, G2')."""
+    pairs = [p for p in (four[:2], four[2:]) if not np.array_equal(p[0], p[1])]  # else 1/2 for sure
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if len(pairs) == 1 and not (pairs[0][0] * pairs[0][1]).any():
+            return float(1.0 / (pairs[0] @ rows).min())
+        change = sum(s / (s @ rows) for pair in pairs for s in pair)
+        return float(np.nan_to_num(rows * change**2, nan=np.inf).sum())
+
+
+# --- distributions of scores ----------------------------------------------------------------------
+
+
+_Pairs = tuple[Array, Array]  # gaps of all pairs of groups, and upper bounds
+
+
+def _band(data: Scored, alpha: float) -> tuple[Array, Array, Array]:
+    """Ranks between their bounds, (n_groups, m), falling from 1 to 0 for certain.
+
+    A column is the ranks at all thresholds between two neighbouring scores. Bounds are those of
+    Dvoretzky, Kiefer and Wolfowitz, for each group with probability 1 - alpha.
+    """
+    rank = data.ranks().rank
+    half = distribution_band(data.rows.sums(np.ones(1)), alpha)[:, None]
+    ends = ((0, 0), (1, 1))  # at minus and plus infinity, beyond all scores there can be
+    low, middle, high = (
+        np.pad(ranks, ends, constant_values=((0, 0), (1.0, 0.0)))
+        for ranks in (np.clip(rank - half, 0.0, 1.0), rank, np.clip(rank + half, 0.0, 1.0))
+    )
+    return low, middle, high
+
+
+def _statistical_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -> _Pairs:
+    low, middle, high = (intervals.fraction(rank) for rank in (low, middle, high))
+    return _gaps(middle, middle).max(axis=2), _gaps(high, low).max(axis=2)
+
+
+def _rank_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -> _Pairs:
+    found = []
+    for bottom, top in ((middle, middle), (low, high)):
+        inside = intervals.may_contain(bottom, top)
+        either = inside[:, None] | inside[None]
+        found.append(np.where(either, _gaps(top, bottom), 0.0).max(axis=2))
+    return found[0], found[1]
+
+
+def _group_auc(low: Array, middle: Array, high: Array, intervals: Intervals) -> tuple[Array, Array]:
+    """AUC(g, h) - 1/2 grows with the scores of g and falls with those of h."""
+    low, middle, high = (intervals.fraction(rank) for rank in (low, middle, high))
+    bound = np.zeros((len(low), len(low)))
+    for g, h in permutations(range(len(low)), 2):
+        bound[g, h] = auc_inside(np.stack((high[g], low[h])))[0, 1] - 0.5
+    return auc_inside(middle) - 0.5, bound
+
+
+def _gaps(upper: Array, lower: Array) -> Array:
+    return np.asarray(upper[:, None] - lower[None])
+
+
+# The gaps and their bounds, and the sides of the bands that these need. Of a band whose sides have
+# changed places it gives lower bounds.
+DISTRIBUTIONS: Mapping[str, tuple[Callable[..., _Pairs], int]] = {
+    "statistical_parity": (_statistical_parity, 1),
+    "rank_parity": (_rank_parity, 2),
+    "group_auc": (_group_auc, 1),
+}
+
+
+def distribution_bound(data: Scored, name: str, alpha: float) -> Bound:
+    """Bound the largest gap between two groups' distributions inside the interval.
+
+    The bands of the two groups hold at all thresholds at once (Dvoretzky, Kiefer and Wolfowitz):
+    one side of each, with probability 1 - alpha / 2, or both where ranks say what is inside. For
+    the bounds of all gaps together both sides of all groups' bands hold.
+    """
+    gap, sides = DISTRIBUTIONS[name]
+    groups = data.rows.names
+    gaps, bounds = gap(*_band(data, alpha / sides), data.intervals)
+    np.fill_diagonal(bounds, 0.0)
+    g, h = np.unravel_index(int(bounds.argmax()), bounds.shape)
+    low, rank, high = _band(data, alpha / len(groups))
+    (_, highs), (_, lows) = (
+        gap(*of, data.intervals) for of in ((low, rank, high), (high, rank, low))
+    )
+    rates = [
+        {
+            "event": name,
+            "group": f"group {groups[a]} less group {groups[b]}",
+            "rate": float(gaps[a, b]),
+            "low": float(lows[a, b]),
+            "high": float(highs[a, b]),
+        }
+        for a, b in permutations(range(len(groups)), 2)
+    ]
+    return Bound(
+        float(gaps.max()),
+        min(float(bounds.max()), 1.0),
+        f"group {groups[g]} less group {groups[h]}",
+        "bands of distribution functions (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990)",
+        rates,
+    )

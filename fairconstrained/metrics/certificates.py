@@ -14,7 +14,17 @@ from fairconstrained.arrays import Array, check_samples
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics.auc import Ranked
-from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.bounds import (
+    DISTRIBUTIONS,
+    NOTHING,
+    Bound,
+    auc_bound,
+    cap_bound,
+    check_confidence,
+    distribution_bound,
+    parity_bound,
+    partial_parity_bound,
+)
 from fairconstrained.metrics.inputs import (
     Labels,
     check_labels,
@@ -25,16 +35,6 @@ from fairconstrained.metrics.inputs import (
     two_labels,
 )
 from fairconstrained.metrics.partial import read_scored
-from fairconstrained.metrics.violations import (
-    DISTRIBUTIONS,
-    NOTHING,
-    Bound,
-    auc_bound,
-    cap_bound,
-    distribution_bound,
-    parity_bound,
-    partial_parity_bound,
-)
 from fairconstrained.rates import CAPS, PARITIES
 
 OVERALL = "all"

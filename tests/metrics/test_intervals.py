@@ -8,14 +8,14 @@ import pytest
 
 from fairconstrained import metrics
 from fairconstrained.exceptions import SmallGroupWarning
-from fairconstrained.metrics import components, confidence_interval
-from fairconstrained.metrics.components import COMPONENTS
+from fairconstrained.metrics import confidence_interval, intervals
+from fairconstrained.metrics.intervals import COMPONENTS
 
 
 @pytest.fixture
 def _few_draws(monkeypatch):
     """Whether an interval covers depends little on how many draws it takes."""
-    monkeypatch.setattr(components, "N_DRAWS", 2_000)
+    monkeypatch.setattr(intervals, "N_DRAWS", 2_000)
 
 
 def sample(seed=0, n=1500, n_groups=3, shift=0.4):
