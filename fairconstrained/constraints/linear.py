@@ -1,20 +1,272 @@
-"""Linear combinations of rates: the constraints of rates, caps and loss parity."""
+"""Linear combinations of rates: the constraints of rates, caps and loss parity, and their maps."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
-from fairconstrained.constraints.affine import AffineMap, Combinations, as_tensor, without_zeros
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
-from fairconstrained.constraints.tables import ClassProbabilities, Placement, Space, Statistic
+from fairconstrained.constraints.tables import (
+    ClassProbabilities,
+    Placement,
+    Space,
+    Statistic,
+    look_up,
+    sum_by,
+)
+
+_RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
+_DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster
+_AT_ONCE = 10_000_000  # entries of a product of which only the largest are kept
+
+
+class Combinations(NamedTuple):
+    """Linear combinations C of rates, m of them, with few terms each."""
+
+    rate: Tensor  # (n_terms, m), the rate of each term
+    factor: Tensor  # (n_terms, m)
+    n_rates: int
+    #: Sizes of families whose ordered pairs are the values, in order: products take half the time.
+    families: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, matrix: Any, families: tuple[int, ...] = ()) -> Combinations:
+        """The combinations that an array or a scipy matrix (m, n_rates) gives."""
+        found = without_zeros(matrix)
+        count = np.diff(found.indptr)
+        is_term = np.arange(count.max(initial=1)) < count[:, None]
+        rate, factor = np.zeros(is_term.shape, dtype=np.int64), np.zeros(is_term.shape)
+        rate[is_term], factor[is_term] = found.indices, found.data
+        terms = [torch.as_tensor(np.ascontiguousarray(own.T)) for own in (rate, factor)]
+        return cls(terms[0], terms[1], found.shape[1], families)
+
+    @property
+    def n_values(self) -> int:
+        """Number of combinations m."""
+        return self.rate.shape[1]
+
+    def to(self, like: Tensor) -> Combinations:
+        """The combinations with the dtype and device of a tensor."""
+        return self._replace(rate=self.rate.to(like.device), factor=self.factor.to(like))
+
+    def times(self, rates: Tensor) -> Tensor:
+        """C times rates (n_rates, k), which may be differentiated."""
+        if self.families:
+            return torch.cat([_differences(own) for own in torch.split(rates, list(self.families))])
+        values = rates.new_zeros((self.n_values, rates.shape[1]))
+        for rate, factor in zip(self.rate, self.factor, strict=True):
+            values = torch.addcmul(values, factor[:, None], rates.index_select(0, rate))
+        return values
+
+    def transposed_times(self, weights: Tensor) -> Tensor:
+        """The transpose of C times weights (m, k)."""
+        if self.families:
+            pieces = torch.split(weights, [n * (n - 1) for n in self.families])
+            pairs = zip(self.families, pieces, strict=True)
+            return torch.cat([_sums_of_differences(n, own) for n, own in pairs])
+        on_rates = weights.new_zeros((self.n_rates, weights.shape[1]))
+        for rate, factor in zip(self.rate, self.factor, strict=True):
+            on_rates.index_add_(0, rate, factor[:, None] * weights)
+        return on_rates
+
+    def largest(self, rates: Tensor, offset: Tensor) -> Tensor:
+        """The largest entry of each column of C @ rates + offset.
+
+        Of all pairs with equal offsets it is the largest minus the smallest rate.
+        """
+        if self.families and bool((offset == offset[0]).all()):
+            families = torch.split(rates, list(self.families))
+            gaps = [own.amax(dim=0) - own.amin(dim=0) for own in families]
+            return torch.stack(gaps).amax(dim=0) + offset[0]
+        pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
+        return torch.cat([(self.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
+
+    def variances(self, covariance: Tensor) -> Tensor:
+        """Variances of the values for rates of this covariance, (m,)."""
+        own = self.to(covariance)
+        variances = covariance.new_zeros(own.n_values)
+        for rate, factor in zip(own.rate, own.factor, strict=True):
+            variances += factor * (own.factor * covariance[rate, own.rate]).sum(dim=0)
+        return variances
+
+    def without(
+        self, dropped: NDArray[np.bool_]
+    ) -> tuple[Combinations, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Drop values with one of these rates, and rates that no other value needs.
+
+        Returns what is left, and whether each value and each rate is kept.
+        """
+        rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
+        kept = ~(is_term & dropped[rate]).any(axis=0)
+        needed = np.zeros(self.n_rates, dtype=bool)
+        needed[rate[is_term & kept]] = True
+        number = torch.as_tensor(np.maximum(np.cumsum(needed) - 1, 0))
+        left = np.split(needed, np.cumsum(self.families)[:-1]) if self.families else []
+        families = tuple(int(own.sum()) for own in left if own.any())
+        terms = number[self.rate[:, kept]], self.factor[:, kept]
+        return Combinations(*terms, int(needed.sum()), families), kept, needed
+
+
+def _differences(rates: Tensor) -> Tensor:
+    """The differences of all ordered pairs of n rates (n, k), without the n of equal ones."""
+    n, k = rates.shape
+    table = (rates[:, None] - rates).reshape(n * n, k)
+    # The diagonal is every (n + 1)-th entry.
+    return table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(n * (n - 1), k)
+
+
+def _sums_of_differences(n: int, weights: Tensor) -> Tensor:
+    """The transpose: sums over the pairs with each rate first, less those with it second."""
+    table = pad(weights.reshape(n - 1, n, -1), (0, 0, 0, 1)).reshape(n * n - 1, -1)
+    table = pad(table, (0, 0, 1, 0)).reshape(n, n, -1)
+    return table.sum(dim=1) - table.sum(dim=0)
+
+
+def without_zeros(matrix: Any) -> Any:
+    """Convert an array or a scipy matrix, and drop the zeros that Kronecker products leave."""
+    found = sp.csr_array(matrix, dtype=float)
+    found.eliminate_zeros()
+    return found
+
+
+def as_tensor(matrix: Any, like: Tensor) -> Tensor:
+    """A scipy matrix with the dtype and device of a tensor; sparse if large and nearly empty."""
+    if matrix.shape[0] * matrix.shape[1] <= max(_DENSE, 8 * matrix.nnz):
+        return torch.as_tensor(matrix.toarray()).to(like)
+    found = matrix.tocoo()
+    index = torch.as_tensor(np.stack((found.row, found.col)).astype(np.int64))
+    value = torch.as_tensor(found.data).to(like)
+    return torch.sparse_coo_tensor(
+        index, value, found.shape, device=like.device, check_invariants=False
+    ).coalesce()
+
+
+class AffineMap:
+    r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
+
+    R gives rates, which are few. C combines them, often pair by pair. As counts never change, the
+    matrices are built once. Estimates from any number of draws then take one sum by parts and one
+    product, and their gradients one product and one look-up: a step on a mini-batch is mostly the
+    overhead of small operations.
+
+    Parameters
+    ----------
+    combinations : sequence of Combinations
+        The diagonal blocks of C. Its product with R is precomputed if it is small.
+    rates : scipy matrix of shape (n_rates, n_parts * n_columns)
+        R.
+    offset : Tensor of shape (m,)
+        b, with the dtype and device of the tables.
+    shape : (n_parts, n_columns)
+        That of the table.
+    """
+
+    def __init__(
+        self,
+        combinations: Sequence[Combinations],
+        rates: Any,
+        offset: Tensor,
+        shape: tuple[int, int],
+    ):
+        self.combinations = [own.to(offset) for own in combinations]
+        self.offset = offset
+        self.n_parts, self.n_columns = shape
+        # The last part takes the rows in no part, with coefficients zero.
+        n_entries = (self.n_parts + 1) * self.n_columns
+        self.rates = sp.csr_array(rates)
+        self.rates.resize((rates.shape[0], n_entries))
+        self._rates, self._back = (as_tensor(own, offset) for own in (self.rates, self.rates.T))
+        small = len(offset) * n_entries <= _DENSE
+        self._product = self._combined(self._rates.to_dense()) if small else None
+
+    def of_table(self, sums: Tensor) -> Tensor:
+        """Values (m,) from the table (n_parts, n_columns), differentiable."""
+        return self._values(pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
+
+    def largest(self, tables: Tensor) -> Tensor:
+        """The largest value (k,) of each of several tables, (k, n_parts, n_columns)."""
+        rates = self._rates @ pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
+        offsets = torch.split(self.offset, [own.n_values for own in self.combinations])
+        blocks = zip(self.combinations, self._split(rates), offsets, strict=True)
+        found = [own.largest(*of_own) for own, *of_own in blocks if own.n_values]
+        return torch.stack([self.offset.new_full((len(tables),), -torch.inf), *found]).amax(dim=0)
+
+    def on_table(self, weights: Tensor) -> Tensor:
+        """Derivative of g, weighted by (..., m), with respect to the table."""
+        flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
+        tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
+        return tables[..., :-1, :]
+
+    def of_draws(
+        self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Values from each of several draws, and the pullback to the statistics of their rows.
+
+        Rows have statistics (n, n_columns), parts (n,), `n_parts` for none, and weights (n,), draw
+        by draw; `sizes` are their numbers. Values are (n_draws * m,).
+        """
+        n_draws, n_parts, column = len(sizes), self.n_parts + 1, weight[:, None]
+        if n_draws > 1:
+            part = part + n_parts * _draw_of_row(tuple(sizes)).to(part)
+        tables = sum_by(statistics * column, part, n_draws * n_parts)
+        flat = tables.reshape(n_draws, n_parts * self.n_columns)
+        values = self._values(flat)
+
+        def pullback(weights: Tensor) -> Tensor:
+            on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
+            return look_up(on_tables.reshape(tables.shape), part, statistics) * column
+
+        return values.reshape(-1), pullback
+
+    @cached_property
+    def span(self) -> Tensor:
+        """Orthonormal columns, (m, r), that span the values of all tables, and so all Jacobians.
+
+        The rank r is usually below m: pairs of groups come in both orders, and each of three gaps
+        follows from the other two.
+        """
+        matrix = self._combined(self._rates.to_dense())
+        left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
+        span: Tensor = left[:, values > _RANK_TOL * values.sum()]
+        return span
+
+    def _values(self, tables: Tensor) -> Tensor:
+        """Values (k, m) of flat tables (k, .)."""
+        if self._product is not None:
+            return torch.addmm(self.offset, tables, self._product.T)
+        return self.offset + self._combined(self._rates @ tables.T).T
+
+    def _backward(self, weights: Tensor) -> Tensor:
+        """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
+        if self._product is not None:
+            return weights @ self._product
+        pieces = torch.split(weights.T, [own.n_values for own in self.combinations])
+        blocks = zip(self.combinations, pieces, strict=True)
+        on_rates = [own.transposed_times(of_own) for own, of_own in blocks]
+        return (self._back @ torch.cat(on_rates)).T
+
+    def _combined(self, rates: Tensor) -> Tensor:
+        """C times rates (n_rates, k)."""
+        blocks = zip(self.combinations, self._split(rates), strict=True)
+        return torch.cat([own.times(of_own) for own, of_own in blocks])
+
+    def _split(self, rates: Tensor) -> Sequence[Tensor]:
+        """The rates of each block of C."""
+        return torch.split(rates, [own.n_rates for own in self.combinations])
+
+
+@lru_cache(maxsize=32)
+def _draw_of_row(sizes: tuple[int, ...]) -> Tensor:
+    return torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
 
 
 class LinearMoments(MomentConstraint):
@@ -123,12 +375,7 @@ class LinearMoments(MomentConstraint):
         return AffineMap([self.combinations], rates, -self.slack.to(counts), shape)
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        r"""Standard errors of the values by the delta method, (m,).
-
-        With hard statistics s and rates :math:`\rho_r` over weights :math:`D_r`, a row of part q
-        and weight w moves rate r by :math:`w (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`. Sums of
-        products of these moves are the covariances of the rates.
-        """
+        """Standard errors of the values by the delta method, (m,)."""
         return self.deviations_of(self.scatter(scores, rows))
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
@@ -144,18 +391,21 @@ class LinearMoments(MomentConstraint):
         return torch.cat((rows.sum(row)[:, :, None], squares), dim=2)
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
-        """Standard errors of the values, (m,), from sums over all rows, in any shape."""
+        r"""Standard errors of the values, (m,), from sums over all rows, in any shape.
+
+        With hard statistics s and rates :math:`\rho_r` over weights :math:`D_r`, a row of part q
+        and weight w moves rate r by :math:`w (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`. Sums of
+        products of these moves are the covariances of the rates.
+        """
         k = self.statistic.n_columns + 1
         scatter = scatter.reshape(self.n_parts, k, k + 1)
         sums, moments = scatter[:, :-1, 0], scatter[:, :, 1:]
         counts = scatter[:, -1, 0]
         above, below = (own.to_dense().to(counts) for own in (self._above, self._below))
         total = below @ counts
-        above, below = (
-            above.reshape(len(below), self.n_parts, k - 1),
-            below * self.rates(sums, counts)[:, None],
-        )
-        moved = torch.cat((above, -below[:, :, None]), dim=2) / total[:, None, None]
+        down = below * self.rates(sums, counts)[:, None]
+        up = above.reshape(len(total), self.n_parts, k - 1)
+        moved = torch.cat((up, -down[:, :, None]), dim=2) / total[:, None, None]
         # Of many groups the combinations are many and the rates few.
         by_part = torch.einsum("rqk,qkl->rql", moved, moments)
         covariance = by_part.flatten(start_dim=1) @ moved.flatten(start_dim=1).T
@@ -164,12 +414,12 @@ class LinearMoments(MomentConstraint):
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
         rate, factor = (own.numpy()[:, j].tolist() for own in self.combinations[:2])
-        entries = list(zip(rate, factor, strict=True))
-        sides = [
-            " and ".join(sorted({self._rate_names[r] for r, value in entries if sign * value > 0}))
-            for sign in (1, -1)
-        ]
-        return f"{self.title}: " + " against ".join(side for side in sides if side)
+        sides: tuple[set[str], set[str]] = set(), set()
+        for r, value in zip(rate, factor, strict=True):
+            if value != 0:
+                sides[value < 0].add(self._rate_names[r])
+        words = [" and ".join(sorted(side)) for side in sides if side]
+        return f"{self.title}: " + " against ".join(words)
 
     @cached_property
     def _rate_names(self) -> list[str]:

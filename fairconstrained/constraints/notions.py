@@ -21,8 +21,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats
-from fairconstrained.constraints.affine import Combinations
-from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.linear import Combinations, LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.rates import Rate

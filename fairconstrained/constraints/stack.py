@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.linear import AffineMap, LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import (
@@ -50,17 +50,15 @@ class Stack(MomentConstraint):
         self.space = space
         self._members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
-        nowhere = torch.full((1, space.n_cells), -1)
-        cells = torch.cat((nowhere, *(member.part_of_cell.reshape(1, -1) for member in members)))
+        cells = torch.stack([member.part_of_cell.reshape(-1) for member in members])
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
         # Cells that no member uses come first, and are in no part of the stack.
         unused = int((parts == -1).all(dim=0).sum())
         parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
-        slacks = [member.slack.double() for member in members]
         super().__init__(
             part_of_cell.reshape(len(space.classes), len(space.groups)),
             side_by_side(statistics),
-            torch.cat([torch.zeros(0, dtype=torch.float64), *slacks]),
+            torch.cat([member.slack.double() for member in members]),
             " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
         )
@@ -68,8 +66,7 @@ class Stack(MomentConstraint):
         self.difference_of_convex = all(member.difference_of_convex for member in members)
         # Parts that a member does not use get the number after its last part.
         self.member_parts = [
-            own.remainder(member.n_parts + 1)
-            for own, member in zip(parts[1:], members, strict=True)
+            own.remainder(member.n_parts + 1) for own, member in zip(parts, members, strict=True)
         ]
         own = [member.statistic for member in members]
         self._owners = [own.index(statistic) for statistic in statistics]
@@ -106,7 +103,16 @@ class Stack(MomentConstraint):
         known = [own for own in maps if own is not None]
         if len(known) < len(maps):
             return None
-        return AffineMap.stacked(known, self.member_parts, self.member_columns, shape, counts)
+        rates = []
+        for own, part, columns in zip(known, self.member_parts, self.member_columns, strict=True):
+            # The entry of the member that each entry of the table belongs to; its last for none.
+            entry = np.full(shape, own.rates.shape[1] - 1)
+            first = part.numpy()[:, None] * own.n_columns
+            entry[:, columns] = first + np.arange(own.n_columns)
+            rates.append(own.rates[:, entry.reshape(-1)])
+        combinations = [own for member in known for own in member.combinations]
+        offset = torch.cat([own.offset for own in known])
+        return AffineMap(combinations, sp.vstack(rates), offset, shape)
 
     def at_equal_scores(self) -> Self:
         """The stack with all members as they are at equal scores."""

@@ -14,7 +14,7 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.affine import Combinations
+from fairconstrained.constraints.linear import Combinations
 from tests.helpers.notions import random_rows, table
 
 

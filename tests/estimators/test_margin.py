@@ -70,7 +70,9 @@ def test_standard_errors_with_many_groups_are_those_of_dense_combinations(notion
     rows = constraint.place(*map(torch.as_tensor, (y, group)), weight)
     scores = torch.as_tensor(rng.normal(size=(n, 1)))
     some = slice(None, None, max(len(constraint.slack) // 40, 1))
-    matrix = (constraint.combinations @ torch.eye(constraint.combinations.shape[1]).double())[some]
+    matrix = constraint.combinations.times(torch.eye(constraint.combinations.n_rates).double())[
+        some
+    ]
     moves = torch.func.jacrev(lambda w: of_weights(constraint, scores, rows, w))(weight)
     expected = ((matrix @ moves) ** 2 @ weight**2).sqrt()
     torch.testing.assert_close(constraint.deviations(scores, rows, NO_AUX)[some], expected)
