@@ -22,7 +22,7 @@ from fairconstrained.estimators._reporting import data_by_position, unchanged_on
 from fairconstrained.estimators._stream import Stream, begun, read_chunk
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.models.platt import log_odds_scale
+from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases

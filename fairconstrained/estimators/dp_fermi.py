@@ -19,7 +19,7 @@ from fairconstrained.estimators._private import (
 )
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.models.per_row import check_rows_independent
+from fairconstrained.models.network import check_rows_independent
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.privacy.plans import privacy_guarantee

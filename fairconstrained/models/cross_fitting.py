@@ -1,18 +1,22 @@
-"""Any classifier fitted across folds: calibrated posteriors of rows that it has not seen."""
+"""Calibrated posteriors: of any classifier fitted across folds, and of scores that rank."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
+from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
 
@@ -21,6 +25,9 @@ from fairconstrained.arrays import Floats, Ints, as_numpy
 # loss of a forest of 20 trees .367 with 1e-6 and .347 with 1e-3, of boosted trees .2762 with both).
 LEAST_GIVEN = 1e-3
 _MOST_STEPS = 200
+_RIDGE = 1e-4  # on the mean loss: keeps the slope finite if the scores separate the labels
+_FLATTEST = 1e-6  # least slope for standardised scores: the order must not be reversed
+_EXACT = 1e-12
 
 
 def is_scoring_classifier(model: Any) -> bool:
@@ -149,3 +156,22 @@ def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
     if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
         return {f"{model.steps[-1][0]}__sample_weight": weight}
     return {}
+
+
+def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return slope and offset that turn scores (n,) into log odds of the label (Platt scaling).
+
+    The slope of the logistic regression stays positive, which keeps the order of the scores.
+    """
+    weight = weight / weight.sum()
+    mean = weight @ scores
+    std = (weight @ (scores - mean) ** 2).sqrt()
+    unit = std if std > 0 else torch.ones_like(std)
+    z, labels, weights = map(as_numpy, (((scores - mean) / unit)[:, None], y, weight))
+    model = LogisticRegression(C=1.0 / _RIDGE, tol=_EXACT, solver="newton-cholesky")
+    with warnings.catch_warnings():  # where scores separate the labels it goes on by another solver
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(z, labels, weights)
+    found, intercept = scores.new_tensor([model.coef_[0, 0], model.intercept_[0]])
+    slope = found.clamp_min(_FLATTEST) / unit
+    return slope, intercept - slope * mean

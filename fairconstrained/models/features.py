@@ -6,7 +6,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -174,7 +174,8 @@ class DenseFeatures(Features):
 
         A block is valid until the next one: to allocate each anew leaves holes in the memory.
         """
-        blocks = zip(*[torch.split(rows, size) for rows in (self.X, *columns)], strict=True)
+        split = partial(torch.split, split_size_or_sections=size)
+        blocks = zip(*map(split, (self.X, *columns)), strict=True)
         if self.X.dtype == torch.float64:
             return blocks
         memory = self.X.new_empty((min(size, self.shape[0]), self.shape[1]), dtype=torch.float64)

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features, Pullback
-from fairconstrained.models.network import NetworkModel
-from fairconstrained.models.per_row import plain_sequence
+from fairconstrained.models.network import NetworkModel, plain_sequence
 
 
 class PerceptronModel(NetworkModel):

@@ -20,8 +20,7 @@ from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features, column_variances, standard_scale
 from fairconstrained.models.linear import LinearModel, with_sums
-from fairconstrained.models.network import NetworkModel, materialize
-from fairconstrained.models.per_row import check_rows_independent
+from fairconstrained.models.network import NetworkModel, check_rows_independent, materialize
 from fairconstrained.models.perceptron import PerceptronModel
 
 

@@ -10,9 +10,8 @@ from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
 from fairconstrained.solvers.private.dpfermi import DPFERMI, NoisyTables
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
-from fairconstrained.solvers.qcqp import QCQP
 from fairconstrained.solvers.run import run
-from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
+from fairconstrained.solvers.sequential_quadratic import QCQP, SequentialQuadratic
 from fairconstrained.solvers.sgda import FERMI, SGDA, EarlyStoppedSGDA
 from fairconstrained.solvers.stochastic import constant, cosine
 from fairconstrained.solvers.stochastic_ghost import StochasticGhost

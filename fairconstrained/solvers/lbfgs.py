@@ -53,12 +53,14 @@ class Curvature:
 
     def __init__(self, memory: int):
         self.pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
+        self._scale = 1.0  # of the identity matrix from which the recursion starts
 
     def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
         if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change, bend))
+            self._scale = bend / float(change @ change)
 
     def learn_damped(self, step: Floats, change: Floats) -> None:
         """Add any pair, after Powell's damping if its curvature is too small."""
@@ -79,13 +81,10 @@ class Curvature:
             result = result + np.multiply.outer(step, alpha - change @ result / bend)
         return result
 
-    @property
-    def _scale(self) -> float:
-        """Scale of the identity matrix from which the recursion starts."""
-        if not self.pairs:
-            return 1.0
-        _, change, bend = self.pairs[-1]
-        return bend / float(change @ change)
+    def forget(self) -> None:
+        """Begin anew."""
+        self.pairs.clear()
+        self._scale = 1.0
 
 
 class Effort(NamedTuple):
@@ -105,7 +104,7 @@ def lbfgs(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> 
             break
         found = _line_search(function, point, curvature)
         if found is None and curvature.pairs:
-            curvature.pairs.clear()
+            curvature.forget()
             found = _line_search(function, point, curvature)
         if found is None:
             break

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import one_hot
 
 from fairconstrained.distributed import one_thread
 from fairconstrained.exceptions import DivergenceError
@@ -193,12 +194,7 @@ def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
     """Return the iterate if it is feasible, or the best on the lines of its offsets."""
     if iterate.excess <= FEASIBILITY_TOL:
         return iterate
-    return best_on_lines(problem, iterate, _offsets(problem, iterate.x))
-
-
-def _offsets(problem: Sharpenable, x: Tensor) -> Tensor:
-    """Return directions that shift the scores of all rows alike, as rows."""
-    return torch.nn.functional.one_hot(problem.offsets, len(x)).to(x)
+    return best_on_lines(problem, iterate, one_hot(problem.offsets, len(iterate.x)).to(iterate.x))
 
 
 def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:
@@ -246,7 +242,7 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
-    directions = list(_offsets(problem, x))
+    directions = list(one_hot(problem.offsets, len(x)).to(x))
     if iterate.excess <= FEASIBILITY_TOL:
         return directions
     worst = hard.argsort(descending=True)[:_BINDING]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from fairconstrained.models.platt import log_odds_scale
+from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.solvers import SGDA
 from tests.helpers.auc_fits import every_objective, fitted, table
 

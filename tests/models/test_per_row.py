@@ -9,7 +9,7 @@ from torch import nn
 
 from fairconstrained.models import LinearModel, Network, NetworkModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.models.per_row import check_rows_independent
+from fairconstrained.models.network import check_rows_independent
 from tests.helpers.steep import STEEP
 
 N, D = 12, 5

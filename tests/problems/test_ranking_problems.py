@@ -18,7 +18,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.moments import MomentERM
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, check_solves, run
-from fairconstrained.solvers.qcqp import Quadratics
+from fairconstrained.solvers.sequential_quadratic import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
 
