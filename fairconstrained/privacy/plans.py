@@ -180,7 +180,7 @@ def plan_releases(
     n_steps: int = 1,
     laplace: Collection[str] = (),
 ) -> PrivacyGuarantee:
-    """Split a budget over noisy sums: some of all rows, and the rest for steps on Poisson batches.
+    """Plan noise within a budget: for sums over all rows, and for steps on Poisson batches.
 
     Parameters
     ----------
@@ -200,11 +200,6 @@ def plan_releases(
     laplace : collection of str, default=()
         The releases of a step with Laplace noise. Noise of scale b costs about as much as Gaussian
         noise of multiplier b where b is large.
-
-    Returns
-    -------
-    PrivacyGuarantee
-        The plan: ``noise`` and ``times`` of each release by its name, and what they cost together.
 
     Raises
     ------

@@ -9,8 +9,6 @@ follow, of the rows :math:`u = (x - c) / \max(C, |x - c|)`, for every (label, gr
 
 and the binned scores of the solution computed from these moments. A row is in one cell and one bin,
 and :math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
-Whatever is computed from them later is post-processing and costs nothing.
-
 A solution fits the noise in the moments that it was computed from, whose gaps are too small (a9a,
 inter-group, epsilon 1: 0.02 for a true 0.046): the last release corrects them.
 """

@@ -108,17 +108,13 @@ class DPFERMI(_NoisySaddle):
         most 8192.
     histogram_fraction : float, default=0.2
         Fraction of a step's budget for its table.
-    output : {"average", "last", "random"}, default="average"
-        As in :class:`FERMI`.
-    table : {"labels", "probabilities"}, default="labels"
-        What the noisy tables add up, and W answers to: predicted labels (from the second quarter of
-        the steps on, see :class:`FERMI`), or class probabilities as in the paper. A row adds at
-        most one to either.
+    output, table
+        As in :class:`FERMI`; tables add up labels or probabilities, of which a row adds at most 1.
 
     Notes
     -----
-    The default solvers do better: :class:`NoisyTables` for records,
-    :class:`~fairconstrained.solvers.ReleasedMoments` for sensitive features.
+    The default solvers do better: :class:`NoisyTables` for records, :class:`ReleasedMoments` for
+    sensitive features.
 
     References
     ----------

@@ -109,18 +109,15 @@ class DPSGDA(NoisySteps):
     from which it is chosen and ``violation_`` is estimated. The penalty is that of the coefficients
     of the scaled columns.
 
-    *Number of steps.* T steps of size s leave an error of order :math:`1 / (T s)`. The noise of a
-    step has a variance in proportion to :math:`T / (n \mu)^2`, and T of them add up to one in
-    proportion to :math:`(T s / n \mu)^2`. The sum is least for T in proportion to
+    *Number of steps.* T steps of size s leave an error of order :math:`1 / (T s)`, and noise of a
+    variance in proportion to :math:`(T s / n \mu)^2`: their sum is least for T in proportion to
     :math:`(n \mu)^{2/3}`.
 
     *Steps of multipliers.* A multiplier of 1 on the rate of a group with a fraction p of the rows
     is to their scores like 1/p times the slope h of the rate, and the loss has the same curvature
-    h. Descent-ascent then oscillates more and more if :math:`\eta_\lambda h / p > 1`.
-    ``PrivateERM.gains`` adds up such 1/p over all values that compare the same groups. Its product
-    with :math:`\eta_{\lambda,j}` is kept at 5 or below, the limit 1/h where probabilities are .28.
-
-    The residual is infinite: the run ends with its steps.
+    h. Descent-ascent then oscillates more and more if :math:`\eta_\lambda h / p > 1`. The product
+    of :math:`\eta_{\lambda,j}` with such 1/p, added up over all values that compare the same
+    groups, is kept at 5 or below, the limit 1/h where probabilities are .28.
 
     References
     ----------
@@ -128,10 +125,9 @@ class DPSGDA(NoisySteps):
     accounted for as if it had a batch of its own; here: joint accounting of one batch. Paper: soft
     rates for the multipliers; here: predicted labels, because a soft slack of 0.05 can end at 0.10.
     Paper: orthogonal projection on a bounded set of multipliers; here: their sum is bounded by
-    scaling them down, because hundreds of pairs of small groups follow their noise and leave
-    nothing of the loss (seen with the 20 groups of ACSIncome), and scaling keeps ratios. (Of
-    8, 1, 3 with a bound of 10 it makes 6.67, 0.83, 2.5; the projection is 7.33, 0.33, 2.33.)
-    Paper: the last iterate is returned; here: an average, which has less noise.
+    scaling them down, which keeps ratios, because hundreds of pairs of small groups follow their
+    noise and leave nothing of the loss (seen with the 20 groups of ACSIncome). Paper: the last
+    iterate is returned; here: an average, which has less noise.
     Paper: counts from each batch; here: released once, which is less noise for less budget.
 
     Examples
