@@ -1,7 +1,6 @@
 """Any scikit-learn classifier as the model: the same promises, on rows that it has not seen."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -227,24 +226,6 @@ def test_what_is_no_classifier_is_refused(model):
     X, y, group = table()
     with pytest.raises(ValueError, match="classifier"):
         fitted(model=model, data=(X, y, group))
-
-
-@pytest.mark.slow
-def test_small_groups_do_not_end_in_constant_predictions():
-    """Equalized odds over five groups, the smallest with 40 rows, their group among the columns."""
-    rng = np.random.default_rng(0)
-    n = 4000
-    group = rng.choice(5, size=n, p=[0.01, 0.04, 0.1, 0.25, 0.6])
-    X = np.column_stack((rng.normal(size=(n, 3)), group))
-    y = (X[:, 0] + X[:, 1] + 0.4 * (group > 2) + 0.8 * rng.normal(size=n) > 0.6).astype(int)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf = fitted("equalized_odds", data=(X, y, group), slack=0.05)
-    constant = min(y.mean(), 1 - y.mean())
-    free = clone(TREES).fit(X, y).score(X, y)
-    error = clf.history_["error"][-1]
-    assert clf.violation_ <= 0.05 + FORGIVEN
-    assert error < 0.5 * (constant + 1 - free)
 
 
 NINE = [0.5, 0.2, 0.1, 0.07, 0.05, 0.04, 0.025, 0.013, 0.002]

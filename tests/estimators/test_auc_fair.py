@@ -13,20 +13,10 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.solvers import QCQP, SGDA, LevelSet, ProximalLevelSet
-from tests.helpers.auc_fits import (
-    METRIC_OF,
-    auc,
-    every_objective,
-    fitted,
-    measured,
-    table,
-)
-from tests.helpers.fits import FORGIVEN, logistic_regression
+from tests.helpers.auc_fits import METRIC_OF, auc, every_objective, fitted, measured, table
+from tests.helpers.fits import FORGIVEN
 
 SHORT = SGDA(n_steps=150, batch_size=128)
-
-
-# --- what slack bounds ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("constraint", METRIC_OF)
@@ -57,14 +47,6 @@ def test_every_surrogate_is_corrected_to_the_true_gap(surrogate, objective):
     assert auc(clf, data) > 0.75
 
 
-def test_without_a_binding_constraint_it_is_logistic_regression():
-    X, y, _ = data = table()
-    clf = fitted(data=data, objective="log", slack=np.inf, alpha=0.01, tol=1e-7)
-    coef, intercept = logistic_regression(X, y, 400 * 0.01)
-    np.testing.assert_allclose(clf.coef_, coef, atol=1e-5)
-    np.testing.assert_allclose(clf.intercept_, intercept, atol=1e-5)
-
-
 def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
     """The minimiser of the mean of (1 - (z - z'))^2 / 2 over pairs is linear discriminants'."""
     X, y, _ = data = table()
@@ -77,17 +59,6 @@ def test_without_a_binding_constraint_the_pairwise_loss_is_one_linear_system():
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
 
 
-def test_many_columns_are_trained_on_rows_to_the_same_model(monkeypatch):
-    """Beyond some number of columns the covariances are not kept; the problem is the same."""
-    data = table()
-    params = {"surrogate": "binormal", "slack": 0.1, "tol": 1e-6}
-    moments = fitted(data=data, **params)
-    monkeypatch.setattr("fairconstrained.estimators.auc_fair._MOST_COLUMNS", 3)
-    on_rows = fitted(data=data, **params)
-    np.testing.assert_allclose(on_rows.coef_, moments.coef_, atol=5e-3)
-    assert on_rows.violation_ <= 0.1 + FORGIVEN
-
-
 def test_heavy_tails_hold_no_solver_up():
     """One column has few huge values, which would lie beyond any range of bins."""
     X, y, group = table(n=2000)
@@ -97,9 +68,6 @@ def test_heavy_tails_hold_no_solver_up():
     assert ours.converged_
     assert ours.feasible_
     assert auc(ours, (X, y)) > auc(log, (X, y)) + 0.001
-
-
-# --- networks ------------------------------------------------------------------------------------
 
 
 class Network(nn.Module):
@@ -164,9 +132,6 @@ def test_the_papers_surrogate_does_not_keep_the_true_gap_and_equal_scores_are_sa
     assert clf.history_["violation"][-2] > 0.01 + FORGIVEN
 
 
-# --- sets without rows ---------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_group_without_positives_is_named():
     X, y, group = table(3)
@@ -203,9 +168,6 @@ def test_without_sensitive_features_it_warns_or_refuses():
         stream = AUCFairClassifier().partial_fit(X, y)
     assert caught[0].filename == __file__
     np.testing.assert_allclose(stream.coef_, clf.coef_)
-
-
-# --- as an object --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("solver", [QCQP(), LevelSet(), ProximalLevelSet()])

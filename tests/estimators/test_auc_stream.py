@@ -9,10 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
-from fairconstrained.exceptions import (
-    MissingSensitiveFeaturesWarning,
-    SmallGroupWarning,
-)
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.metrics import inter_group_auc_gap
 from tests.helpers.auc_fits import auc, every_objective, fitted, table
 from tests.helpers.fits import FORGIVEN

@@ -200,12 +200,6 @@ def test_a_network_is_updated_in_place_too():
     assert all(torch.equal(kept[name], before[name]) for name in before)
 
 
-def test_the_method_s_own_checks_hold():
-    X, y, group = table()
-    with pytest.raises(ValueError, match="surrogate='quadratic'"):
-        AUCFairClassifier(solver=LevelSet()).partial_fit(X, y, sensitive_features=group)
-
-
 def test_a_margin_takes_a_second_fit():
     X, y, group = table()
     clf = AUCFairClassifier(GROUP, solver=steps(), margin=1.0, **SURROGATE)

@@ -190,6 +190,7 @@ def test_labels_that_are_no_classes():
         (np.zeros(400), "zero for all samples"),
         (np.r_[-1.0, np.ones(399)], "must not be negative"),
         (np.ones(399), "expected"),
+        (2.0, "must be one-dimensional"),
         (np.r_[np.nan, np.ones(399)], "sample_weight contains NaN"),
     ],
 )
@@ -303,14 +304,3 @@ def test_columns_whose_squares_overflow_are_named():
     X[:, 3] *= 1e160
     with pytest.raises(ValueError, match=r"Column 3 of X is too large .* scale the features"):
         RateConstrainedClassifier().fit(X, data.target, sensitive_features=data.sensitive_features)
-
-
-def test_a_single_weight_for_all_rows_is_refused():
-    data = make_biased_classification(60, random_state=0)
-    with pytest.raises(ValueError, match="sample_weight must be one-dimensional"):
-        RateConstrainedClassifier().fit(
-            data.data,
-            data.target,
-            sensitive_features=data.sensitive_features,
-            sample_weight=2.0,
-        )

@@ -102,12 +102,6 @@ def test_labels_are_encoded_some_rows_at_a_time(form, monkeypatch):
     np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
 
 
-def test_small_groups_are_left_out_as_in_memory():
-    groups = np.where(np.arange(len(Y)) < 3, "rare", GROUPS.astype(str))
-    with pytest.warns(UserWarning, match="rare"):
-        LossParityClassifier().fit(blocks(), Y, sensitive_features=groups)
-
-
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [

@@ -1,7 +1,5 @@
 """DPFermiClassifier without privacy: the problem it solves, its solvers, and as an estimator."""
 
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     IncompatibleSolverError,
     MissingSensitiveFeaturesWarning,
-    PrivacyWarning,
     SmallGroupWarning,
 )
 from fairconstrained.metrics import exponential_renyi_mutual_information as ermi
@@ -27,7 +24,7 @@ from fairconstrained.solvers import (
     LabelRounds,
     ReleasedMoments,
 )
-from tests.helpers.fits import METRIC_OF, logistic_regression, table
+from tests.helpers.fits import METRIC_OF, table
 from tests.helpers.marks import slow_where
 
 FAIRNESS = ("demographic_parity", "equalized_odds", "equal_opportunity")
@@ -37,15 +34,6 @@ def fitted(constraint="demographic_parity", data=None, sample_weight=None, **par
     X, y, group = table() if data is None else data
     clf = DPFermiClassifier(constraint, **{"epsilon": None, "random_state": 0, **params})
     return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
-
-
-# --- the problem ---------------------------------------------------------------------------------
-
-
-def test_without_penalty_it_is_the_logistic_regression():
-    X, y, _ = table()
-    coef, _ = logistic_regression(X, y, len(y) * 1e-4)
-    np.testing.assert_allclose(fitted(penalty=0.0).coef_, coef, rtol=1e-4)
 
 
 def objective(w, data, constraint, penalty):
@@ -164,28 +152,6 @@ def test_stochastic_penalties_answer_to_labels(model):
     assert gaps["labels"] <= gaps["probabilities"]
 
 
-@pytest.mark.parametrize("epsilon", [None, pytest.param(1.0, marks=pytest.mark.slow)])
-def test_many_rows_are_solved_from_a_part_of_them(epsilon, monkeypatch):
-    """The same error plus penalty of labels, from fewer iterations on all rows."""
-    data = make_biased_classification(20_000, random_state=0)
-    rows = data.data, data.target, data.sensitive_features
-
-    def found():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyWarning)  # of the seed
-            clf = fitted(data=rows, penalty=2.0, epsilon=epsilon)
-        labels = clf.predict(data.data)
-        penalty = 2.0 * ermi(data.target, labels, sensitive_features=data.sensitive_features)
-        assert clf.converged_
-        return 1.0 - clf.score(*rows[:2]) + penalty, clf.n_iter_
-
-    whole, iterations = found()
-    monkeypatch.setattr("fairconstrained.problems.rows._MANY_ROWS", 10_000)
-    begun, fewer = found()
-    assert begun == pytest.approx(whole, abs=2e-3)
-    assert fewer < 0.7 * iterations
-
-
 def test_a_solver_that_ends_before_it_is_done_is_named():
     class Weary(LBFGS):
         def iterate(self, problem, x, dual, tol, rng):
@@ -194,9 +160,6 @@ def test_a_solver_that_ends_before_it_is_done_is_named():
     with pytest.warns(ConvergenceWarning, match=r"residual .* > tol=0\.0001\. The solver got no"):
         clf = fitted(solver=Weary())
     assert not clf.converged_
-
-
-# --- solvers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -303,9 +266,6 @@ def test_solvers_refuse_what_they_cannot_solve():
             fitted(solver=solver)
     with pytest.raises(IncompatibleSolverError, match="LBFGS cannot solve AttributeFermi"):
         fitted(solver=LBFGS(), epsilon=1.0)
-
-
-# --- as an estimator -----------------------------------------------------------------------------
 
 
 def test_without_groups_there_is_nothing_to_penalise():

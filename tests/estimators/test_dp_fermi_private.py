@@ -46,9 +46,6 @@ def gap_and_error(clf):
     return gap, np.mean(predicted != LARGE.target)
 
 
-# --- what it keeps -------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_released_moments_come_near_the_fit_without_privacy():
     exact, private_ = private(penalty=4.0, epsilon=None), private(penalty=4.0)
@@ -89,9 +86,6 @@ def test_records_may_fill_a_corner_of_their_range():
     clf = DPFermiClassifier(protect="record", epsilon=2.0, delta=1e-6, random_state=0)
     clf.fit(X, y, sensitive_features=group)
     assert (clf.predict(X) != y).mean() < 0.25
-
-
-# --- what it tells -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -135,9 +129,6 @@ def test_a_tiny_group_is_named_with_its_released_fraction():
     group = np.where(np.arange(20_000) < 150, "few", LARGE.sensitive_features.astype(str))
     with pytest.warns(SmallGroupWarning, match=r"few makes up 0\.\d+% .* released counts.*sqrt"):
         private(group=group, epsilon=9.0)
-
-
-# --- audit ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", UNITS)

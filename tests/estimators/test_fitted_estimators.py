@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from fairconstrained import RateConstrainedClassifier
@@ -45,9 +44,6 @@ def short_fit(model="linear", **params):
     return fitted(model=model, solver=solver, slack=np.inf, random_state=0, **params)
 
 
-# --- predictions ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n_classes", "shape"), [(2, (400,)), (3, (400, 3))])
 @pytest.mark.parametrize("model", MODELS)
 def test_scores_probabilities_and_labels_agree(n_classes, shape, model):
@@ -73,16 +69,6 @@ def test_a_prediction_depends_on_its_row_only(model):
     np.testing.assert_allclose(alone, scores[:20], rtol=1e-12)
     np.testing.assert_allclose(clf.decision_function(X[::-1]), scores[::-1], rtol=1e-12)
     assert (clf.decision_function(X) == scores).all()
-
-
-def test_before_fit_there_is_nothing_to_predict():
-    clf = RateConstrainedClassifier()
-    for method in (clf.predict, clf.predict_proba, clf.decision_function):
-        with pytest.raises(NotFittedError):
-            method(table()[0])
-
-
-# --- networks ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -113,9 +99,6 @@ def test_a_linear_module_reaches_the_optimum_of_the_linear_model():
     minimum = fitted(alpha=0.0, slack=np.inf).history_["objective"][-1]
     assert module.history_["objective"].min() >= minimum - 1e-12
     assert module.history_["objective"][-1] == pytest.approx(minimum, rel=1e-4)
-
-
-# --- randomness ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -152,9 +135,6 @@ def test_a_fit_leaves_global_state_alone(model):
         torch.set_num_threads(threads)
 
 
-# --- copies --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_round_trips_keep_every_bit(model):
     X, _, _ = table()
@@ -176,9 +156,6 @@ def test_parameters_of_solver_and_constraint_are_reachable():
     assert "AugmentedLagrangian" in clf._repr_html_()
 
 
-# --- names of columns, devices -------------------------------------------------------------------
-
-
 def test_names_of_columns_are_checked():
     X, y, group = table()
     named = pd.DataFrame(X, columns=list("abcdef"))
@@ -192,9 +169,6 @@ def test_names_of_columns_are_checked():
         clf.predict(named[list("bacdef")])
     clf.fit(X, y, sensitive_features=group)
     assert not hasattr(clf, "feature_names_in_")
-
-
-# --- warm starts of networks ---------------------------------------------------------------------
 
 
 @pytest.mark.slow

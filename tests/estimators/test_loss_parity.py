@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
-from fairconstrained.exceptions import (
-    IncompatibleSolverError,
-)
+from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.metrics import loss_gap
 from fairconstrained.models import Network
 from fairconstrained.solvers import (
@@ -19,7 +17,7 @@ from fairconstrained.solvers import (
     SwitchingSubgradient,
     cosine,
 )
-from tests.helpers.fits import FORGIVEN, logistic_regression, table
+from tests.helpers.fits import FORGIVEN, table
 from tests.helpers.marks import slow_where
 
 SLACK = 0.02
@@ -48,9 +46,6 @@ def gap(clf, data=None, loss="log", constraint="loss_parity"):
     )
 
 
-# --- the constraint holds ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", slow_where([(2, 2), (2, 4), (3, 2)], (3, 2)), ids=str)
 @pytest.mark.parametrize("loss", ["log", "brier"])
 @pytest.mark.parametrize("constraint", ["loss_parity", "equal_opportunity", "equalized_odds"])
@@ -67,12 +62,6 @@ def test_the_gap_ends_within_slack_and_is_the_public_metric(constraint, loss, sh
     assert set(clf.violations_) == {constraint}
     assert clf.score(*data[:2]) > 1.2 / shape[0]
     assert free.history_["objective"][-1] < clf.history_["objective"][-1]
-
-
-def test_without_a_bound_it_is_logistic_regression():
-    X, y, _ = table()
-    coef, _ = logistic_regression(X, y, len(y) * 1e-4)
-    np.testing.assert_allclose(fitted(slack=np.inf).coef_, coef, atol=1e-4)
 
 
 ADAM = {"optimizer": torch.optim.Adam, "schedule": cosine, "step_size": 0.02}
@@ -107,9 +96,6 @@ def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound(
     assert len(clf.groups_) == 4
     assert len(clf.multipliers_) == 2 * 4 * 3
     assert gap(clf, (X, y, group), constraint="equalized_odds") <= 0.05 + FORGIVEN
-
-
-# --- as an estimator -----------------------------------------------------------------------------
 
 
 def test_private_and_other_solvers_do_not_mix():

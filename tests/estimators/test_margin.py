@@ -6,11 +6,7 @@ import torch
 from scipy.stats import binom, norm
 from sklearn.exceptions import ConvergenceWarning
 
-from fairconstrained import (
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+from fairconstrained import LossParityClassifier, PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import (
     CONSTRAINTS,
     DemographicParity,

@@ -76,9 +76,6 @@ def unconstrained(**params):
     return fitted(slack=10.0, **params)
 
 
-# --- the promise ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("constraint", "n_groups"),
     [*((name, 2) for name in METRICS), ("demographic_parity", 3), ("equalized_odds", 3)],
@@ -161,9 +158,6 @@ def test_sparse_is_dense(group_features):
     assert csr.decision_function(sparse.csr_array(X), **given) == pytest.approx(scores, abs=5e-3)
 
 
-# --- the decision threshold ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("threshold", [-0.7, 0.0, 1.1])
 def test_predictions_scores_and_probabilities_agree_at_the_threshold(threshold):
     X, y, _ = table()
@@ -177,9 +171,6 @@ def test_predictions_scores_and_probabilities_agree_at_the_threshold(threshold):
     assert 0.05 < positive.mean() < 0.95
     assert clf.violation_ <= 0.1 + FORGIVEN
     assert clf.history_["error"][-1] == pytest.approx(np.mean(positive != y))
-
-
-# --- interval="auto" -----------------------------------------------------------------------------
 
 
 def test_the_automatic_interval_is_the_least_fair_that_holds_the_rate():
@@ -203,14 +194,6 @@ def test_the_automatic_interval_is_the_least_fair_that_holds_the_rate():
     assert clf.interval == "auto"
 
 
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
-def test_the_automatic_interval_of_other_notions(constraint):
-    clf = fitted(constraint, interval="auto")
-    low, high = clf.interval_
-    assert high - low == pytest.approx(0.25)
-    assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
-
-
 @pytest.mark.parametrize("notion", [PartialEqualOpportunity(), PartialEqualizedOdds()])
 def test_automatic_intervals_hold_the_rate_of_the_rows_that_are_ranked(notion):
     """Among positives .69 and .56 are above, overall .265: at the ranks of that all gaps are 0."""
@@ -228,9 +211,6 @@ def test_automatic_intervals_hold_the_rate_of_the_rows_that_are_ranked(notion):
     scores = scores.double()[:, None]
     gap = chosen.measure(chosen.hard_values(scores, rows, chosen.init_aux(scores, rows)))
     assert gap == pytest.approx((0.69 - 0.56) / 0.25)
-
-
-# --- group features ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -294,9 +274,6 @@ def test_routing_reaches_fit_score_and_predict():
         assert search.score(X, y, sensitive_features=group) > 0.6
 
 
-# --- networks ------------------------------------------------------------------------------------
-
-
 def network(n_features, n_outputs):
     return torch.nn.Sequential(
         torch.nn.Linear(n_features, 8), torch.nn.Tanh(), torch.nn.Linear(8, n_outputs)
@@ -329,9 +306,6 @@ def test_networks_keep_the_slack_by_default_and_are_not_constant():
     assert gap(clf, data) == pytest.approx(clf.violation_, abs=1e-9)
     assert np.ptp(clf.decision_function(data[0])) > 1
     assert clf.score(*data[:2]) > 0.65
-
-
-# --- warnings and errors -------------------------------------------------------------------------
 
 
 def test_more_than_two_labels_and_continuous_targets_are_refused():

@@ -14,11 +14,7 @@ from sklearn.metrics import roc_auc_score
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import (
-    IncompatibleSolverError,
-    PrivacyWarning,
-    SmallGroupWarning,
-)
+from fairconstrained.exceptions import IncompatibleSolverError, PrivacyWarning, SmallGroupWarning
 from fairconstrained.metrics import inter_group_auc_gap
 from fairconstrained.models.features import as_features
 from fairconstrained.privacy import Budget, privacy_spent
@@ -26,11 +22,7 @@ from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Rows
 from fairconstrained.problems.moments import GroupMoments
 from fairconstrained.problems.private import moments as private_moments
-from fairconstrained.problems.private.moments import (
-    plan_moments,
-    release,
-    score_table,
-)
+from fairconstrained.problems.private.moments import plan_moments, release, score_table
 from fairconstrained.solvers import QCQP, SGDA
 from tests.helpers.fits import FORGIVEN
 from tests.helpers.releases import answered_by, without_noise
@@ -56,9 +48,6 @@ def fitted(bunch=None, constraint="inter_group", **params):
     X, y, groups = data() if bunch is None else bunch
     params = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0} | params
     return AUCFairClassifier(constraint, **params).fit(X, y, sensitive_features=groups)
-
-
-# --- sensitivity ---------------------------------------------------------------------------------
 
 
 def released_sums(X, n_rows, cell, answer=0.0, low=LOW, width=WIDTH):
@@ -123,9 +112,6 @@ def test_the_parts_share_one_unit_and_the_budget_is_not_exceeded():
         assert len(plan.phases) == 4
 
 
-# --- what is released is used, and nothing else --------------------------------------------------
-
-
 def test_without_noise_the_moments_are_exact(monkeypatch):
     X, y, groups = data(500)
     answered_by(monkeypatch, without_noise)
@@ -177,9 +163,6 @@ def test_constraints_do_something_and_probabilities_are_sensible():
     assert gaps[1] < 0.5 * gaps[0]
     assert fair.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.05)
     assert fair.predict(X).shape == y.shape
-
-
-# --- what it says and refuses --------------------------------------------------------------------
 
 
 def test_solvers_that_do_not_suit_are_refused():

@@ -13,7 +13,7 @@ from fairconstrained import (
     DPFermiClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
-    workers,
+    distributed,
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
@@ -124,9 +124,6 @@ def test_batches_of_all_workers_cost_what_those_of_one_worker_cost(on_workers, c
     assert found["privacy"] == one["privacy"] == BATCHES[case].planned_privacy(N)
 
 
-# ---------------------------------------------------------------------- errors
-
-
 def said(call):
     """The error of a call in words, and whether it says that a budget is spent."""
     try:
@@ -159,7 +156,7 @@ def troubles(rank, size):
     declared = pd.Series(pd.Categorical(np.where(group == group[0], "a", "b"), categories))
     narrow = RANGE if first else (RANGE[0], 0.5 * RANGE[1])
     with sharded_rows():
-        workers._PATIENCE = timedelta(seconds=1)
+        distributed._PATIENCE = timedelta(seconds=1)
         return {
             "weights on one": said(lambda: fit(weight=None if first else np.ones(len(y)))),
             "ranges": said(lambda: fit(feature_range=narrow)),

@@ -73,9 +73,6 @@ def free_gap(constraint):
     return metric(private(constraint, slack=10.0), constraint, LARGE)
 
 
-# --- what it keeps -------------------------------------------------------------------------------
-
-
 @quiet
 @pytest.mark.parametrize("histogram_noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
@@ -150,9 +147,6 @@ def test_without_a_seed_the_noise_is_the_systems():
     assert not np.array_equal(*fits)
 
 
-# --- what it says --------------------------------------------------------------------------------
-
-
 @quiet
 def test_the_promise_covers_every_release():
     """The attribute's phases, priced again, cost what it says; each is one that fit made."""
@@ -177,16 +171,10 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
     assert clf.privacy_.epsilon <= 1.0  # the price of the whole plan
 
 
-# --- what it refuses and warns of ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("solver", [SGDA(), AugmentedLagrangian(), NoisyTables()])
 def test_solvers_that_are_not_for_private_rates_are_refused(solver):
     with pytest.raises(IncompatibleSolverError, match=r"cannot solve PrivateERM.*DPSGDA"):
         private(n=2000, solver=solver)
-
-
-def test_a_private_solver_needs_a_budget():
     with pytest.raises(IncompatibleSolverError, match=r"DPSGDA .*epsilon"):
         private(n=2000, solver=DPSGDA(), epsilon=None)
 
@@ -363,9 +351,6 @@ def test_without_groups_it_trains_privately_without_constraint():
         clf.fit(LARGE.data[:3000], LARGE.target[:3000])
     assert clf.privacy_.epsilon <= 1
     assert np.isnan(clf.violation_)
-
-
-# --- single rows, single steps --------------------------------------------------------------------
 
 
 SOLVER = DPSGDA(n_steps=10, sampling_rate=0.9)

@@ -33,8 +33,6 @@ from tests.helpers.fits import (
     table,
 )
 
-# --- the constraint holds ------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("n_classes", "n_groups"),
@@ -125,9 +123,6 @@ def test_a_rate_constraint_of_the_user():
     assert shortfall(clf) <= 0.02 + FORGIVEN
 
 
-# --- the optimum ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_infinite_slack_is_logistic_regression(n_classes, fit_intercept):
@@ -196,9 +191,6 @@ def test_multipliers_are_complementary_and_give_the_sensitivity_to_slack():
     assert between[0] <= slope <= between[1]  # the optimal value is convex in the slack here
 
 
-# --- fitting again, watching, stopping -----------------------------------------------------------
-
-
 def test_warm_start_saves_iterations():
     cold = fitted(slack=0.15)
     X, y, group = table()
@@ -256,9 +248,6 @@ def test_the_progress_bar_is_shown_when_asked_for(verbose, capsys):
     assert (f"{clf.n_iter_}it" in captured.err) == bool(verbose)
 
 
-# --- many samples, and easy ones -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_samples", [800, 3000])
 def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result(n_samples):
     data = make_biased_classification(n_samples, random_state=0)
@@ -278,18 +267,3 @@ def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result(n_
     less = RateConstrainedClassifier(slack=gap - 0.05)
     less.fit(*rows, sensitive_features=data.sensitive_features)
     assert less.multipliers_.any()
-
-
-def test_many_rows_are_solved_from_a_part_of_them(monkeypatch):
-    """The start is another, and the solution the same."""
-    data = make_biased_classification(20_000, random_state=0)
-    rows = data.data, data.target
-    whole, begun = RateConstrainedClassifier(slack=0.03), RateConstrainedClassifier(slack=0.03)
-    whole.fit(*rows, sensitive_features=data.sensitive_features)
-    monkeypatch.setattr("fairconstrained.problems.rows._MANY_ROWS", 10_000)
-    begun.fit(*rows, sensitive_features=data.sensitive_features)
-    assert begun.feasible_
-    assert begun.history_["objective"][-1] == pytest.approx(
-        whole.history_["objective"][-1], abs=1e-3
-    )
-    assert begun.score(*rows) == pytest.approx(whole.score(*rows), abs=1e-3)

@@ -98,9 +98,6 @@ def test_fewer_rows_than_columns():
     assert np.median(gaps) > 0.1 + FORGIVEN
 
 
-# --- tables of single precision, rows in blocks ---------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_table_of_single_precision_is_not_copied(tmp_path):
     """Beyond 500,000 float32 rows a fit needs a few vectors, and predictions only the labels."""
@@ -118,11 +115,3 @@ def test_single_precision_gives_the_model_of_the_same_numbers():
     same_model(
         fitted(data=(single, y, group)), fitted(data=(single.astype(float), y, group)), rtol=1e-8
     )
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_blocks_of_rows_give_the_model_of_all_rows(monkeypatch, n_classes):
-    data = table(n_classes)
-    whole = fitted("equalized_odds", data, slack=0.15)
-    monkeypatch.setattr("fairconstrained.constraints.tables.BLOCK_ROWS", 64)
-    same_model(fitted("equalized_odds", data, slack=0.15), whole)

@@ -19,7 +19,7 @@ from fairconstrained import (
     DPFermiClassifier,
     LossParityClassifier,
     RateConstrainedClassifier,
-    workers,
+    distributed,
 )
 from fairconstrained.constraints import EqualizedOdds, FalseNegativeRate
 from fairconstrained.distributed import sharded_rows
@@ -106,9 +106,6 @@ def test_a_fit_that_ends_with_repairs_is_the_same_on_all_workers(on_workers):
     assert first["violation"] <= 0.005 + 1e-3
 
 
-# ---------------------------------------------------------------------- errors
-
-
 def said(call):
     """The error of a call in words."""
     try:
@@ -150,7 +147,7 @@ def troubles(rank, size, path):
             "stopped": (stopped.status_, stopped.n_iter_),
         }
         torch.save(found, path / f"{rank}.pt")
-        workers._PATIENCE = timedelta(seconds=1)
+        distributed._PATIENCE = timedelta(seconds=1)
         found["death"] = said(fit(LossParityClassifier(slack=0.001, callbacks=dies)))
     if first:
         found["without workers"] = said(alone)
@@ -191,7 +188,7 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
 def slow_to_answer(rank):
     """What the first worker is told if the second takes longer than the group's timeout."""
     group = dist.new_group(timeout=timedelta(seconds=2))
-    workers._PATIENCE = timedelta(seconds=1)
+    distributed._PATIENCE = timedelta(seconds=1)
     X, y, sensitive, _ = shard(table(200), rank, 2)
     if rank == 1:
         time.sleep(15)
@@ -208,9 +205,6 @@ def test_a_worker_that_does_not_answer_is_waited_for_as_long_as_the_group_says(t
     assert words.startswith("WorkerError: worker 0 of 2 cannot go on: worker 1 gave no heartbeat")
     assert seconds < 10
     assert is_unchanged
-
-
-# ---------------------------------------------------------------------- classifiers
 
 
 def heads(rank, size):

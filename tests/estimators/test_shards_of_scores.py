@@ -1,17 +1,14 @@
 """Rankings and partial parity on shards and on blocks, which compare the order of all scores."""
 
-import weakref
-
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.auc import COMPARISONS
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import PARTIAL, AUCParity, DemographicParity, Quadratic
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
-from fairconstrained.estimators.partial_parity import with_group_columns
 from fairconstrained.metrics import (
     inter_group_auc_gap,
     partial_group_auc,
@@ -23,14 +20,6 @@ from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted, same_on_all, shard, table
 
 INTERVAL = (0.1, 0.6)
-COMPARISONS = (
-    "group_auc",
-    "inter_group",
-    "intra_group",
-    "positive_equality_gap",
-    "negative_equality_gap",
-    "bpsn_bnsp",
-)
 
 
 def easy():
@@ -144,9 +133,6 @@ def compare(on_workers, case, data, make):
     assert first["violation"] == pytest.approx(one["violation"], abs=1e-9)
 
 
-# ---------------------------------------------------------------------- many rows
-
-
 MOST = 1000
 MEASURED = {
     "ranking": (ranking("inter_group"), inter_group_auc_gap, {}),
@@ -188,34 +174,18 @@ def test_of_many_rows_the_violation_is_as_exact_as_is_said(tmp_path):
         assert first["calibration"] == pytest.approx(rate, abs=0.02 if "AUC" in name else 0.01)
 
 
-# ---------------------------------------------------------------------- blocks, refusals
-
-
 @pytest.mark.parametrize(
-    "make", [ranking("inter_group"), ranking(AUCParity(surrogate="binormal")), partial()]
+    "make",
+    [
+        ranking("inter_group"),
+        ranking(AUCParity(surrogate="binormal")),
+        partial(),
+        partial("demographic_parity", group_features=True),
+    ],
 )
 def test_rows_in_blocks(make):
     X, y, group, weight = easy()
     same_in_blocks(make, X, y, group, weight)
-
-
-@pytest.mark.parametrize("form", [np.asarray, pytest.param(sp.csr_array, marks=pytest.mark.slow)])
-def test_columns_of_groups_are_made_of_one_block_at_a_time(form, monkeypatch):
-    made, alive = [], []
-
-    def noted(X, codes, n_groups):
-        columns = with_group_columns(X, codes, n_groups)
-        if len(codes) < len(y):
-            alive.append(sum(table() is not None for table in made))
-            made.append(weakref.ref(columns))
-        return columns
-
-    X, y, group, _ = easy()
-    X, group = form(X), np.where(np.arange(len(y)) % 5 == 0, "c", group.astype(str))
-    monkeypatch.setattr("fairconstrained.estimators.partial_parity.with_group_columns", noted)
-    read = same_in_blocks(partial("demographic_parity", group_features=True), X, y, group)
-    assert read.coef_.shape == (1, 3 * X.shape[1] + 2)
-    assert max(alive) <= 1  # that of the block before
 
 
 def same_in_blocks(make, X, y, group, weight=None):
