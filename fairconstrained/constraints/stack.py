@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.linear import AffineMap, LinearMoments
+from fairconstrained.constraints.linear import AffineMap, Combinations
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import (
@@ -228,15 +228,37 @@ class Stack(MomentConstraint):
         return member.measure(own)
 
 
-class Unconstrained(LinearMoments):
+class Unconstrained(MomentConstraint):
     """No constraint: a table without parts, and no values."""
 
     members = ()
-    difference_of_convex = True
+    of_labels = difference_of_convex = True
 
     def __init__(self, space: Space):
-        rates, cells, values = (np.zeros((0, k)) for k in (0, space.n_cells, 0))
-        super().__init__(space, rates, cells, values, [], NoColumns(), "no constraint")
+        self.space = space
+        nowhere = torch.full((len(space.classes), len(space.groups)), -1)
+        super().__init__(nowhere, NoColumns(), torch.zeros(0), "no constraint")
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        """No values, (0,)."""
+        return counts
+
+    def affine(self, counts: Tensor) -> AffineMap:
+        """The map from nothing to nothing."""
+        nothing = np.zeros((0, 0))
+        return AffineMap([Combinations.of(nothing)], nothing, counts, (0, 0))
+
+    def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
+        """No standard errors, (0,)."""
+        return scores.new_zeros(0)
+
+    def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
+        """No sums, (0,)."""
+        return scores.new_zeros(0)
+
+    def deviations_of(self, scatter: Tensor) -> Tensor:
+        """No standard errors, (0,)."""
+        return scatter
 
     def measures(self, values: Tensor) -> dict[str, float]:
         """No notion has a value."""
