@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics.comparisons import warn_absent, warn_single_group
 from fairconstrained.metrics.inputs import (
     GroupedRows,
     check_scores,
@@ -24,7 +23,7 @@ from fairconstrained.metrics.inputs import (
     grouped_rows,
     two_labels,
 )
-from fairconstrained.metrics.metric import examples, metric_of
+from fairconstrained.metrics.metric import examples, metric_of, warn_absent, warn_single_group
 
 P = ParamSpec("P")
 

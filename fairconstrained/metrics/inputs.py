@@ -12,7 +12,7 @@ from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics.comparisons import GroupRates
+from fairconstrained.metrics.metric import GroupRates
 from fairconstrained.rates import (
     Rate,
     Rates,

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints
-from fairconstrained.metrics.comparisons import GroupRates, gap
 from fairconstrained.metrics.inputs import (
     Counts,
     GroupedRows,
@@ -25,7 +24,7 @@ from fairconstrained.metrics.inputs import (
     grouped_rows,
     two_labels,
 )
-from fairconstrained.metrics.metric import examples, metric_of
+from fairconstrained.metrics.metric import GroupRates, examples, gap, metric_of
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,

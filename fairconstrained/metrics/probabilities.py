@@ -11,13 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array
-from fairconstrained.metrics.comparisons import (
-    GroupRates,
-    choose,
-    gap,
-    warn_absent,
-    warn_single_group,
-)
 from fairconstrained.metrics.inputs import (
     GroupedRows,
     check_labels,
@@ -25,7 +18,16 @@ from fairconstrained.metrics.inputs import (
     encode_labels,
     grouped_rows,
 )
-from fairconstrained.metrics.metric import documented, examples, metric_of
+from fairconstrained.metrics.metric import (
+    GroupRates,
+    choose,
+    documented,
+    examples,
+    gap,
+    metric_of,
+    warn_absent,
+    warn_single_group,
+)
 
 
 class RowLosses(NamedTuple):

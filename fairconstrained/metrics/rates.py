@@ -19,16 +19,17 @@ from numpy.typing import ArrayLike
 
 from fairconstrained import rates
 from fairconstrained.arrays import Floats
-from fairconstrained.metrics.comparisons import (
+from fairconstrained.metrics.inputs import Counts, count_table
+from fairconstrained.metrics.metric import (
     choose,
+    examples,
     gap,
+    metric_of,
     ratio,
     summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.metric import examples, metric_of
 from fairconstrained.rates import Rates
 
 P = ParamSpec("P")
