@@ -177,14 +177,20 @@ class AffineMap:
         offset: Tensor,
         shape: tuple[int, int],
     ):
-        self.combinations = [own.to(offset) for own in combinations]
+        self.combinations: list[Combinations] = []
+        self._n_values: list[int] = []
+        self._n_rates: list[int] = []
+        for own in combinations:
+            self.combinations.append(own.to(offset))
+            self._n_values.append(own.n_values)
+            self._n_rates.append(own.n_rates)
         self.offset = offset
         self.n_parts, self.n_columns = shape
         # The last part takes the rows in no part, with coefficients zero.
         n_entries = (self.n_parts + 1) * self.n_columns
         self.rates = sp.csr_array(rates)
         self.rates.resize((rates.shape[0], n_entries))
-        self._rates, self._back = (as_tensor(own, offset) for own in (self.rates, self.rates.T))
+        self._rates, self._back = as_tensor(self.rates, offset), as_tensor(self.rates.T, offset)
         small = len(offset) * n_entries <= _DENSE
         self._product = self._combined(self._rates.to_dense()) if small else None
 
@@ -195,10 +201,12 @@ class AffineMap:
     def largest(self, tables: Tensor) -> Tensor:
         """The largest value (k,) of each of several tables, (k, n_parts, n_columns)."""
         rates = self._rates @ pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
-        offsets = torch.split(self.offset, [own.n_values for own in self.combinations])
-        blocks = zip(self.combinations, self._split(rates), offsets, strict=True)
-        found = [own.largest(*of_own) for own, *of_own in blocks if own.n_values]
-        return torch.stack([self.offset.new_full((len(tables),), -torch.inf), *found]).amax(dim=0)
+        pieces = torch.split(rates, self._n_rates), torch.split(self.offset, self._n_values)
+        largest = self.offset.new_full((len(tables),), -torch.inf)
+        for own, of_own, offset in zip(self.combinations, *pieces, strict=True):
+            if len(offset):
+                largest = torch.maximum(largest, own.largest(of_own, offset))
+        return largest
 
     def on_table(self, weights: Tensor) -> Tensor:
         """Derivative of g, weighted by (..., m), with respect to the table."""
@@ -249,19 +257,14 @@ class AffineMap:
         """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
         if self._product is not None:
             return weights @ self._product
-        pieces = torch.split(weights.T, [own.n_values for own in self.combinations])
-        blocks = zip(self.combinations, pieces, strict=True)
-        on_rates = [own.transposed_times(of_own) for own, of_own in blocks]
-        return (self._back @ torch.cat(on_rates)).T
+        pieces = torch.split(weights.T, self._n_values)
+        on_rates = map(Combinations.transposed_times, self.combinations, pieces)
+        return (self._back @ torch.cat(tuple(on_rates))).T
 
     def _combined(self, rates: Tensor) -> Tensor:
         """C times rates (n_rates, k)."""
-        blocks = zip(self.combinations, self._split(rates), strict=True)
-        return torch.cat([own.times(of_own) for own, of_own in blocks])
-
-    def _split(self, rates: Tensor) -> Sequence[Tensor]:
-        """The rates of each block of C."""
-        return torch.split(rates, [own.n_rates for own in self.combinations])
+        pieces = torch.split(rates, self._n_rates)
+        return torch.cat(tuple(map(Combinations.times, self.combinations, pieces)))
 
 
 @lru_cache(maxsize=32)
@@ -335,28 +338,31 @@ class LinearMoments(MomentConstraint):
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
         self._numerators = self.cell_numerators[:, entries]
         self._denominators = self.cell_denominators[:, first_cell]
-        matrices = self._numerators, self._denominators
-        self._above, self._below = (as_tensor(own, self.slack) for own in matrices)
+        self._above = as_tensor(self._numerators, self.slack)
+        self._below = as_tensor(self._denominators, self.slack)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The part of each cell, -1 for none, and one cell of each part.
 
         The coefficients of a cell are one sparse row. Cells with equal rows form one part.
         """
-        of_columns = (self.cell_numerators[:, c::n_columns] for c in range(n_columns))
+        of_columns = [self.cell_numerators[:, c::n_columns] for c in range(n_columns)]
         stacked = sp.vstack([*of_columns, self.cell_denominators]).tocsr()
         # Rate by rate, its denominator after its numerators.
         order = np.arange(stacked.shape[0]).reshape(n_columns + 1, -1).T.reshape(-1)
-        says = without_zeros(stacked[order].T)
-        says.sort_indices()
-        first_cell: dict[bytes, int] = {}
-        keys = [_key(says.indices[i:j], says.data[i:j]) for i, j in pairwise(says.indptr)]
-        for cell, key in enumerate(keys):
-            first_cell.setdefault(key, cell)
-        first_cell.pop(b"", None)  # cells without coefficients are in no part
-        number = {key: q for q, key in enumerate(sorted(first_cell))}
-        part = np.array([number.get(key, -1) for key in keys], dtype=np.int64)
-        return part, np.array([first_cell[key] for key in number], dtype=np.int64)
+        rows = without_zeros(stacked[order].T)
+        rows.sort_indices()
+        cells: dict[bytes, list[int]] = {}
+        for cell, (i, j) in enumerate(pairwise(rows.indptr)):
+            # The bytes of sparse rows of positive values sort like dense rows.
+            index = np.iinfo(np.int64).max - rows.indices[i:j].astype(np.int64)
+            entries = np.stack((index, rows.data[i:j].view(np.int64)), axis=1)
+            cells.setdefault(entries.astype(">i8").tobytes(), []).append(cell)
+        cells.pop(b"", None)  # cells without coefficients are in no part
+        part, first = np.full(rows.shape[0], -1), np.zeros(len(cells), dtype=np.int64)
+        for number, key in enumerate(sorted(cells)):
+            part[cells[key]], first[number] = number, cells[key][0]
+        return part, first
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
@@ -365,7 +371,7 @@ class LinearMoments(MomentConstraint):
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
         """The rates from the table, (n_rates,)."""
-        above, below = (own.to(sums) for own in (self._above, self._below))
+        above, below = self._above.to(sums), self._below.to(sums)
         return ((above @ sums.reshape(-1, 1)) / (below @ counts[:, None]))[:, 0]
 
     def affine(self, counts: Tensor) -> AffineMap:
@@ -413,9 +419,9 @@ class LinearMoments(MomentConstraint):
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
-        rate, factor = (own.numpy()[:, j].tolist() for own in self.combinations[:2])
+        rate, factor, *_ = self.combinations
         sides: tuple[set[str], set[str]] = set(), set()
-        for r, value in zip(rate, factor, strict=True):
+        for r, value in zip(rate[:, j].tolist(), factor[:, j].tolist(), strict=True):
             if value != 0:
                 sides[value < 0].add(self._rate_names[r])
         words = [" and ".join(sorted(side)) for side in sides if side]
@@ -456,9 +462,3 @@ class LinearMoments(MomentConstraint):
         shape = (len(self.space.classes), len(self.space.groups))
         cells: NDArray[np.bool_] = self.cell_denominators[[r]].toarray().reshape(shape) > 0
         return cells
-
-
-def _key(index: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
-    """A sparse row of positive values as bytes that sort like dense rows."""
-    descending = np.iinfo(np.int64).max - index.astype(np.int64)
-    return np.stack((descending, values.view(np.int64)), axis=1).astype(">i8").tobytes()

@@ -11,7 +11,7 @@ Parity notions bound the differences of a rate between groups. Caps bound the ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
@@ -151,7 +151,8 @@ class Parity(Notion):
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are to be equal, given the labels in sorted order."""
-        return _events(type(self).rates(classes, self.positive(classes)))
+        rates = type(self).rates(classes, self.positive(classes))
+        return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
 
     def statistic(self, n_classes: int) -> Statistic:
         """The statistic of the events; by default class probabilities."""
@@ -209,7 +210,8 @@ class Cap(Notion):
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are capped, given the labels in sorted order."""
-        return _events(type(self).rates(classes, self.positive(classes)))
+        rates = type(self).rates(classes, self.positive(classes))
+        return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
@@ -349,11 +351,6 @@ _REFERENCES: dict[str, _Reference] = {
         lambda n: _against(np.ones((1, n)), np.ones((n, 1))), lambda n: 2 * n, _FEWER
     ),
 }
-
-
-def _events(rates: Iterable[Rate]) -> list[Event]:
-    """Rates given the true label, as events."""
-    return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
 
 
 def _linear(

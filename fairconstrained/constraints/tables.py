@@ -98,8 +98,8 @@ class Placement(NamedTuple):
     def take(self, index: Tensor) -> Placement:
         """Select rows by index, in the given order; the index may be on the CPU."""
         index = index.to(self.y.device)
-        y, part, weight = (column.index_select(0, index) for column in self[:3])
-        return Placement(y, part, weight, self.n_parts)
+        y, part = self.y.index_select(0, index), self.part.index_select(0, index)
+        return Placement(y, part, self.weight.index_select(0, index), self.n_parts)
 
     def sum(self, columns: Tensor) -> Tensor:
         """Weighted sums of the columns (n, k) over the rows of each part, (n_parts, k)."""
