@@ -59,14 +59,11 @@ class DPFermiClassifier(PrivateFairClassifier):
     constraint : str or notion, default="demographic_parity"
         The independence that is penalised: ``"demographic_parity"``, ``"equalized_odds"``,
         ``"equal_opportunity"``, or an object such as ``DemographicParity(temperature=3.0)``. The
-        temperature sharpens the class probabilities in the penalty. Those of the model
-        (temperature 1) can be independent of the groups although predicted labels are not. Sharper
-        ones follow the labels, but are harder to optimise. There is no slack, because nothing is
-        constrained.
+        temperature sharpens the class probabilities in the penalty: sharper ones follow the labels,
+        but are harder to optimise. There is no slack, because nothing is constrained.
     penalty : float, default=1.0
-        :math:`\lambda`. Loss and mutual information are means over samples, so the penalty does not
-        depend on the size of the data or of batches. On Adult, 1 leaves a third of the gap of a fit
-        without penalty, and 4 a tenth of it.
+        :math:`\lambda`. Loss and mutual information are means over samples. On Adult, 1 leaves a
+        third of the gap of a fit without penalty, and 4 a tenth of it.
     epsilon : float, Budget or None, default=1.0
         Budget of differential privacy, as in :class:`RateConstrainedClassifier`; None trains
         without privacy.
@@ -86,8 +83,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         ``LabelRounds()`` for linear models, whose penalty answers to predicted labels, and
         ``FERMI()`` for networks. With privacy they are ``ReleasedMoments()`` for sensitive features
         and ``NoisyTables()`` for records. ``LBFGS()`` minimises the objective above as it stands.
-        The method of the paper is ``DPFERMI()``. Parameters of an algorithm belong to its solver,
-        as in ``FERMI(batch_size=64)``.
+        The method of the paper is ``DPFERMI()``.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
 

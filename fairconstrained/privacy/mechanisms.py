@@ -127,9 +127,8 @@ def _released(rng: Generator, part: Ints, noise: Ints) -> Ints:
 class PoissonBatches:
     """Batches that hold every row with the same probability, independently of all others.
 
-    Time grows with the batches, not with `n_rows`: the gaps between chosen rows are geometric. As
-    drawing them takes as long as some steps do with the rows, the gaps of a block of batches are
-    drawn together: rows of one batch after the other, as if they were one long table.
+    Time grows with the batches, not with `n_rows`: the gaps between chosen rows are geometric. The
+    gaps of a block of batches are drawn together, as if their rows were one long table.
     """
 
     def __init__(self, n_rows: int, rate: float):

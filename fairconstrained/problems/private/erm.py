@@ -55,12 +55,9 @@ class PrivateERM:
         + n \, \partial_M (\lambda \cdot g)(\tilde M, \tilde N) \cdot \nabla s(z_i) \big)
         + \text{noise} \Big).
 
-    :math:`\kappa` is the mean spread of the weights on the statistics. Without the division by
-    :math:`1 + \kappa`, clipping reduces the constraint more than the loss if multipliers are large:
-    a cap of 0.3 on false negative rates ended at 0.99 on the heart data.
-
-    Weights of the rows are not used: private rows count once. The counts of the parts are released,
-    not exact, and the number of rows of all workers is public.
+    :math:`\kappa` is the mean spread of the weights on the statistics: without this division
+    clipping reduces the constraint more than the loss if multipliers are large. Weights of the rows
+    are not used. The counts are released, and the number n of rows of all workers is public.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset({"noisy_rates"})
@@ -172,8 +169,8 @@ class PrivateERM:
     def deviations_of_estimates(self) -> Tensor:
         """Approximate standard deviations of the noise on the values of the final table, (m,).
 
-        For values that are not linear in the table it is the largest over tables of equal rates,
-        because values that are flat outside of an interval would seem to have no noise there.
+        For values that are not linear in the table it is the largest over tables of equal rates:
+        some are flat outside of an interval, and would seem to have no noise there.
         """
         noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
@@ -205,10 +202,7 @@ class PrivateERM:
     def _noisy_table(
         self, name: str, scores: Tensor, y: Tensor, part: Tensor, table: str, rng: Generator
     ) -> Tensor:
-        """Release the table of a batch, scaled up to all rows, or of all rows.
-
-        Released are sums of statistics less their means. The columns add up to the counts.
-        """
+        """Release sums of statistics less their means, as a table that adds up to the counts."""
         statistic, n_parts = self.constraint.statistic, self.constraint.n_parts
         counted = statistic.hard if table == "labels" else statistic.soft
         sums = self._less_means(sum_by(counted(scores, y), part, n_parts + 1)[:n_parts])
@@ -256,12 +250,9 @@ class AttributeFermi(RecordFermi):
 
     Private, of a Poisson batch: the table, and the clipped gradients of the rows'
     :math:`2 \sum_j W_{r_i j} F_j / \sqrt{p_{r_i}}`. Public: the loss and
-    :math:`\sum_q W_{qj}^2 F_j`, from rows that are drawn independently. Workers draw the same
-    public rows of all, and each takes those that it has.
-
-    Paper: the public terms come from the same batch and carry no noise; here: from rows of their
-    own, because exact gradients of a batch reveal which rows are in it, and sampling then
-    amplifies nothing.
+    :math:`\sum_q W_{qj}^2 F_j`, which the paper takes from the same batch; here: from rows that are
+    drawn independently, the same by all workers. Exact gradients of a batch reveal which rows are
+    in it, and sampling then amplifies nothing.
     """
 
     step_size = 0.5  # suits public columns, which are whitened

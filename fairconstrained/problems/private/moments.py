@@ -83,10 +83,7 @@ def release(
     releases: Releases,
     rng: Generator,
 ) -> Released:
-    """Make the first three releases, of columns whose public range is [low, low + width].
-
-    Of `n_rows` rows, those of X are this worker's.
-    """
+    """Make the first three releases, of columns whose public range is [low, low + width]."""
     n_features = X.shape[1]
     middle, longest = low + 0.5 * width, 0.5 * n_features**0.5
 
@@ -164,11 +161,11 @@ def _semidefinite(matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PrivateMomentERM(MomentERM):
-    """The pairwise problem of released moments, and of nothing else.
+    """The pairwise problem of released moments, without rows.
 
     Hard values are AUCs of normal scores, moved by `shift` to those of the released score table.
-    The problem holds no rows. The noise on the curvature of its objective is added to the penalty;
-    without that, directions that are mostly noise would look good.
+    The noise on the curvature of the objective is added to the penalty; otherwise directions that
+    are mostly noise would look good.
     """
 
     released: Released
