@@ -31,8 +31,8 @@ from sklearn import config_context
 from fairconstrained.datasets import list_datasets
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics import certify, group_report
-from fairconstrained.quickstart.methods import NOTIONS, Result, cross_validate, measure, methods
-from fairconstrained.quickstart.tables import Table, dataset, from_csv, generated, held_out
+from fairconstrained.quickstart import steps
+from fairconstrained.quickstart.steps import NOTIONS, Result, Table
 
 __all__ = ["main"]
 
@@ -50,23 +50,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = _options(argv)
     if options.csv is not None:
         columns = options.label, options.sensitive, options.positive, options.drop
-        table = from_csv(options.csv, *columns)
+        table = steps.from_csv(options.csv, *columns)
     else:
         is_made = options.dataset == _GENERATED
-        table = generated(options.seed) if is_made else dataset(options.dataset)
-    train, test = held_out(table, options.seed)
+        table = steps.generated(options.seed) if is_made else steps.dataset(options.dataset)
+    train, test = steps.held_out(table, options.seed)
     print(_headline(table, train, test, options))
     notion = options.notion
     with config_context(enable_metadata_routing=True), tempfile.TemporaryDirectory() as cache:
-        compared = methods(table, notion, options.seed, cache)
-        name, slack, model, validated = cross_validate(compared, train, notion, options)
+        compared = steps.methods(table, notion, options.seed, cache)
+        name, slack, model, validated = steps.cross_validate(compared, train, notion, options)
         # The folder of the cache will be gone.
         caches = [key for key in model.get_params() if key.endswith("__memory")]
         chosen, model = (name, slack), model.set_params(**dict.fromkeys(caches))
         print(f"\ncross-validated over {options.cv} folds, mean (a standard deviation either way)")
         print(_results_table(validated, chosen))
         bounds = _bounds_of_reductions(options)
-        measured = measure(compared, train, test, notion, bounds, options)
+        measured = steps.measure(compared, train, test, notion, bounds, options)
     drawn = " (reductions: one draw of its random predictions)" if bounds else ""
     print(f"\nheld-out rows, 95 % intervals{drawn}")
     print(_results_table(measured, chosen))

@@ -7,7 +7,7 @@ import pytest
 
 from fairconstrained import quickstart
 from fairconstrained.datasets import make_loan_applications
-from fairconstrained.quickstart.tables import MISSING, from_csv, held_out
+from fairconstrained.quickstart.steps import MISSING, from_csv, held_out
 
 
 def loans(n=400):

@@ -13,7 +13,7 @@ import pytest
 from fairconstrained import quickstart
 from fairconstrained.datasets import make_loan_applications
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.quickstart import tables
+from fairconstrained.quickstart import steps
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,7 +27,7 @@ NAMES = ("trees", "linear")
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch):
     monkeypatch.setattr(
-        tables,
+        steps,
         "make_loan_applications",
         lambda random_state: make_loan_applications(1_600, random_state=random_state),
     )
@@ -69,7 +69,7 @@ def test_what_is_written_is_the_chosen_model_and_what_it_does(tmp_path, capsys):
     assert "reductions" not in set(table["method"])
     [name, slack] = out.split("chosen: ")[1].split(";")[0].split(", slack ")
     model = joblib.load(tmp_path / "model.joblib")
-    _, test = tables.held_out(tables.generated(seed=0), seed=0)
+    _, test = steps.held_out(steps.generated(seed=0), seed=0)
     predicted = model.predict(test.X)
     gap = demographic_parity_difference(test.y, predicted, sensitive_features=test.groups)
     held_out = table[(table["rows"] == "held out") & (table["method"] == name)]
@@ -103,8 +103,8 @@ def test_data_sets_with_words_and_codes(tmp_path, monkeypatch):
         target_names=["young", "old"],
         sensitive_features=pd.Series(rng.choice(["f", "m"], 300)),
     )
-    monkeypatch.setattr(tables, "load_dataset", lambda name: bunch)
-    assert tables.dataset("credit_card").words == ["job", "SEX"]
+    monkeypatch.setattr(steps, "load_dataset", lambda name: bunch)
+    assert steps.dataset("credit_card").words == ["job", "SEX"]
     table = run(tmp_path, "--dataset", "credit_card", "--max-violation", "0.1")
     assert table.loc[table["method"] == "reductions", "slack"].tolist() == [0.1]
 
@@ -113,7 +113,7 @@ def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch):
     def missing(name):
         raise FileNotFoundError(f"{name} is not there; put it here.")
 
-    monkeypatch.setattr(tables, "load_dataset", missing)
+    monkeypatch.setattr(steps, "load_dataset", missing)
     with pytest.raises(SystemExit, match="adult is not there"):
         run(tmp_path, "--dataset", "adult")
 
