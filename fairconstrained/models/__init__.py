@@ -1,8 +1,4 @@
-"""Models: from flat parameters to scores, and from cotangents on scores back to parameters.
-
-Solvers see parameters as one vector; constraints and losses see scores. A model is the map between
-the two and knows nothing else.
-"""
+"""Models: from flat parameters to scores, and from cotangents on scores back to parameters."""
 
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Model, Penalty, Pullback

@@ -90,9 +90,8 @@ class PiecewiseLinear(nn.Module):
     def of(cls, X: Features, weight: Tensor, n_bins: int) -> Self:
         """Choose bins by rows of weights (n,): at most `n_bins` for each column.
 
-        A value is an end of bins if there are at most ``n_bins + 1`` values. Otherwise the ends are
-        quantiles of the values, each counted with the square root of its weight: neither rare nor
-        frequent values take all bins.
+        All values are ends of bins if they are few. Otherwise the ends are quantiles of the values,
+        each with the square root of its weight: neither rare nor frequent ones take all bins.
         """
         rows = torch.linspace(0, len(weight) - 1, min(len(weight), _ROWS)).round().long()
         rows = rows.to(weight.device)

@@ -15,14 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# CSR products are faster than dense ones below about this fraction of non-zeros. On Adult, one-hot
-# encoded with 13 % non-zeros, they are 5 times faster (docs/decisions.md).
+# CSR products are faster than dense ones below about this fraction of non-zeros.
 _SPARSE_BELOW = 0.25
 _CHUNK_ROWS = 16_384
 _NORM_ROWS = 1024  # so many centred rows fit into the processor's cache
 _ROUNDINGS = 8 * float(np.finfo(float).eps)
-# A slice of CSR costs 0.1 ms even if it is short. A dense copy is made of matrices with rows of at
-# most 2 kB and 64 MB in all: 512 rows of Adult then take 0.05 ms with both products.
+# A slice of CSR costs 0.1 ms even if it is short: smaller matrices have a dense copy.
 _SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
 
 
@@ -119,10 +117,12 @@ class Features(ABC):
 
     def square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
         """Return square norms (n,) of rows (x - centre) T, for T diagonal, (d,), full or sparse."""
-        norms = self._norms
         # Clipping relies on the norms: those stored for other coordinates must not be used.
-        if norms is not None and all(map(_same, norms[:2], (centre, transform))):
-            return norms[2]
+        if self._norms is not None and torch.equal(self._norms[0], centre):
+            stored, squares = self._norms[1:]
+            dense = not (stored.is_sparse or transform.is_sparse)
+            if stored is transform or (dense and torch.equal(stored, transform)):
+                return squares
         return self._square_norms(centre, transform)
 
     def with_norms(self, centre: Tensor, transform: Tensor) -> Self:
@@ -301,11 +301,6 @@ class SparseFeatures(Features):
         return (SparseFeatures(self.X[start : start + n_rows]) for start in starts)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether these are equal; sparse ones have to be the same object."""
-    return one is other or (not (one.is_sparse or other.is_sparse) and torch.equal(one, other))
-
-
 def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
     """Wrap a checked array or tensor, however many of its entries are zero."""
     with warnings.catch_warnings():
@@ -359,8 +354,7 @@ class Model(Protocol):
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
         """Return scores as in training, and a pullback that clips the gradient of each row.
 
-        It maps cotangents c (n, K) and norms C, one or (n,), to sum_i clip(J_i' c_i, C). C is
-        infinite for public rows.
+        It maps cotangents c (n, K) and norms C, one or (n,), to sum_i clip(J_i' c_i, C_i).
         """
 
     def prepared(self, X: Features) -> tuple[Model, Features]:

@@ -167,10 +167,8 @@ class LinearModel:
             v = torch.linalg.solve(self.transform, coef)
         else:
             v = coef / self.transform[:, None]
-        parts = [v.reshape(-1)]
-        if self.fit_intercept:
-            parts.append(intercept + self.centre @ coef)
-        return torch.cat(parts)
+        intercept = intercept + self.centre @ coef
+        return torch.cat((v.reshape(-1), intercept)) if self.fit_intercept else v.reshape(-1)
 
     def coordinates(self, gradient: Tensor) -> Tensor:
         """Convert gradients (d, K) by coefficients to this model's coordinates, T' g."""

@@ -44,8 +44,7 @@ _CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
 
 def materialize(network: nn.Module, rows: Tensor) -> nn.Module:
     """Give lazy layers their shapes, which they take from the first rows that they see."""
-    tensors = [*network.parameters(), *network.buffers()]
-    if any(map(is_lazy, tensors)):
+    if any(map(is_lazy, (*network.parameters(), *network.buffers()))):
         with torch.no_grad():
             network.eval()(rows)
     return network
@@ -78,9 +77,8 @@ class NetworkModel:
         self.n_params = sum(self._sizes)
         self._first = torch.cat([p.detach().reshape(-1) for _, p in named])
         # As usual, matrices are penalised; biases and normalisation gains are not.
-        self._penalised = torch.cat(
-            [torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named]
-        )
+        penalised = [torch.full_like(p.detach(), p.ndim > 1).reshape(-1) for _, p in named]
+        self._penalised = torch.cat(penalised)
         last = [module for module in network.modules() if not list(module.children())][-1]
         biased = isinstance(last, nn.Linear) and named[-1][1] is last.bias
         first = self.n_params - (self._sizes[-1] if biased else 0)
@@ -214,11 +212,8 @@ class NetworkModel:
         return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
 
     def _unflatten(self, w: Tensor) -> dict[str, Tensor]:
-        pieces = torch.split(w, self._sizes)
-        return {
-            name: piece.reshape(shape)
-            for name, piece, shape in zip(self._names, pieces, self._shapes, strict=True)
-        }
+        pieces = zip(self._names, torch.split(w, self._sizes), self._shapes, strict=True)
+        return {name: piece.reshape(shape) for name, piece, shape in pieces}
 
     def _score(self, w: Tensor, X: Tensor) -> Tensor:
         """Scores that leave no trace in buffers and in parameters that are not trained."""
@@ -348,10 +343,8 @@ def recorded(layers: list[nn.Linear]) -> Iterator[list[tuple[nn.Linear, Tensor, 
 def ghost_norms(
     calls: list[tuple[nn.Linear, Tensor, Tensor]], scores: Tensor, cotangent: Tensor
 ) -> Tensor:
-    """Return norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass.
-
-    The gradient of a weight is the outer product of those of its layer's output and input.
-    """
+    """Return norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass."""
+    # The gradient of a weight is the outer product of that of its layer's output and the input.
     at_outputs = torch.autograd.grad(
         scores, [output for _, _, output in calls], cotangent, retain_graph=True
     )
@@ -382,10 +375,7 @@ def clipped_sum(
     cotangent: Tensor,
     max_norm: float | Tensor,
 ) -> Tensor:
-    """Return the sum of the rows' clipped gradients, from chunks of gradients.
-
-    `score` maps parameters and one row (1, d) to its scores (1, K), with new draws of dropout.
-    """
+    """Return the sum of the rows' clipped gradients, from chunks of gradients."""
 
     def of_row(w: Tensor, row: Tensor, c: Tensor) -> Tensor:
         return (score(w, row[None])[0] * c).sum()

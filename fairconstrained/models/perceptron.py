@@ -16,9 +16,8 @@ from fairconstrained.models.network import NetworkModel, plain_sequence
 class PerceptronModel(NetworkModel):
     """A first layer without parameters, then linear layers with rectifiers between them.
 
-    It computes the same as :class:`NetworkModel`, without autograd, which together with the calls
-    of modules takes half the time of a step on a small batch. ``contains_linear`` says whether some
-    parameters give each linear model: two units a layer for each output, or more.
+    It computes the same as :class:`NetworkModel` without autograd, which takes half the time of a
+    step on a small batch. ``contains_linear`` says whether some parameters give each linear model.
     """
 
     def __init__(self, network: nn.Sequential):
@@ -81,10 +80,7 @@ def _gradients(at_output: Tensor, at_input: Tensor) -> list[Tensor]:
 
 
 class Layers(nn.Sequential):
-    """A sequence of layers of this package, pickled as their names and arrays, without code.
-
-    Readers that refuse to run code, such as skops, can read and check it.
-    """
+    """Layers of this package, pickled as names and arrays for readers that refuse to run code."""
 
     def __getstate__(self) -> dict[str, Any]:
         return _record(self)

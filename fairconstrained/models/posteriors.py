@@ -76,9 +76,8 @@ class Posteriors(Specification):
     row gets the posteriors of the model that has not seen it (cross-fitting), a new row the mean
     over the models.
 
-    Posteriors are calibrated by a logistic regression on their logarithms, out of fold: it makes
-    probabilities of decision functions and of overconfident models, and shrinks posteriors of the
-    group that say little.
+    Posteriors are calibrated by a logistic regression on their logarithms, out of fold, which makes
+    probabilities of decisions and shrinks posteriors of the group that say little.
 
     Parameters
     ----------

@@ -231,11 +231,7 @@ def as_specification(model: Any) -> Specification:
     Parameters
     ----------
     model : "linear", sequence of int, callable, classifier, or Specification
-
-    Raises
-    ------
-    ValueError
-        If it is none of these, or the class of a classifier instead of an object.
+        Anything else, such as the class of a classifier, is a ValueError.
 
     Examples
     --------
@@ -264,13 +260,11 @@ def as_specification(model: Any) -> Specification:
 
 def are_sizes(given: Any) -> bool:
     """Whether this is a sequence of layer sizes."""
+    whole = (int, np.integer)
     return (
         isinstance(given, Sequence)
         and len(given) > 0
-        and all(
-            isinstance(n, (int, np.integer)) and not isinstance(n, bool) and bool(n > 0)
-            for n in given
-        )
+        and all(isinstance(n, whole) and not isinstance(n, bool) and n > 0 for n in given)
     )
 
 

@@ -52,8 +52,8 @@ class ALM(StochasticSolver):
     n_evaluations : int, default=30
         Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
     optimizer : callable, optional
-        ``(parameters, lr=...) -> torch.optim.Optimizer``, whose update rule takes the place of the
-        plain step in x, such as ``torch.optim.Adam``.
+        ``(parameters, lr=...) -> torch.optim.Optimizer``, such as ``torch.optim.Adam``, whose
+        update rule takes the place of the plain step in x.
     schedule : callable, default=constant
         From the fraction of the run that is done to the factor of all step sizes, such as
         :func:`fairconstrained.solvers.cosine`.

@@ -95,8 +95,8 @@ class AugmentedLagrangian(Solver):
 
     References
     ----------
-    Nocedal and Wright, Numerical Optimization, 2nd ed., Section 17.4. The correction of targets by
-    the measured values is the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
+    Nocedal and Wright, Numerical Optimization, 2nd ed., Section 17.4. Targets corrected by measured
+    values are the proxy-Lagrangian idea of Cotter et al. (2019), applied to shifts.
 
     Examples
     --------

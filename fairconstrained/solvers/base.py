@@ -115,9 +115,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     requires : tuple of str
-        Capabilities that a problem must have (``offers``), such as ``("exact",)`` for values and
-        gradients on all rows; ``fairconstrained.problems.base`` lists them. A solver that requires
-        nothing tries every problem.
+        Capabilities that a problem must have (``offers``), such as ``("exact",)``, which
+        ``fairconstrained.problems.base`` lists. A solver that requires nothing tries every problem.
     keeps_last : bool
         Whether the last iterate is the result, and not the best feasible one.
     length : int or None

@@ -46,10 +46,7 @@ _NEAR = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of score
 
 
 class Curvature:
-    """L-BFGS approximation of a Hessian, from the last steps and changes of the gradient.
-
-    It can be kept from one minimisation to the next if the functions are similar.
-    """
+    """L-BFGS approximation of a Hessian, which similar minimisations may share."""
 
     def __init__(self, memory: int):
         self.pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)

@@ -125,9 +125,8 @@ class LevelSet(Solver):
     their error depends on constants that nobody knows. So nothing is certified: the residual is
     infinite, ``converged_`` is False, and a run may stop well above the optimum.
 
-    ``AUCFairClassifier.partial_fit`` goes on from the last call, a step for each `batch_size` rows
-    of the stream, every row being used once. A step on a single row wants a `step_size` many times
-    smaller (with 100 columns 0.0005) and more `n_steps`.
+    ``AUCFairClassifier.partial_fit`` takes a step for each `batch_size` rows of the stream. A step
+    on a single row wants a `step_size` many times smaller (0.0005) and more `n_steps`.
 
     References
     ----------
@@ -310,6 +309,7 @@ class ProximalLevelSet(Solver):
 
     requires = ("saddle",)
     scope = LevelSet.scope
+    suits = LevelSet.suits
 
     level_set: LevelSet | None = None
     rho: float = 1e-5
@@ -317,11 +317,6 @@ class ProximalLevelSet(Solver):
 
     def _inner(self) -> LevelSet:
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
-
-    @classmethod
-    def suits(cls, problem: Any) -> bool:
-        """Whether the level-set method suits."""
-        return LevelSet.suits(problem)
 
     def check(self, problem: Any) -> None:
         """Raise where the level-set method would."""

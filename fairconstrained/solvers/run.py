@@ -211,11 +211,7 @@ def worth_repair(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
 
 
 def repaired(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
-    """Return the best point that moves on lines from the iterates of least violation lead to.
-
-    They go along the offsets and against violated constraints, on small tables along all
-    coordinates too, while they help.
-    """
+    """Return the best point that moves on lines from the iterates of least violation lead to."""
     best, *nearest = seen
     found = [best]
     for iterate in nearest:

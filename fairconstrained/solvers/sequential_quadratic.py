@@ -285,14 +285,9 @@ class _QuadraticProgram:
 
 
 class Quadratics:
-    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j`: an objective and constraints.
+    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j`: the objective, then constraints.
 
-    Parameters
-    ----------
-    P : Tensor of shape (1 + m, p, p)
-    q : Tensor of shape (1 + m, p)
-    r : Tensor of shape (1 + m,)
-        The first entry of each belongs to the objective, the others to the constraints.
+    P is (1 + m, p, p), q is (1 + m, p) and r is (1 + m,).
     """
 
     def __init__(self, P: Tensor, q: Tensor, r: Tensor):

@@ -55,8 +55,7 @@ class SGDA(StochasticSolver):
 
     Notes
     -----
-    Memory beyond the data grows with the batch and, in evaluations, with n scores. The residual is
-    infinite: the run ends with its steps, and the feasible iterate of least error is kept.
+    The run ends with its steps, and the feasible iterate of least error is kept.
 
     References
     ----------

@@ -99,11 +99,7 @@ class Balanced:
 
 
 class Batches:
-    """Batches of row indices for ever, cut from longer draws of rows.
-
-    A single draw is mostly the overhead of its operations. A rest that does not fill a batch is
-    dropped.
-    """
+    """Batches of row indices for ever, cut from longer draws of rows, which cost less."""
 
     def __init__(self, size: int, draw: Callable[[], Tensor]):
         self._size = size
@@ -173,10 +169,9 @@ class Estimates:
         return next(self._streams[1]), self._scale
 
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
-        """Estimate the constraints twice, (m,), each estimate from rows of its own.
+        """Estimate the constraints twice, (m,), each from rows of its own.
 
-        The last value maps weights of the objective, from rows of its own, and of the first
-        estimates to the gradient of the weighted sum.
+        The last value maps weights of the objective and of the first estimates to a gradient.
         """
         rows, first = self.rows(), self.balanced_rows()
         second = next(self._streams[2]), self._second_scale
@@ -239,7 +234,7 @@ class Memory(SimpleNamespace):
 
     @property
     def progress(self) -> float:
-        """The fraction of the run that is done."""
+        """Fraction of the run that is done."""
         return self.step / self.n_steps
 
     def saved(self) -> dict[str, Any]:

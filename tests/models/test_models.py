@@ -258,14 +258,3 @@ def test_update_gives_batch_statistics_of_all_rows():
     torch.testing.assert_close(layers[1].running_mean, hidden.mean(dim=0))
     torch.testing.assert_close(layers[1].running_var, hidden.var(dim=0))
     assert layers[1].momentum == 0.1  # as the user set it
-
-
-def test_dropout_acts_in_training_only():
-    model = NetworkModel(nn.Sequential(network(5, 50), nn.Dropout(0.5), nn.Linear(50, 1).double()))
-    w, features = model.init(), DenseFeatures(X)
-    torch.testing.assert_close(model.scores(w, features), model.scores(w, features), rtol=0, atol=0)
-    torch.manual_seed(0)
-    once, again = (model.linearize(w, features)[0] for _ in range(2))
-    torch.manual_seed(0)
-    assert not torch.equal(once, again)
-    torch.testing.assert_close(model.linearize(w, features)[0], once)

@@ -232,18 +232,6 @@ def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
     torch.testing.assert_close(again, free)
 
 
-def test_a_known_line_gives_its_best_point():
-    """The feasible one of least error, here with less error than equal scores have."""
-    problem = rankings_of("group_auc", 1)
-    x, direction = torch.randn(2, 3, generator=torch.Generator().manual_seed(1)).double()
-    line = problem.along(x, direction, 1.0)
-    least = line.error[line.excess <= FEASIBILITY_TOL].min()
-    zero = torch.zeros_like(x)
-    assert least < problem.evaluate(zero).hard[0] - 0.03
-    solution = result(problem, zero, [Known(x, direction=direction)])
-    assert float(solution.iterate.hard[0]) == pytest.approx(float(least))
-
-
 @pytest.mark.parametrize(("fraction", "replaced"), [(0.9, True), (1.1, False)])
 def test_a_known_point_says_how_much_better_it_must_be(fraction, replaced):
     """Constant predictions of either label are feasible, and one has the smaller error."""
