@@ -15,19 +15,10 @@ from fairconstrained.arrays import as_numpy
 
 
 class Groups(NamedTuple):
-    """One group per row.
-
-    Attributes
-    ----------
-    codes : ndarray of shape (n_samples,), int64
-        Position of each row's group in ``labels``.
-    labels : ndarray of shape (n_groups,)
-        The groups in sorted order. One column gives its values. Several columns give an object
-        array of tuples, one for each combination that occurs.
-    """
+    """One group per row: its position in the sorted labels, values or tuples of values."""
 
     codes: NDArray[np.int64]
-    labels: NDArray[Any]
+    labels: NDArray[Any]  # (n_groups,)
 
 
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:

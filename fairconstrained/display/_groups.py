@@ -317,14 +317,8 @@ class GroupReportDisplay:
         ax, **kwargs
             As in :meth:`plot`.
         """
-        report = group_report(
-            y_true,
-            y_pred,
-            sensitive_features=sensitive_features,
-            y_score=y_score,
-            confidence=confidence,
-            sample_weight=sample_weight,
-        )
+        given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        report = group_report(y_true, y_pred, y_score=y_score, confidence=confidence, **given)
         return cls(report=report, rates=rates).plot(ax, **kwargs)
 
     @classmethod

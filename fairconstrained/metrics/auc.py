@@ -134,22 +134,6 @@ def ranked_rows(
     return Ranked.of(scores, codes == positive, rows)
 
 
-def _warn_of_empty(comparisons: Array, cell_weight: Array, groups: list[str]) -> None:
-    """Name the sets of cells, (label, group), that a notion compares and that have no weight."""
-    if len(groups) == 1:
-        warn_single_group(groups[0])
-    absent = []
-    for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
-        if (cells * cell_weight).any():
-            continue
-        labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
-        kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
-        one = f"group {groups[int(members.argmax())]} has no {kind}"
-        absent.append(f"no group has {kind}" if members.all() else one)
-    if absent:
-        warn_absent(absent)
-
-
 _DOC = """{summary}
 
 .. math:: {formula}
@@ -181,9 +165,20 @@ def _metric(
     """Return the metric of this name, with an example of scores and their value."""
 
     def measure(ranked: Ranked) -> float:
-        comparisons = COMPARISONS[notion](len(ranked.groups))
-        _warn_of_empty(comparisons, ranked.weight.reshape(2, -1), ranked.groups)
-        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(ranked.groups)))
+        groups, absent = ranked.groups, []
+        if len(groups) == 1:
+            warn_single_group(groups[0])
+        comparisons = COMPARISONS[notion](len(groups))
+        for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
+            if (cells.ravel() * ranked.weight).any():
+                continue
+            labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
+            kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
+            one = f"group {groups[int(members.argmax())]} has no {kind}"
+            absent.append(f"no group has {kind}" if members.all() else one)
+        if absent:
+            warn_absent(absent)
+        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(groups)))
         return float(np.abs(differences).max(initial=0.0))
 
     scores, value = example

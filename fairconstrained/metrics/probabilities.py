@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Floats, Ints, check_array
+from fairconstrained.arrays import Array, Floats, check_array
 from fairconstrained.metrics.inputs import (
     GroupedRows,
     check_labels,
@@ -63,7 +63,17 @@ def read_losses(
             "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
             f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
         )
-    y = _column_of_label(true, proba.shape[1], pos_label, labels)
+    (codes,), seen = encode_labels(true)
+    columns = seen if labels is None else list(labels)
+    if labels is None and len(seen) <= 2:  # the positive one of two comes last
+        classes, (positive,) = classes_of(seen, pos_label)
+        columns = [classes[1 - positive], classes[positive]]
+    if len(columns) != proba.shape[1] or not set(seen) <= set(columns):
+        raise ValueError(
+            f"labels must name the {proba.shape[1]} columns of y_proba in their order and contain "
+            f"the labels of y_true, {seen}; got {columns if labels is not None else None}."
+        )
+    y = np.array([columns.index(label) for label in seen])[codes]
     if of_log:
         of_label = proba[np.arange(len(y)), y]
         losses = -np.log(np.maximum(of_label, np.finfo(proba.dtype).eps))
@@ -103,23 +113,6 @@ def _columns(values: ArrayLike, name: str, n_samples: int, dtype: Any = np.float
             f"{name} must have shape ({n_samples},) or ({n_samples}, n_classes); got {array.shape}."
         )
     return np.asarray(array.reshape(n_samples, -1))
-
-
-def _column_of_label(
-    true: Array, n_classes: int, pos_label: Any, labels: Sequence[Any] | None
-) -> Ints:
-    """The column of `y_proba` that belongs to each row's label."""
-    (codes,), seen = encode_labels(true)
-    columns = seen if labels is None else list(labels)
-    if labels is None and len(seen) <= 2:  # the positive one of two comes last
-        classes, (positive,) = classes_of(seen, pos_label)
-        columns = [classes[1 - positive], classes[positive]]
-    if len(columns) != n_classes or not set(seen) <= set(columns):
-        raise ValueError(
-            f"labels must name the {n_classes} columns of y_proba in their order and contain the "
-            f"labels of y_true, {seen}; got {columns if labels is not None else None}."
-        )
-    return np.array([columns.index(label) for label in seen])[codes]
 
 
 @documented
@@ -167,19 +160,15 @@ def wasserstein_distance_between_groups(
     if empty := [name for name, w in zip(rows.names, rows.sums(np.ones(1)), strict=True) if w <= 0]:
         warn_absent([f"group {name} has no rows" for name in empty])
         return float("nan")
-    parts = [
-        (scores[own], rows.weight[own]) for own in (rows.group == g for g in range(len(rows.names)))
-    ]
-    return max(
-        _distance(a[:, k], of_a, b[:, k], of_b, float(order))
-        for (a, of_a), (b, of_b) in combinations(parts, 2)
-        for k in range(scores.shape[1])
-    )
+    members, found = [rows.group == g for g in range(len(rows.names))], []
+    for column in scores.T:
+        quantiles = [_quantiles(column[own], rows.weight[own]) for own in members]
+        found += [_distance(*a, *b, float(order)) for a, b in combinations(quantiles, 2)]
+    return max(found)
 
 
-def _distance(a: Floats, weight_a: Floats, b: Floats, weight_b: Floats, order: float) -> float:
+def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: float) -> float:
     """Between two weighted samples: quantiles are constant between the levels of either."""
-    (a, level_a), (b, level_b) = _quantiles(a, weight_a), _quantiles(b, weight_b)
     level = np.sort(np.concatenate(([0.0], level_a, level_b)))
     middle, width = 0.5 * (level[1:] + level[:-1]), np.diff(level)
     difference = a[np.searchsorted(level_a, middle)] - b[np.searchsorted(level_b, middle)]
