@@ -172,7 +172,7 @@ def _sensitive_features(
                 f"sensitive is {sensitive!r}, but {name!r} is missing in {column.isna().sum()} "
                 "rows; take a column without missing values."
             )
-    words = pd.DataFrame({name: column.astype(str) for name, column in columns.items()})
+    words = pd.DataFrame(columns).astype(str)
     return words[sensitive] if isinstance(sensitive, str) else words
 
 

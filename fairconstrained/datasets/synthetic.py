@@ -262,11 +262,6 @@ def make_loan_applications(
         ``decision``.
         ``feature_names`` : list of str.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is outside the range stated above.
-
     Examples
     --------
     >>> from fairconstrained.datasets import make_loan_applications

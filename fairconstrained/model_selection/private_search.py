@@ -155,8 +155,7 @@ class PrivateGridSearch(DelegatingClassifier):
         Warns
         -----
         PrivacyWarning
-            If candidates or the choice are seeded, or a step of a pipeline is fitted on the
-            protected rows.
+            If the candidates or the choice are seeded, or a pipeline learns from protected rows.
         """
         check_positive("epsilon", self.epsilon)
         check_budget(delta=self.delta, unit="record")

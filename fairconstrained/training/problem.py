@@ -177,7 +177,6 @@ class _AsGiven(DenseFeatures):
     """Rows in the type that the user's module takes: single precision, or integers."""
 
     def to_dense(self) -> Tensor:
-        """The tensor as it is."""
         return self.X
 
 
