@@ -83,9 +83,8 @@ def run(
     -------
     Solution
         The last iterate if the run converged, otherwise the one that the solver selects. A known
-        point takes its place, as one more iterate, if its violation is lower by more than 0.001 or,
-        where both are feasible, its hard objective by more than ``Known.by``. The status is then
-        ``Status.KNOWN``, and ``ended`` says why the solver ended.
+        point takes its place, as one more iterate of status ``Status.KNOWN``, if its violation is
+        lower by more than 0.001 or, where both are feasible, its hard objective by ``Known.by``.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class SGDA(StochasticSolver):
 
     Notes
     -----
-    The run ends with its steps, and the feasible iterate of least error is kept.
+    The feasible iterate of least error is kept.
 
     References
     ----------

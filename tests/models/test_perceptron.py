@@ -1,11 +1,12 @@
-"""Backpropagation by hand through perceptrons, against autograd on the same network."""
+"""Backpropagation by hand through perceptrons, against autograd; and their files."""
 
 import pytest
 import torch
+from torch import nn
 
-from fairconstrained.models import Network, NetworkModel
+from fairconstrained.models import Network, NetworkModel, Standardize
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.perceptron import PerceptronModel, auditable
 
 N, D = 30, 4
 
@@ -53,3 +54,44 @@ def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
 @pytest.mark.parametrize(("hidden", "n_outputs"), [((1,), 1), ((8, 5), 3)])
 def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
     assert not perceptron(hidden, n_outputs)[0].contains_linear
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def first():
+    return Standardize(torch.ones(D), torch.full((D,), 2.0))
+
+
+class Residual(nn.Module):
+    """The layers of a perceptron, and more than one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.hidden, self.last = first(), nn.Linear(D, D), nn.Linear(D, 1)
+
+    def forward(self, X):
+        X = self.first(X)
+        return self.last(X + self.hidden(X))
+
+
+class Squared(nn.Linear):
+    """More than a layer of a perceptron."""
+
+    def forward(self, X):
+        return super().forward(X) ** 2
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        Residual(),
+        nn.Sequential(first(), Squared(D, 1)),
+        nn.Sequential(first(), nn.Linear(D, 1, bias=False)),
+        nn.Sequential(nn.Linear(D, 1)),
+        nn.Linear(D, 1),
+    ],
+    ids=["residual", "other class", "no bias", "no first layer", "one layer"],
+)
+def test_other_modules_stay_as_they_are(module):
+    assert auditable(module) is module

@@ -80,18 +80,6 @@ def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
     assert np.abs(gradient).max() <= 1e-10
 
 
-def test_steps_stay_where_the_function_is_finite():
-    """A barrier: -log(x) + x is infinite or nan left of zero."""
-
-    def barrier(x):
-        with np.errstate(all="ignore"):
-            return float((x - np.log(x)).sum()), 1.0 - 1.0 / x
-
-    effort = Effort(100, Curvature(5))
-    found, _ = lbfgs(barrier, np.array([1e-3, 50.0]), accuracy=1e-8, effort=effort)
-    np.testing.assert_allclose(found, 1.0, atol=1e-7)
-
-
 def test_the_damped_curvature_obeys_the_last_secant_and_stays_positive():
     """H y = s for the last pair; negative curvature leaves the estimate positive definite."""
     rng, curvature = np.random.default_rng(0), Curvature(5)
