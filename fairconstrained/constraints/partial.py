@@ -8,7 +8,7 @@ G(r), the fraction of the rows inside the intervals that score higher
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -244,23 +244,25 @@ class PartialGroupAUCs(WithinIntervals):
         return pairs - 0.5 - self.slack.to(aucs)
 
 
+class Grid(NamedTuple):
+    """Levels at which parts are compared."""
+
+    levels: Floats  # (n_grid,)
+    least: Floats  # (n_parts, n_grid): lowest rank of each part
+    most: Floats  # and highest
+    units: Floats  # (n_parts,): from differences of ranks to units of the gap
+
+
 class FractionsInside:
     """Comparison of parts by G, the fraction of their rows inside the intervals."""
 
     @staticmethod
-    def middles(intervals: Intervals, half: float, n_grid: int) -> Floats:
-        """Levels at which the parts are compared, (n_grid,)."""
-        return np.linspace(half, 1.0 - half, n_grid)
-
-    @staticmethod
-    def ranks_at(intervals: Intervals, levels: Floats) -> tuple[Floats, Floats]:
-        """Lowest and highest rank at these levels in each part, each (n_parts, n_grid)."""
-        return intervals.rank(levels)
-
-    @staticmethod
-    def units(intervals: Intervals) -> Floats:
-        """Factors from differences of ranks to units of the gap, (n_parts,)."""
-        return np.asarray(1.0 / intervals.lengths)
+    def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
+        """Levels of G, where parts may be `half` of the gap away."""
+        levels = np.linspace(half, 1.0 - half, n_grid)
+        least, _ = intervals.rank(np.clip(levels - half, 0.0, 1.0))
+        _, most = intervals.rank(np.clip(levels + half, 0.0, 1.0))
+        return Grid(levels, least, most, 1.0 / intervals.lengths)
 
     @staticmethod
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
@@ -276,11 +278,11 @@ class RanksOfThresholds:
     Levels c are in :math:`[\alpha - \kappa/2, \beta + \kappa/2]`. Suppose that for every such c
     there is a threshold at which all parts have :math:`|r - c| \le \kappa/2`. Then no two parts
     differ by more than :math:`\kappa` where one of them is inside
-    (:func:`fairconstrained.metrics.ccdf_gap`). Methods are as in :class:`FractionsInside`.
+    (:func:`fairconstrained.metrics.ccdf_gap`).
     """
 
     @staticmethod
-    def middles(intervals: Intervals, half: float, n_grid: int) -> Floats:
+    def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
         """Levels that are spread evenly over the neighbourhoods of all intervals."""
         pieces = intervals.upper > intervals.lower
         lower = np.maximum(intervals.lower[pieces] - half, half)
@@ -288,19 +290,12 @@ class RanksOfThresholds:
         ends = np.linspace(lower.min(), upper.max(), _CANDIDATES)
         covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
         candidates = ends[covered.any(axis=0)]
-        which = np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)
-        return np.asarray(candidates[which])
-
-    @staticmethod
-    def ranks_at(intervals: Intervals, levels: Floats) -> tuple[Floats, Floats]:
-        """The levels themselves."""
-        everywhere = np.tile(levels, (len(intervals.lower), 1))
-        return everywhere, everywhere
-
-    @staticmethod
-    def units(intervals: Intervals) -> Floats:
-        """Ones."""
-        return np.ones(len(intervals.lower))
+        levels = candidates[np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)]
+        n_parts = len(intervals.lower)
+        least, most = (
+            np.tile(np.clip(levels + side, 0.0, 1.0), (n_parts, 1)) for side in (-half, half)
+        )
+        return Grid(levels, least, most, np.ones(n_parts))
 
     @staticmethod
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
@@ -318,14 +313,8 @@ class PartialDistributions(WithinIntervals):
     :math:`[\kappa/2, 1 - \kappa/2]` there is a threshold :math:`\theta_c` at which all parts have
     :math:`|G - c| \le \kappa / 2`. Here c is on a grid, and the thresholds are extra variables. Let
     :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is :math:`c \mp \kappa/2`. The values
-    are
-
-    .. math::
-
-        \frac{2}{L_q} (r_q(\theta_c) - b_{cq}), \qquad \frac{2}{L_q} (a_{cq} - r_q(\theta_c))
-
-    for all c and q. This is problem (15) of the paper, with p = a, and with a factor 2 / L that
-    brings the values to the units of the gap.
+    :math:`2 (r_q(\theta_c) - b_{cq}) / L_q` and :math:`2 (a_{cq} - r_q(\theta_c)) / L_q` for all c
+    and q are those of problem (15) of the paper, with p = a, in units of the gap.
 
     Hard values are exact. Every threshold belongs to the nearest :math:`\theta_c`. The hard value
     of (c, q) is the maximum over these thresholds of twice the distance by which part q is above
@@ -346,12 +335,10 @@ class PartialDistributions(WithinIntervals):
         super().__init__(*parts, **named)
         self.compared_by = compared_by
         self.n_aux = self.statistic.n_columns
-        half = 0.5 * min(self.gap, 1.0)
-        self.grid = compared_by.middles(self.intervals, half, self.n_aux)
-        ends = (np.clip(self.grid + side, 0.0, 1.0) for side in (-half, half))
-        ranks = [compared_by.ranks_at(self.intervals, end) for end in ends]
-        self.least, self.most = torch.as_tensor(ranks[0][0]), torch.as_tensor(ranks[1][1])
-        self._scale = 2.0 * torch.as_tensor(compared_by.units(self.intervals))[:, None]
+        grid = compared_by.grid(self.intervals, 0.5 * min(self.gap, 1.0), self.n_aux)
+        self.grid = grid.levels
+        self.least, self.most = torch.as_tensor(grid.least), torch.as_tensor(grid.most)
+        self._scale = 2.0 * torch.as_tensor(grid.units)[:, None]
         n_values = 2 * self.n_parts * self.n_aux if self.n_parts > 1 else 0
         allowed = self.gap if self.gap < 1.0 else NEVER_BINDS  # no gap is larger than 1
         self.slack = torch.full((n_values,), allowed, dtype=torch.float64)
@@ -360,9 +347,7 @@ class PartialDistributions(WithinIntervals):
         """Steps at these thresholds."""
         return Above(aux, self.statistic.step, self.statistic.temperature)
 
-    def steps_at(self, aux: Tensor) -> Above:
-        """The same as `statistic_at`, because all extra variables are thresholds."""
-        return self.statistic_at(aux)
+    steps_at = statistic_at  # all extra variables are thresholds
 
     def loosened(self, by: float) -> Self:
         """The constraint with more slack, and the grid for that slack."""

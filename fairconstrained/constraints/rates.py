@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from numpy.typing import NDArray
 
 from fairconstrained import rates
@@ -212,12 +211,11 @@ class RateConstraint(Notion):
 
     Parameters
     ----------
-    part : mapping, array-like of shape (n_classes, n_groups), or callable
+    part : mapping, or array-like of shape (n_classes, n_groups)
         Disjoint parts of the samples. A mapping has their names as keys. Its values are mappings
         with one or both of the keys ``"group"`` and ``"label"``, whose values are a group (label)
         or a list of them. An array gives the number of the part of each label and group, in sorted
-        order, and -1 for no part. A function of the index arrays ``(y, group)`` returns that
-        number.
+        order, and -1 for no part.
     unions : list of lists of str, or array-like of shape (n_unions, n_parts)
         The parts in each union: their names, or zeros and ones.
     weights : array-like of shape (m, n_unions, n_classes)
@@ -313,18 +311,7 @@ class RateConstraint(Notion):
     def _numbered_parts(self, space: Space) -> NDArray[np.int64]:
         """The given number of the part of each label and group, after checks."""
         shape = (len(space.classes), len(space.groups))
-        given = self.part
-        if callable(given):
-            y, group = (torch.as_tensor(index) for index in np.indices(shape))
-            try:
-                given = given(y, group)
-            except Exception as error:
-                raise ValueError(
-                    "RateConstraint.part failed as a function of the positions (y, group) in the "
-                    f"sorted labels and groups: {error}. To name groups, give a mapping: "
-                    "part={'men': {'group': 'Male'}, ...}."
-                ) from error
-        part = np.asarray(given)
+        part = np.asarray(self.part)
         if part.shape != shape or part.dtype.kind not in "iu" or part.min() < -1:
             raise ValueError(
                 f"RateConstraint.part must be a mapping from names of parts to their rows, or give "

@@ -208,7 +208,7 @@ def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
         for side in np.hstack((members, -members))
     ]
     paper = RateConstraint(
-        lambda y, group: group, np.vstack((members, 1 - members)), weights, slack=0.1
+        [list(range(n_groups))] * 2, np.vstack((members, 1 - members)), weights, slack=0.1
     )
     ours = DemographicParity(0.1, reference="rest")
     for values in (soft_values, hard_values):

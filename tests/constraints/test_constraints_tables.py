@@ -223,7 +223,7 @@ PAIRS = [(g, h) for g in range(3) for h in range(3) if g != h]
 @pytest.mark.parametrize(
     ("notion", "constraint"),
     [
-        (DemographicParity(0.1), by_hand(PAIRS, lambda y, group: group, 3)),
+        (DemographicParity(0.1), by_hand(PAIRS, [[0, 1, 2]] * 2, 3)),
         (EqualizedOdds(0.1), by_hand([*PAIRS, *np.add(PAIRS, 3)], [[0, 1, 2], [3, 4, 5]], 6)),
         (EqualOpportunity(0.1), by_hand(PAIRS, [[-1, -1, -1], [0, 1, 2]], 3)),
     ],

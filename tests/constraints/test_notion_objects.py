@@ -157,7 +157,6 @@ def test_fitted_models_with_named_parts_can_be_pickled():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"part": lambda y, group: (group == "Male").astype(int)}, "part={'men': {'group': 'Ma"),
         ({"part": {"a": "Male"}}, r"part\['a'\] must say which rows it has"),
         ({"part": {"a": {"sex": "Male"}}}, r"part\['a'\] must say which rows it has"),
         ({"part": {"a": {}}}, r"part\['a'\] must say which rows it has"),

@@ -36,7 +36,7 @@ class NeverRuns(AugmentedLagrangian):
 
 def rate_constraint(**changes):
     """Of the first group's rate of the first label, but for `changes`."""
-    good = {"part": lambda y, group: group, "unions": [[1, 0]], "weights": [[[1, 0]]]}
+    good = {"part": [[0, 1], [0, 1]], "unions": [[1, 0]], "weights": [[[1, 0]]]}
     return RateConstraint(**{**good, **changes}, slack=0.1)
 
 
