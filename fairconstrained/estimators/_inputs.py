@@ -64,10 +64,6 @@ def given_callbacks(callbacks: Any) -> list[Callable[..., object]] | None:
     return list(given) if valid else None
 
 
-def _one_of(*names: str) -> Rule:
-    return f"one of {sorted(names)}", lambda v: isinstance(v, str) and v in names
-
-
 _FLAG: Rule = "True or False", lambda v: isinstance(v, (bool, np.bool_))
 _NOT_NEGATIVE: Rule = "a finite number >= 0", lambda v: is_number(v) and 0 <= v < inf
 _POSITIVE: Rule = "a finite number > 0", lambda v: is_number(v) and 0 < v < inf
@@ -88,15 +84,18 @@ _RULES: dict[str, Rule] = {
     "warm_start": _FLAG,
     "slack": ("a number >= 0", lambda v: is_number(v) and v >= 0),
     "margin": _NOT_NEGATIVE,
-    "missing_sensitive": _one_of("warn", "raise"),
+    "missing_sensitive": (
+        "one of ['raise', 'warn']",
+        lambda v: isinstance(v, str) and v in ("warn", "raise"),
+    ),
     "min_group_size": (
         "'auto' or an integer >= 0",
         lambda v: v == "auto" if isinstance(v, str) else is_number(v, Integral) and v >= 0,
     ),
     "group_features": _FLAG,
     "penalty": _NOT_NEGATIVE,
-    "loss": _one_of(*LOSSES),
-    "objective": _one_of("auc", "log"),
+    "loss": (f"one of {sorted(LOSSES)}", lambda v: isinstance(v, str) and v in LOSSES),
+    "objective": ("one of ['auc', 'log']", lambda v: isinstance(v, str) and v in ("auc", "log")),
     "stream_memory": _COUNT,
     "epsilon": (
         f"None or {_POSITIVE[0]}",
@@ -117,7 +116,8 @@ def check_parameters(estimator: Any) -> None:
     """Raise ValueError for the first parameter that is not valid, before any work."""
     owner, params, rules = type(estimator).__name__, estimator.get_params(deep=False), _RULES
     if "epsilon" in params:
-        units = _one_of(*estimator._protects)
+        allowed = estimator._protects
+        units = f"one of {sorted(allowed)}", lambda v: isinstance(v, str) and v in allowed
         rules = {**_RULES, "protect": units, "epsilon.unit": units}
         if isinstance(estimator.epsilon, Budget):
             budget = estimator.epsilon._asdict()
@@ -156,8 +156,9 @@ class TrainingRows:
     def cells(self) -> Tensor:
         """Number of rows of each label and group, (n_classes, n_groups), of all workers."""
         n_classes, n_groups = len(self.space.classes), len(self.space.groups)
-        own = [np.bincount(self.group[self.y == k], minlength=n_groups) for k in range(n_classes)]
-        return self.workers.sum(torch.as_tensor(np.array(own), dtype=torch.int64))
+        cell = self.y.astype(np.int64) * n_groups + self.group
+        own = np.bincount(cell, minlength=n_classes * n_groups).reshape(n_classes, n_groups)
+        return self.workers.sum(torch.as_tensor(own, dtype=torch.int64))
 
     @property
     def relative_weight(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
@@ -72,15 +72,6 @@ def recorded(stack: MomentConstraint, iterate: Iterate) -> Record:
         residual=iterate.residual,
         multiplier=float(iterate.dual.max()) if len(iterate.dual) else 0.0,
     )
-
-
-def history(solutions: Sequence[Solution]) -> dict[str, Any]:
-    """Join the records of all solutions, and their times, which go on from one to the next."""
-    records = np.array([record for solution in solutions for record in solution.history])
-    times = np.zeros(1)
-    for solution in solutions:
-        times = np.append(times, times[-1] + np.array(solution.times))
-    return {**dict(zip(Record._fields, records.T, strict=True)), "time": times[1:]}
 
 
 @contextmanager

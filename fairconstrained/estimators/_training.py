@@ -28,7 +28,7 @@ from fairconstrained.estimators._inputs import (
     random_seed,
 )
 from fairconstrained.estimators._parts import agreed, learnt_columns, rows_of_blocks
-from fairconstrained.estimators._reporting import history, progress, recorded, report, report_equal
+from fairconstrained.estimators._reporting import Record, progress, recorded, report, report_equal
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
@@ -109,7 +109,9 @@ class Training:
             rows = read(self.estimator, given)
         if workers.size > 1:
             rows = agreed(self.estimator, rows, workers)
-        return checked_rows(self.estimator, in_domains(rows, *self.domains))
+        if any(self.domains):
+            rows = in_domains(rows, *self.domains)
+        return checked_rows(self.estimator, rows)
 
     def train(self, rows: TrainingRows) -> None:
         """Fit the estimator to these rows."""
@@ -182,8 +184,9 @@ class Training:
     def finish(self, stages: list[Stage]) -> None:
         """Write the fitted attributes, and report what users should know."""
         clf = self.estimator
-        for name in [n for n in vars(clf) if n.endswith("_") and n not in _FROM_VALIDATION]:
-            delattr(clf, name)  # of a former fit, perhaps with another model
+        for name in tuple(vars(clf)):
+            if name.endswith("_") and name not in _FROM_VALIDATION:
+                delattr(clf, name)  # of a former fit, perhaps with another model
         problem, solution = stages[-1]
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
@@ -195,13 +198,12 @@ class Training:
             setattr(clf, name, value)
         clf.model_ = self.specification
         clf.classes_, clf.groups_ = stack.space
-        clf.n_iter_ = sum(stage.solution.n_iter for stage in stages)
         clf.converged_ = solution.status is Status.CONVERGED
         clf.status_ = solution.words
         clf.residual_ = iterate.residual
         clf.multipliers_ = iterate.dual.cpu().numpy().copy()
         # Values that a penalty replaces are measured, and have no multipliers.
-        clf.constraints_ = [stack.describe(j) for j in range(len(iterate.dual))]
+        clf.constraints_ = list(map(stack.describe, range(len(iterate.dual))))
         clf.violations_ = stack.measures(iterate.hard[1:])
         clf.violation_ = stack.measure(iterate.hard[1:])
         # A margin narrows the slacks in training only.
@@ -213,7 +215,13 @@ class Training:
         clf.excess_ = np.nan if worst is None else float(excess[worst])
         clf.excess_error_ = 0.0 if worst is None else float(errors[worst])
         clf.privacy_ = None
-        clf.history_ = history([stage.solution for stage in stages])
+        records, times, clf.n_iter_ = [], np.zeros(1), 0
+        for _, own in stages:  # times go on from one to the next
+            records += own.history
+            times = np.append(times, times[-1] + np.array(own.times))
+            clf.n_iter_ += own.n_iter
+        columns = np.array(records).T
+        clf.history_ = {**dict(zip(Record._fields, columns, strict=True)), "time": times[1:]}
         report(clf, solution, worst)
         if solution.status is Status.KNOWN and clf.feasible_:  # never of a private fit
             report_equal(clf, problem, w, self.margin > 0)
@@ -249,12 +257,12 @@ class Training:
 
     def kept(self, counts: Tensor, least: int | str) -> list[Any]:
         """Each constraint without values of fewer than `least` rows, and the names of these."""
-        space = self.rows.space
-        return [
-            self.estimator._bound(notion, space).without_small(counts.cpu().numpy(), least)
-            for notion in self.estimator._notions()
-            if not notion.needs_groups or len(space.groups) > 1
-        ]
+        space, kept = self.rows.space, []
+        for notion in self.estimator._notions():
+            if len(space.groups) > 1 or not notion.needs_groups:
+                bound = self.estimator._bound(notion, space)
+                kept.append(bound.without_small(counts.cpu().numpy(), least))
+        return kept
 
     def stack(self, counts: Tensor, least: int | str) -> MomentConstraint:
         """Stack the constraints without small groups, which a warning names."""
