@@ -175,12 +175,8 @@ class AUCConstraint(MomentConstraint):
 
     def _changed(self, **changes: Any) -> AUCConstraint:
         """The constraint with other arguments."""
-        slack = self.slack[: len(self.comparisons)].numpy()
-        own: dict[str, Any] = {
-            "comparisons": self.comparisons,
-            "slack": slack,
-            "surrogate": self.surrogate,
-        }
+        own: dict[str, Any] = {name: getattr(self, name) for name in ("comparisons", "surrogate")}
+        own["slack"] = self.slack[: len(self.comparisons)].numpy()
         return AUCConstraint(self.space, name=self.name, **(own | changes))
 
 

@@ -158,16 +158,9 @@ class AffineMap:
     product, and their gradients one product and one look-up: a step on a mini-batch is mostly the
     overhead of small operations.
 
-    Parameters
-    ----------
-    combinations : sequence of Combinations
-        The diagonal blocks of C. Its product with R is precomputed if it is small.
-    rates : scipy matrix of shape (n_rates, n_parts * n_columns)
-        R.
-    offset : Tensor of shape (m,)
-        b, with the dtype and device of the tables.
-    shape : (n_parts, n_columns)
-        That of the table.
+    `combinations` are the diagonal blocks of C, `rates` is R, a scipy matrix, and `offset` is b,
+    with the dtype and device of tables of this `shape`. The product of C and R is precomputed if it
+    is small.
     """
 
     def __init__(

@@ -82,8 +82,6 @@ class MomentConstraint:
         """The constraints of single notions that this one consists of."""
         return (self,)
 
-    # --- rows and tables -------------------------------------------------------------------------
-
     def part(self, y: Tensor, group: Tensor) -> Tensor:
         """Part of each row, (n,); -1 for rows in no part."""
         return self.part_of_cell.to(y.device)[y, group]
@@ -91,14 +89,8 @@ class MomentConstraint:
     def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
         """The rows with the part of each, which other methods use in place of groups.
 
-        Parameters
-        ----------
-        y : LongTensor of shape (n,)
-            Class indices.
-        group : Tensor of shape (n,) or (n, n_groups)
-            Group indices, or how much of each row belongs to each group: fractions that add up to
-            one.
-        weight : Tensor of shape (n,)
+        `y` (n,) and `group` (n,) are indices; or fractions (n, n_groups) that add up to one say how
+        much of each row belongs to each group.
         """
         part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
         if group.ndim == 2:
@@ -127,8 +119,6 @@ class MomentConstraint:
         """The table of hard statistics, (n_parts, n_columns)."""
         return rows.sums(self.statistic.hard, scores)
 
-    # --- values ----------------------------------------------------------------------------------
-
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
@@ -156,22 +146,16 @@ class MomentConstraint:
     def linearize(
         self, scores: Tensor, y: Tensor, aux: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Soft statistics of the rows, and the derivatives of their weighted sums.
+        """Soft statistics of the rows (n, n_columns), and the derivatives of their weighted sums.
 
-        Returns
-        -------
-        soft : Tensor of shape (n, n_columns)
-        pullback : callable
-            Maps weights (n, n_columns) to the derivatives of the weighted sum by the scores,
-            (n, K), and by the extra variables, (n_aux,).
+        The pullback maps weights (n, n_columns) to derivatives by the scores, (n, K), and by the
+        extra variables, (n_aux,).
         """
         if self.n_aux:
             soft, pullback = linearized(lambda z, a: self.statistic_at(a).soft(z, y), scores, aux)
             return soft, pullback  # type: ignore[return-value]
         soft, on_scores = self.statistic.linearize(scores, y)
         return soft, lambda weights: (on_scores(weights), torch.zeros_like(aux))
-
-    # --- extra variables -------------------------------------------------------------------------
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         """Starting values of the extra variables."""
@@ -184,8 +168,6 @@ class MomentConstraint:
     def steps_at(self, aux: Tensor) -> Above | None:
         """`statistic_at` if extra variable c is the threshold of column c, else None."""
         return None
-
-    # --- other constraints of the same kind ------------------------------------------------------
 
     def at_equal_scores(self) -> Self:
         """The constraint with soft values that have a gradient where all scores are equal."""
@@ -248,22 +230,10 @@ class MomentConstraint:
     ) -> tuple[MomentConstraint, list[str]]:
         """Drop the values that depend on fewer than `min_rows` rows, or on none.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_classes, n_groups)
-            Number of rows of each cell.
-        min_rows : int or "auto"
-            See :meth:`least_rows`.
-
-        Returns
-        -------
-        constraint : MomentConstraint
-        dropped : list of str
-            Descriptions of what was dropped, with numbers of rows.
+        `rows` (n_classes, n_groups) are numbers of rows; for `min_rows` see :meth:`least_rows`.
+        Returns the constraint, and words for each rate that was dropped.
         """
         raise NotImplementedError
-
-    # --- words -----------------------------------------------------------------------------------
 
     def measure(self, values: Tensor) -> float:
         """The notion in its own units, the largest value without its slack; nan without values."""

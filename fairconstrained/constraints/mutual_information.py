@@ -17,7 +17,6 @@ estimate it without bias.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,8 +70,7 @@ class MutualInformation:
     @classmethod
     def within(cls, constraint: MomentConstraint, counts: Tensor) -> MutualInformation:
         """ERMI of the groups that a parity notion compares, within its conditions."""
-        cells = constraint.part_cells()
-        labels = [tuple(np.any(own, axis=1).tolist()) for own in cells]
+        labels = [tuple(own.max(axis=1).tolist()) for own in constraint.part_cells()]
         known = list(dict.fromkeys(labels))
         condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
         return cls(condition.to(counts.device), constraint.statistic.n_columns, counts)

@@ -264,9 +264,6 @@ def as_notion(
     )
 
 
-# --- checks that notions share --------------------------------------------------------------------
-
-
 def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
     """Return the value as a float; raise ValueError unless it is a number >= minimum."""
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= minimum:
@@ -305,9 +302,6 @@ def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -
         )
 
 
-# --- groups whose rates are compared --------------------------------------------------------------
-
-
 class _Reference(NamedTuple):
     """Sets of groups with rates, and the comparisons of these rates."""
 
@@ -326,13 +320,9 @@ def _pairwise(n_groups: int) -> tuple[Any, Any]:
 
 
 def _against(others: Floats, of_group: Floats) -> tuple[Any, Any]:
-    """Rates of each group, compared with both signs with that of one other set of groups.
+    """Rates of each group, compared with both signs with that of one of other sets of groups.
 
-    Parameters
-    ----------
-    others : ndarray of shape (n_sets, n_groups)
-    of_group : ndarray of shape (n_groups, n_sets)
-        The set that each group is compared with.
+    `others` (n_sets, n_groups) has the sets, `of_group` (n_groups, n_sets) the one for each group.
     """
     n_groups = len(of_group)
     if n_groups < 2:

@@ -35,21 +35,9 @@ _CANDIDATES = 1001
 class WithinIntervals(MomentConstraint):
     """Base of the constraints inside intervals: all ordered pairs of parts of a label.
 
-    Parameters
-    ----------
-    space : Space
-        Of two classes.
-    part : ndarray of int, (2, n_groups)
-        The part of the rows of each label and group; -1 where they are in no part.
-    intervals : Intervals
-        A union of intervals of ranks for each part.
-    gap : float
-        Largest allowed gap.
-    statistic : Above or ScoreBins
-    name : str
-        The notion, for messages.
-    n_thresholds : int, default=1
-        Values for each pair.
+    `part` (2, n_groups) is the part of the rows of each of two labels and of each group, -1 for
+    none; `intervals` has a union of intervals of ranks for each part, and `gap` is the largest that
+    is allowed. Each pair has `n_thresholds` values.
     """
 
     statistic: Any  # Above, or ScoreBins
@@ -159,14 +147,8 @@ class PartialRates(WithinIntervals):
     violated constraint has no gradient. The leak gives it one. Solvers that follow the hard values
     correct its bias.
 
-    Parameters
-    ----------
-    space, part, intervals, gap, statistic, name
-        As in the base class. With :class:`Above` a row adds to one column for each threshold. With
-        :class:`ScoreBins` it adds 1 in all to the table for any number of thresholds, as private
-        training needs.
-    leak : float
-        Slope of the soft values outside the intervals, relative to that inside. Paper: 0.
+    With :class:`Above` a row adds to one column for each threshold. With :class:`ScoreBins` it adds
+    1 in all to the table for any number of thresholds, as private training needs. Paper: no leak.
     """
 
     _own = ("leak",)
@@ -221,8 +203,7 @@ class PartialGroupAUCs(WithinIntervals):
     Fixed thresholds divide scores into bins, and rows of the same bin count as tied. Bin b holds
     the fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators,
     the error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
-
-    Parameters are as in the base class, with ascending thresholds in the statistic.
+    The thresholds of the statistic ascend.
     """
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
@@ -320,12 +301,8 @@ class PartialDistributions(WithinIntervals):
     of (c, q) is the maximum over these thresholds of twice the distance by which part q is above
     (or below) the middle of the parts, minus slack. The largest hard value is the gap minus slack.
 
-    Parameters
-    ----------
-    space, part, intervals, gap, statistic, name
-        As in the base class, with one column of the statistic for each c.
-    compared_by : FractionsInside or RanksOfThresholds
-        The quantity that is compared. For ranks, replace G by r above.
+    The statistic has one column for each c. With `compared_by` :class:`RanksOfThresholds` instead
+    of :class:`FractionsInside`, replace G by r above.
     """
 
     _own = ("compared_by",)

@@ -46,17 +46,10 @@ STEPS: dict[str, Step] = {
 class Above(Statistic):
     """Whether the score is above each of several thresholds, one column for each.
 
-    Parameters
-    ----------
-    thresholds : Tensor of shape (n_columns,)
-        Fixed, or variables of the problem.
-    step : Step
-        Replacement of the indicator.
-    temperature : float
-        Sharpness: the step is a function of temperature times (score - threshold).
+    The step, which replaces the indicator, is a function of temperature times (score - threshold).
     """
 
-    thresholds: Tensor
+    thresholds: Tensor  # (n_columns,), fixed or variables of the problem
     step: Step
     temperature: float
 

@@ -47,8 +47,8 @@ class SplineBins(Statistic):
     their second derivatives are continuous, as Newton steps and L-BFGS require. Only four weights
     of a row are nonzero, so the cost of a table hardly depends on the number of bins.
 
-    Squashing gives scores near zero a fine resolution and every score a slope. The scores of a
-    logistic model are log odds, few of which lie beyond 8, but features with heavy tails give some.
+    Squashing gives scores near zero a fine resolution and every score a slope: features with heavy
+    tails give some log odds beyond 8.
     """
 
     n_columns: int
