@@ -207,9 +207,7 @@ class PrivateMomentERM(MomentERM):
         """The problem whose gaps agree at x with a noisy table of the rows' scores there."""
         coef = self.model.unpack(x)[0] / self.released.scale[:, None]
         scores = (X.matmul(coef) - self.released.centre @ coef)[:, 0]
-        negative, positive = self._score_moments(x)
-        fraction = torch.tensor(self.risk.fractions).to(x)
-        mean, square = fraction @ torch.stack((negative, positive))
+        mean, square = torch.tensor(self.risk.fractions).to(x) @ self._score_moments(x)
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
         exact = score_table(z, cell, len(self.moments.weight))
         table = self.releases.noisy(_SCORES, exact, 1.0, rng)
@@ -240,13 +238,11 @@ class PrivateMomentERM(MomentERM):
 
     def log_odds_scale(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Slope and offset that make normal scores of equal variances log odds."""
-        negative, positive = self._score_moments(x)
+        mean, square = self._score_moments(x).T
         weight = torch.stack([label.weight[0] for label in self.moments.by_label()])
-        variances = torch.stack([m[1] - m[0] ** 2 for m in (negative, positive)])
-        variance = (weight @ variances / weight.sum()).clamp_min(1e-12)
-        slope = ((positive[0] - negative[0]) / variance).clamp_min(1e-6)
-        middle = 0.5 * (negative[0] + positive[0])
-        return slope, torch.log(weight[1] / weight[0]) - slope * middle
+        variance = (weight @ (square - mean**2) / weight.sum()).clamp_min(1e-12)
+        slope = ((mean[1] - mean[0]) / variance).clamp_min(1e-6)
+        return slope, torch.log(weight[1] / weight[0]) - slope * (0.5 * (mean[0] + mean[1]))
 
     def _score_moments(self, x: Tensor) -> Tensor:
         """Means of (z, z^2) of the negatives and of the positives, (2, 2)."""
