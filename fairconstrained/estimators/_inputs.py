@@ -161,15 +161,6 @@ class TrainingRows:
         return self.workers.sum(torch.as_tensor(own, dtype=torch.int64))
 
     @property
-    def relative_weight(self) -> Floats:
-        """Weights as multiples of the largest, up to a factor of two, with every digit."""
-        own = self.weight
-        least, largest = self.weight_range or (own.min(), own.max())
-        if least == largest:
-            return own if own[0] == 1 else np.ones_like(own)
-        return np.ldexp(own, 1 - np.frexp(largest)[1])  # type: ignore[no-any-return]
-
-    @property
     def space(self) -> Space:
         """The labels and groups to which notions are bound."""
         groups: Any = ["all"] if self.groups is None else self.groups

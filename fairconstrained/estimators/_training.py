@@ -131,7 +131,12 @@ class Training:
             table, self.specification = learnt
         else:
             table = self.specification.fit_transform(rows, self.part_of_cell, rng)
-        weight = rows.relative_weight
+        weight = rows.weight
+        least, largest = rows.weight_range or (weight.min(), weight.max())
+        if least < largest:  # as multiples of the largest, up to a factor of two: exactly
+            weight = np.ldexp(weight, 1 - np.frexp(largest)[1])
+        elif weight[0] != 1:
+            weight = np.ones_like(weight)
         if weight.strides == (0,):  # one number in memory, and it stays so
             weight = weight[:1].copy()
         as_tensor = partial(torch.as_tensor, device=self.estimator.device)
