@@ -24,13 +24,6 @@ from fairconstrained.models.network import NetworkModel, check_rows_independent,
 from fairconstrained.models.perceptron import PerceptronModel
 
 
-def _as_numbers(X: Any) -> dict[str, Any]:
-    """Return options of validation: tensors stay tensors where scikit-learn allows it."""
-    stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
-    dtype = torch.float64 if stays else [np.float64, np.float32]
-    return {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
-
-
 class Specification(BaseEstimator):  # type: ignore[misc]
     """Base of model specifications: from samples to columns, and from columns to a model.
 
@@ -49,16 +42,19 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         """Raise ValueError for a bad parameter, before any work."""
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """Return X and y for the model, validated by scikit-learn.
+        """Return X and y for the model, validated by scikit-learn; tensors stay where it allows.
 
         ``n_features_in_`` and ``feature_names_in_`` of the estimator are set, or compared if not
         `reset`.
         """
-        return validate_data(estimator, X, as_numpy(y), reset=reset, **_as_numbers(X))
+        stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
+        dtype = torch.float64 if stays else [np.float64, np.float32]
+        numbers = {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
+        return validate_data(estimator, X, as_numpy(y), reset=reset, **numbers)
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
         """Return X for the model in prediction, validated by scikit-learn."""
-        return validate_data(estimator, X, reset=False, **_as_numbers(X))
+        return self.training_rows(estimator, X, "no_validation", reset=False)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Any:
         """Learn the columns, and return them for the training rows; here X itself.

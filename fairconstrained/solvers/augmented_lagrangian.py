@@ -165,12 +165,7 @@ class AugmentedLagrangian(Solver):
         self, problem: Sharpenable, x: Tensor, dual: Tensor, shift: Tensor, tol: float
     ) -> Iterator[Iterate]:
         """Solve, compare with the hard values and move the targets, until patience runs out."""
-
-        def passed(at: Tensor) -> Linearization:
-            terms = problem.linearize(at)
-            return terms._replace(pullback=last_kept(terms.pullback))
-
-        linearize = last_kept(passed)  # a minimisation starts where one ended
+        linearize = last_kept(problem.linearize)  # a minimisation starts where one ended
         if not dual.any():
             gradient = linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
             residual = float(gradient.abs().max())

@@ -245,7 +245,12 @@ def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> Non
 
 def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
     """Choose the feasible iterate of least error, or the least violation if none is feasible."""
-    return min(iterates, key=lambda i: (max(i.excess, FEASIBILITY_TOL), float(i.hard[0])))
+    best, least = iterates[0], (inf, inf)
+    for iterate in iterates:
+        merit = max(iterate.excess, FEASIBILITY_TOL), float(iterate.hard[0])
+        if merit < least:
+            best, least = iterate, merit
+    return best
 
 
 def violation(values: Tensor) -> float:

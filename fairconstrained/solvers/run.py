@@ -52,7 +52,7 @@ def run(
     tol: float,
     callbacks: Sequence[Callback] = (),
     known: Sequence[Known] = (),
-    record: Callable[[Iterate], Any] = lambda iterate: iterate,
+    record: Callable[[Iterate], Any] | None = None,
 ) -> Solution:
     """Run `solver` on `problem` until it converges, ends, or is stopped.
 
@@ -127,7 +127,7 @@ def run(
                     f"{solver!r} diverged at iteration {len(history) + 1}: its variables or its "
                     "objective are not finite. Scale the features or take smaller steps."
                 )
-            history.append(record(iterate))
+            history.append(record(iterate) if record else iterate)
             converged, asked = iterate.residual <= tol, False
             candidates = [iterate] if chosen is None or converged else [chosen, iterate]
             chosen = iterate if converged else solver.select(candidates)
@@ -148,7 +148,7 @@ def run(
         better = not_worse(problem, chosen, known) if known else chosen
     if better is chosen:
         return Solution(chosen, len(history), ended, history, times, ended)
-    history.append(record(better))
+    history.append(record(better) if record else better)
     times.append(time.perf_counter() - start)
     for callback in callbacks:
         callback(better)

@@ -111,7 +111,7 @@ class SequentialQuadratic(Solver):
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
-        levels: list[tuple[Iterate, Sharpenable]] = []  # the result of each sharpness
+        best, posed, kept = None, problem, False  # of all sharpnesses so far
         # A warm start is already close to its solution.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
             iterates = []
@@ -119,18 +119,17 @@ class SequentialQuadratic(Solver):
                 yield iterate
                 iterates.append(iterate)
             x, dual = iterates[-1].x, iterates[-1].dual
-            levels.append((best_feasible(iterates), problem))
-            sharper = problem.sharpened()
-            kept = [iterate.excess <= FEASIBILITY_TOL for iterate, _ in levels]
-            lost = any(kept) and not kept[-1]
-            if sharper is problem or lost:
+            own = best_feasible(iterates)
+            if best is None or best_feasible([best, own]) is own:
+                best, posed = own, problem
+            sharper, feasible = problem.sharpened(), own.excess <= FEASIBILITY_TOL
+            if sharper is problem or (kept and not feasible):
                 break
-            problem = sharper
-        best = best_feasible([iterate for iterate, _ in levels])
-        problem = next(level for iterate, level in levels if iterate is best)
+            problem, kept = sharper, feasible
+        assert best is not None
         if best.excess > FEASIBILITY_TOL:
             solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(dual)
-            for other in islice(solver.iterate(problem, best.x, none, tol, rng), _RESCUE_STEPS):
+            for other in islice(solver.iterate(posed, best.x, none, tol, rng), _RESCUE_STEPS):
                 found = other._replace(residual=torch.inf)
                 yield found
                 best = best_feasible([best, found])
@@ -138,7 +137,7 @@ class SequentialQuadratic(Solver):
                     break
             yield best
         elif problem.n_rows <= FEW_ROWS:
-            yield from self._settled(best, problem, tol)
+            yield from self._settled(best, posed, tol)
         else:
             yield best
 
