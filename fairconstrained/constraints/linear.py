@@ -46,8 +46,8 @@ class Combinations(NamedTuple):
         is_term = np.arange(count.max(initial=1)) < count[:, None]
         rate, factor = np.zeros(is_term.shape, dtype=np.int64), np.zeros(is_term.shape)
         rate[is_term], factor[is_term] = found.indices, found.data
-        terms = [torch.as_tensor(np.ascontiguousarray(own.T)) for own in (rate, factor)]
-        return cls(terms[0], terms[1], found.shape[1], families)
+        terms = torch.as_tensor(rate.T.copy()), torch.as_tensor(factor.T.copy())
+        return cls(*terms, found.shape[1], families)
 
     @property
     def n_values(self) -> int:
@@ -61,7 +61,7 @@ class Combinations(NamedTuple):
     def times(self, rates: Tensor) -> Tensor:
         """C times rates (n_rates, k), which may be differentiated."""
         if self.families:
-            return torch.cat([_differences(own) for own in torch.split(rates, list(self.families))])
+            return torch.cat(tuple(map(_differences, torch.split(rates, list(self.families)))))
         values = rates.new_zeros((self.n_values, rates.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             values = torch.addcmul(values, factor[:, None], rates.index_select(0, rate))
@@ -83,12 +83,13 @@ class Combinations(NamedTuple):
 
         Of all pairs with equal offsets it is the largest minus the smallest rate.
         """
-        if self.families and bool((offset == offset[0]).all()):
-            families = torch.split(rates, list(self.families))
-            gaps = [own.amax(dim=0) - own.amin(dim=0) for own in families]
-            return torch.stack(gaps).amax(dim=0) + offset[0]
-        pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
-        return torch.cat([(self.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
+        if not self.families or bool((offset != offset[0]).any()):
+            pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
+            return torch.cat([(self.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
+        largest = rates.new_zeros(rates.shape[1])
+        for own in torch.split(rates, list(self.families)):
+            largest = torch.maximum(largest, own.amax(dim=0) - own.amin(dim=0))
+        return largest + offset[0]
 
     def variances(self, covariance: Tensor) -> Tensor:
         """Variances of the values for rates of this covariance, (m,)."""
@@ -339,8 +340,9 @@ class LinearMoments(MomentConstraint):
 
         The coefficients of a cell are one sparse row. Cells with equal rows form one part.
         """
-        of_columns = [self.cell_numerators[:, c::n_columns] for c in range(n_columns)]
-        stacked = sp.vstack([*of_columns, self.cell_denominators]).tocsr()
+        stacked = self.cell_denominators
+        for c in reversed(range(n_columns)):
+            stacked = sp.vstack((self.cell_numerators[:, c::n_columns], stacked)).tocsr()
         # Rate by rate, its denominator after its numerators.
         order = np.arange(stacked.shape[0]).reshape(n_columns + 1, -1).T.reshape(-1)
         rows = without_zeros(stacked[order].T)
@@ -413,7 +415,7 @@ class LinearMoments(MomentConstraint):
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
         rate, factor, *_ = self.combinations
-        sides: tuple[set[str], set[str]] = set(), set()
+        sides: list[set[str]] = [set(), set()]
         for r, value in zip(rate[:, j].tolist(), factor[:, j].tolist(), strict=True):
             if value != 0:
                 sides[value < 0].add(self._rate_names[r])
