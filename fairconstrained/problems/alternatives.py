@@ -70,7 +70,9 @@ def known_points(problem: FairERM) -> list[Known]:
 
     Without the solution without constraints only the first.
     """
-    by_cell, zero = problem.by_cell(), torch.zeros_like(problem.model.init())
+    # Where all scores are equal, one row of each label and group has the values of all of them.
+    by_cell = replace(problem, data=problem.data.by_cell(problem.constraint))
+    zero = torch.zeros_like(problem.model.init())
     unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
     found = [Known(by_cell.variables(zero), of=by_cell)]
     for e in unit:
@@ -160,7 +162,8 @@ def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
     steps = grid(x, reach)
     if not (isinstance(problem.model, LinearModel) or moves_offsets):
         return on_grid(lambda step: problem.evaluate(x + step * direction).hard, steps)
-    (w, aux), (ahead, _) = problem.split(x), problem.split(x + direction)
+    n_params = [problem.model.n_params]
+    (w, aux), (ahead, _) = x.tensor_split(n_params), (x + direction).tensor_split(n_params)
     if problem.sums_decide:
         return _line_of_sums(problem, w, ahead, reach, steps, moves_offsets)
     scores = problem.scores(w)

@@ -185,7 +185,7 @@ class FairERM:
         """
         if rows is not None:
             return self._of_draw(x, rows)
-        w, aux = self.split(x)
+        w, aux = x.tensor_split([self.model.n_params])
         penalty, affine = self.model.penalty(w), self.affine
         sums, on_sums = self.data.linearized(partial(self._of_piece, x))
         if affine is None:
@@ -216,7 +216,7 @@ class FairERM:
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass of the model in evaluation mode."""
         self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
-        w, aux = self.split(x)
+        w, aux = x.tensor_split([self.model.n_params])
         scores = []
 
         def of_piece(rows: Rows) -> Tensor:
@@ -246,7 +246,7 @@ class FairERM:
 
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""
-        w, aux = self.split(x)
+        w, aux = x.tensor_split([self.model.n_params])
         if self.sums_decide and not self.data.in_memory:
             scatter = self.constraint.scatter
             return self.constraint.deviations_of(
@@ -333,7 +333,7 @@ class FairERM:
         Autograd takes 1.9 times as long for a step on a batch of 128 rows, and 4.1 times for three
         draws of 128 rows (``python -m benchmarks.speed.routes``).
         """
-        w, aux = self.split(x)
+        w, aux = x.tensor_split([self.model.n_params])
         scores, model_pullback = self.model.linearize(w, X)
         risk, risk_gradient = self.risk.linearize(
             scores[first], rows.y[first], rows.weight[first], self.data.total_weight
@@ -377,7 +377,7 @@ class FairERM:
     def risks(self, x: Tensor, rows: Tensor) -> Tensor:
         """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
         own = self.data.take(rows)
-        scores = self.model.scores(self.split(x)[0], own.X)
+        scores = self.model.scores(x[: self.model.n_params], own.X)
         return torch.stack(
             [risk(scores, own.y, own.weight) for risk in (self.risk.soft, self.risk.hard)]
         )
@@ -395,7 +395,7 @@ class FairERM:
         if constraint is self.constraint:
             return self, x
         problem = replace(self, constraint=constraint)
-        return problem, problem.variables(self.split(x)[0])
+        return problem, problem.variables(x[: self.model.n_params])
 
     known = known_points
     along = along
@@ -409,13 +409,6 @@ class FairERM:
     def few(self) -> Self:
         """`thinned`, kept for what need not be known exactly."""
         return self.thinned()
-
-    def by_cell(self) -> Self:
-        """The problem on one row of each label and group, which has the weight of all of them.
-
-        Where all scores are equal, its values are those of this problem.
-        """
-        return replace(self, data=self.data.by_cell(self.constraint))
 
     # ------------------------------------------------------------------ differences of convex parts
 
@@ -452,7 +445,7 @@ class FairERM:
 
     def _of_piece(self, x: Tensor, rows: Rows) -> Sums:
         """Sums over some rows, and the map from weights on them to gradients."""
-        w, aux = self.split(x)
+        w, aux = x.tensor_split([self.model.n_params])
         placed, steps = self.placed_rows(rows), self.constraint.steps_at(aux)
         scores, model_pullback = self.model.linearize(w, rows.X)
         in_closed_form = self.affine is not None
@@ -585,9 +578,6 @@ class FairERM:
         own = [self.model.scores(w, rows.X) for rows in self.data.pieces()]
         return own[0] if len(own) == 1 else torch.cat(own)
 
-    def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[: self.model.n_params], x[self.model.n_params :]
-
     def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
         """Values of the constraints, estimated from drawn rows."""
         sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
@@ -608,7 +598,7 @@ class FairERM:
         return replace(own, weight=own.weight * factor)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        return with_penalty(terms, self.model.penalty(self.split(x)[0]), self.alpha)
+        return with_penalty(terms, self.model.penalty(x[: self.model.n_params]), self.alpha)
 
     def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
         """The span of the risk and of the values of each draw, where these are few."""
