@@ -218,7 +218,7 @@ class _Path:
         target = 0.5 * excess if excess > _HALVED else 0.0
         direction, dual = program.solve(values - target)
         penalty = 2.0 * float(dual.max())
-        merit = _merit(terms, shift, penalty)
+        merit = float(terms.value[0] + penalty * values.clamp_min(0.0).sum())
         ahead = (values + program.linear(direction)).clamp_min(0.0)
         saved = float((values.clamp_min(0.0) - ahead).sum())
         slope = float(program.gradient @ direction) - penalty * saved
@@ -226,12 +226,13 @@ class _Path:
         for trial in range(_BACKTRACKS):
             point = x + size * direction + size**2 * bend
             there = self.problem.linearize(point)
+            reached = there.value[1:] + shift
             allowed = merit + _SUFFICIENT * size * slope + _EQUAL
-            if _merit(there, shift, penalty) <= allowed:
+            if float(there.value[0] + penalty * reached.clamp_min(0.0).sum()) <= allowed:
                 break
             if trial == 0:
                 # Second-order correction: solve again with the values at the full step.
-                left = there.value[1:] + shift - program.linear(direction)
+                left = reached - program.linear(direction)
                 bend = program.solve(left - target)[0] - direction
             else:
                 size *= 0.5
@@ -242,10 +243,6 @@ class _Path:
         soft, hard = self.problem.evaluate(point)
         gap = not_complementary(dual, there.value[1:] + shift)
         return Iterate(point, soft, hard, dual, max(float(gradient.abs().max()), gap))
-
-
-def _merit(terms: Linearization, shift: Tensor, penalty: float) -> float:
-    return float(terms.value[0] + penalty * (terms.value[1:] + shift).clamp_min(0.0).sum())
 
 
 class _QuadraticProgram:
