@@ -414,9 +414,10 @@ class LinearMoments(MomentConstraint):
 
     def describe(self, j: int) -> str:
         """Describe the rates that value j compares."""
-        rate, factor, *_ = self.combinations
+        terms = self.combinations
+        rate, factor = terms.rate.numpy()[:, j].tolist(), terms.factor.numpy()[:, j].tolist()
         sides: list[set[str]] = [set(), set()]
-        for r, value in zip(rate[:, j].tolist(), factor[:, j].tolist(), strict=True):
+        for r, value in zip(rate, factor, strict=True):
             if value != 0:
                 sides[value < 0].add(self._rate_names[r])
         words = [" and ".join(sorted(side)) for side in sides if side]
