@@ -21,7 +21,12 @@ from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.estimators._inputs import Given, check_parameters
 from fairconstrained.estimators._parts import check_parts
-from fairconstrained.estimators._reporting import data_by_position, unchanged_on_error
+from fairconstrained.estimators._reporting import (
+    CallbackSupportMixin,
+    data_by_position,
+    fit_task,
+    unchanged_on_error,
+)
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.specification import as_specification
@@ -32,7 +37,7 @@ BLOCK_ROWS = 65_536
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators: the parameters that all of them have, and predictions."""
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
@@ -126,7 +131,8 @@ class FairClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 training = self._checked_training()
                 if workers.size > 1 or isinstance(X, Blocks):
                     check_parts(training, X)
-            training.train(training.read(given, workers))
+            with fit_task(training, given) as training.watch:
+                training.train(training.read(given, workers))
         return self
 
     def decision_function(self, X: Any) -> Floats:

@@ -1,11 +1,11 @@
-"""The call of ``fit``: state after errors, progress, the history, and warnings."""
+"""The call of ``fit``: state after errors, callbacks, progress, the history, and warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +15,23 @@ from tqdm.auto import tqdm
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.solvers.base import Iterate, Solution, Status
+
+if TYPE_CHECKING:
+    from fairconstrained.estimators._inputs import Given
+    from fairconstrained.estimators._training import Training
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing, where scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -49,6 +66,46 @@ def unchanged_on_error(estimator: object) -> Iterator[None]:
         vars(estimator).update(before)
         error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
         raise
+
+
+# To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
+# our warnings would then point.
+@with_callbacks  # type: ignore[untyped-decorator]
+def _tear_down(estimator: Any) -> None:
+    """Nothing itself: scikit-learn ends the callbacks of a fit after what it decorates."""
+
+
+@contextmanager
+def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object] | None]:
+    """Tell scikit-learn's callbacks that a fit begins and ends; yield a callback of iterations.
+
+    Callbacks get the rows as the user gave them, and the model of the moment if they ask for it. On
+    private fits they get neither: a monitor scores rows exactly, and no budget covers that.
+    """
+    estimator = training.estimator
+    if not hasattr(estimator, "_skl_callbacks"):
+        yield None
+        return
+    X, y, _, weight = given
+    metadata = None if weight is None else {"sample_weight": weight}
+    rows = {} if training.is_private else {"X": X, "y": y, "metadata": metadata}
+
+    def watch(problem: Any, iterate: Iterate) -> object:
+        iteration = fit.subcontext(task_name="iteration")
+        iteration.call_on_fit_task_begin(estimator=estimator, **rows)
+        model = (lambda: training.fitted(problem, iterate.x)) if rows else None
+        return iteration.call_on_fit_task_end(
+            estimator=estimator, **rows, reconstruction_attributes=model
+        )
+
+    try:
+        fit = estimator._init_callback_context(max_subtasks=None)
+        fit.call_on_fit_task_begin(estimator=estimator, **rows)
+        yield watch
+        none: Any = {} if rows else None
+        fit.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=none)
+    finally:
+        _tear_down(estimator)
 
 
 class Record(NamedTuple):

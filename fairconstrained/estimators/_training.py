@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -70,6 +70,7 @@ class Training:
 
     is_private = False
     domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
+    watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
     rng: Generator  # the only source of randomness, except for dropout in networks
@@ -196,13 +197,8 @@ class Training:
         stack, iterate = problem.constraint, solution.iterate
         w = iterate.x[: problem.model.n_params]
         problem.model.update_batch_norm(w, problem.data.X)
-        attributes = self.attributes(problem, w)
-        if "module_" in attributes:
-            attributes["module_"] = auditable(attributes["module_"])
-        for name, value in {**attributes, **clf._own_attributes(stack)}.items():
+        for name, value in self.fitted(problem, iterate.x).items():
             setattr(clf, name, value)
-        clf.model_ = self.specification
-        clf.classes_, clf.groups_ = stack.space
         clf.converged_ = solution.status is Status.CONVERGED
         clf.status_ = solution.words
         clf.residual_ = iterate.residual
@@ -293,6 +289,8 @@ class Training:
         """Run the solver; runs that are capped at so many rounds are compared with no baseline."""
         clf = self.estimator
         max_iter, watchers = rounds or clf.max_iter, given_callbacks(clf.callbacks) or []
+        if self.watch is not None:
+            watchers.append(partial(self.watch, problem))
         compared = rounds is None and not self.is_private and len(dual)
         length = max_iter or self.solver.length
         with progress(type(clf).__name__, length, clf.verbose) as tick:
@@ -349,6 +347,16 @@ class Training:
         if len(clf.multipliers_) == len(dual):
             dual = torch.as_tensor(clf.multipliers_, dtype=dual.dtype, device=dual.device)
         return problem.variables(w.to(x)), dual
+
+    def fitted(self, problem: Any, x: Tensor) -> dict[str, Any]:
+        """Return the attributes with which the model at `x` predicts."""
+        attributes = self.attributes(problem, x[: problem.model.n_params])
+        if "module_" in attributes:
+            attributes["module_"] = auditable(attributes["module_"])
+        attributes |= self.estimator._own_attributes(problem.constraint)
+        attributes["model_"] = self.specification
+        attributes["classes_"], attributes["groups_"] = problem.constraint.space
+        return attributes
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Return the fitted attributes of the trained model."""

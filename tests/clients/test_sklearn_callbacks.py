@@ -1,0 +1,115 @@
+"""scikit-learn's own callbacks (1.9 and later) on our fits."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.metrics import demographic_parity_difference, fairness_scorer
+from fairconstrained.solvers import DPSGDA
+from tests.helpers.clients import biased, frame
+
+callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+
+FAST = [
+    RateConstrainedClassifier(),
+    AUCFairClassifier(),
+    PartialParityClassifier(slack=0.3),
+    LossParityClassifier(slack=0.5),
+    LossParityClassifier(model=(4,), slack=0.5, max_iter=5),
+    DPFermiClassifier(epsilon=None, max_iter=5),
+]
+
+
+class Stops:
+    """A callback that ends training after so many iterations, and keeps what it was told."""
+
+    def __init__(self, after):
+        self.after, self.ended, self.set_up = after, [], 0
+
+    def setup(self, estimator, context):
+        self.set_up += 1
+
+    def teardown(self, estimator, context):
+        self.set_up -= 1
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, fitted_estimator=None):
+        self.ended.append((context.task_name, X, fitted_estimator))
+        return len(self.ended) >= self.after
+
+
+@pytest.mark.parametrize("estimator", FAST, ids=lambda e: f"{type(e).__name__} {e.model}")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
+def test_a_monitor_scores_the_model_of_every_iteration_and_the_fitted_one(estimator):
+    X, y, groups = biased()
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    clf = clone(estimator).set_params(random_state=0).set_callbacks(monitor)
+    clf.fit(X, y, sensitive_features=groups)
+    rows = monitor.get_logs().data
+    assert [row["task_name"] for row in rows] == ["fit"] + ["iteration"] * clf.n_iter_
+    assert rows[0]["accuracy"] == clf.score(X, y)
+    alone = clone(estimator).set_params(random_state=0).fit(X, y, sensitive_features=groups)
+    np.testing.assert_array_equal(alone.predict_proba(X), clf.predict_proba(X))
+
+
+def test_a_monitor_measures_fairness_by_groups_it_holds():
+    table, y = frame()
+    X, groups = table.drop(columns="sex"), table["sex"]
+    gap = fairness_scorer(demographic_parity_difference, sensitive_features=groups)
+    monitor = callback.ScoringMonitor(scoring={"accuracy": "accuracy", "gap": gap})
+    clf = RateConstrainedClassifier(slack=0.1).set_callbacks(monitor)
+    clf.fit(X, y, sensitive_features=groups)
+    assert -monitor.get_logs().data[0]["gap"] == pytest.approx(clf.violation_, abs=1e-12)
+
+
+def test_a_callback_ends_training_and_sees_the_rows_of_the_user():
+    X, y, groups = biased()
+    stops = Stops(after=3)
+    clf = RateConstrainedClassifier(slack=0.02).set_callbacks(stops)
+    clf.fit(X, y, sensitive_features=groups)
+    assert clf.n_iter_ == 3
+    assert [name for name, *_ in stops.ended] == ["iteration"] * 3 + ["fit"]
+    assert all(seen is X for _, seen, _ in stops.ended)
+    assert stops.set_up == 0
+
+
+def test_an_error_in_a_fit_still_ends_the_callbacks_and_leaves_the_estimator_as_it_was():
+    X, y, groups = biased()
+    stops = Stops(after=99)
+    clf = RateConstrainedClassifier().set_callbacks(stops)
+    before = dict(vars(clf))
+    with pytest.raises(ValueError, match="rows, but X and y have"):
+        clf.fit(X, y, sensitive_features=groups[:-1])
+    assert stops.set_up == 0
+    assert vars(clf) == before
+
+
+def test_a_private_fit_tells_callbacks_neither_rows_nor_models():
+    X, y, groups = biased()
+    stops = Stops(after=99)
+    clf = RateConstrainedClassifier(
+        epsilon=1.0, solver=DPSGDA(n_steps=4), feature_range=(-5, 5), random_state=0
+    )
+    clf.set_callbacks(stops).fit(X, y, sensitive_features=groups)
+    assert len(stops.ended) == clf.n_iter_ + 1
+    assert all(rows is None and model is None for _, rows, model in stops.ended)
+
+
+def test_an_estimator_with_callbacks_is_cloned_and_pickled():
+    X, y, groups = biased()
+    clf = RateConstrainedClassifier().set_callbacks(Stops(after=99))
+    assert clone(clf).fit(X, y, sensitive_features=groups).converged_
+    again = pickle.loads(pickle.dumps(clf.fit(X, y, sensitive_features=groups)))
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
