@@ -200,10 +200,6 @@ class Workers:
         """Return the largest of one number of each worker."""
         return max(self.gather(float(mine)))
 
-    def any(self, mine: object) -> bool:
-        """Return whether this is true on some worker."""
-        return bool(mine) if self.size == 1 else any(self.gather(bool(mine)))
-
     def asked(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
         """Return callbacks whose answer is true on all workers if it is on one."""
         if self.size == 1:
@@ -213,7 +209,7 @@ class Workers:
             answers: list[object] = []
             with self.agreeing():
                 answers += [callback(*about) for callback in callbacks]  # each has to be called
-            return self.any(any(answers))
+            return any(self.gather(any(answers)))
 
         return [ask_all]
 

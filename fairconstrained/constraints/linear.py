@@ -49,11 +49,6 @@ class Combinations(NamedTuple):
         terms = torch.as_tensor(rate.T.copy()), torch.as_tensor(factor.T.copy())
         return cls(*terms, found.shape[1], families)
 
-    @property
-    def n_values(self) -> int:
-        """Number of combinations m."""
-        return self.rate.shape[1]
-
     def to(self, like: Tensor) -> Combinations:
         """The combinations with the dtype and device of a tensor."""
         return self._replace(rate=self.rate.to(like.device), factor=self.factor.to(like))
@@ -62,7 +57,7 @@ class Combinations(NamedTuple):
         """C times rates (n_rates, k), which may be differentiated."""
         if self.families:
             return torch.cat(tuple(map(_differences, torch.split(rates, list(self.families)))))
-        values = rates.new_zeros((self.n_values, rates.shape[1]))
+        values = rates.new_zeros((self.rate.shape[1], rates.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             values = torch.addcmul(values, factor[:, None], rates.index_select(0, rate))
         return values
@@ -94,7 +89,7 @@ class Combinations(NamedTuple):
     def variances(self, covariance: Tensor) -> Tensor:
         """Variances of the values for rates of this covariance, (m,)."""
         own = self.to(covariance)
-        variances = covariance.new_zeros(own.n_values)
+        variances = covariance.new_zeros(own.rate.shape[1])
         for rate, factor in zip(own.rate, own.factor, strict=True):
             variances += factor * (own.factor * covariance[rate, own.rate]).sum(dim=0)
         return variances
@@ -176,7 +171,7 @@ class AffineMap:
         self._n_rates: list[int] = []
         for own in combinations:
             self.combinations.append(own.to(offset))
-            self._n_values.append(own.n_values)
+            self._n_values.append(own.rate.shape[1])
             self._n_rates.append(own.n_rates)
         self.offset = offset
         self.n_parts, self.n_columns = shape
@@ -420,22 +415,23 @@ class LinearMoments(MomentConstraint):
         for r, value in zip(rate, factor, strict=True):
             if value != 0:
                 sides[value < 0].add(self._rate_names[r])
-        words = [" and ".join(sorted(side)) for side in sides if side]
+        words = map(" and ".join, map(sorted, filter(None, sides)))
         return f"{self.title}: " + " against ".join(words)
 
     @cached_property
     def _rate_names(self) -> list[str]:
         """Words for each rate, which many values share."""
         rates = range(self.combinations.n_rates)
-        return [self.space.describe(self._cells_of_rate(r)) for r in rates]
+        return list(map(self.space.describe, map(self._cells_of_rate, rates)))
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
         """Drop the values with a rate of too few rows; a rate of no rows is undefined."""
         n = self.cell_denominators @ rows.reshape(-1)
-        least = [self.least_rows(self._cells_of_rate(r), rows, min_rows) for r in range(len(n))]
-        small = n < np.array(least)
+        small = np.zeros(len(n), dtype=bool)
+        for r in range(len(n)):
+            small[r] = n[r] < self.least_rows(self._cells_of_rate(r), rows, min_rows)
         if not small.any():
             return self, []
         combinations, keep, needed = self.combinations.without(small)

@@ -365,7 +365,7 @@ def _linear(
         sp.vstack(numerators),
         sp.vstack(denominators),
         combinations,
-        np.full(combinations.n_values, slack),
+        np.full(combinations.rate.shape[1], slack),
         statistic,
         name,
         title,

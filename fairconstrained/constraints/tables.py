@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -239,7 +240,7 @@ class ClassProbabilities(Statistic):
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """In closed form."""
         p = self.soft(scores, y)
-        return p, lambda weights: through_probabilities(p, weights, self.temperature)
+        return p, partial(through_probabilities, p, temperature=self.temperature)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """One-hot predictions."""
@@ -277,8 +278,8 @@ class NoColumns(Statistic):
         return scores[:, :0]
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """Zeros."""
-        return scores[:, :0], lambda weights: torch.zeros_like(scores)
+        """Zeros, as the product of nothing with nothing."""
+        return scores[:, :0], partial(torch.matmul, other=scores.new_zeros(0, scores.shape[1]))
 
 
 @dataclass(frozen=True)

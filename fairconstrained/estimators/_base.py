@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -71,7 +73,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         given = given if isinstance(given, (list, tuple)) else [given]
         if not given:
             raise ValueError(f"{owner} is empty; give at least one.")
-        return [as_notion(item, names, kind, owner) for item in given]
+        return list(map(partial(as_notion, names=names, kind=kind, parameter=owner), given))
 
     def _bound(self, notion: Any, space: Space) -> MomentConstraint:
         """The constraint of a notion on these labels and groups."""
@@ -131,7 +133,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                 training = self._checked_training()
                 if workers.size > 1 or isinstance(X, Blocks):
                     check_parts(training, X)
-            with fit_task(training, given) as training.watch:
+            watched = hasattr(self, "_skl_callbacks")
+            with fit_task(training, given) if watched else nullcontext() as training.watch:
                 training.train(training.read(given, workers))
         return self
 

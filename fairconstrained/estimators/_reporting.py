@@ -76,16 +76,13 @@ def _tear_down(estimator: Any) -> None:
 
 
 @contextmanager
-def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object] | None]:
+def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object]]:
     """Tell scikit-learn's callbacks that a fit begins and ends; yield a callback of iterations.
 
     Callbacks get the rows as the user gave them, and the model of the moment if they ask for it. On
     private fits they get neither: a monitor scores rows exactly, and no budget covers that.
     """
     estimator = training.estimator
-    if not hasattr(estimator, "_skl_callbacks"):
-        yield None
-        return
     X, y, _, weight = given
     metadata = None if weight is None else {"sample_weight": weight}
     rows = {} if training.is_private else {"X": X, "y": y, "metadata": metadata}

@@ -209,7 +209,8 @@ class Training:
         clf.violation_ = stack.measure(iterate.hard[1:])
         # A margin narrows the slacks in training only.
         wider = (stack.slack - stages[0].problem.constraint.slack).to(iterate.hard)
-        excess = iterate.constraints + wider[: len(iterate.dual)]
+        m = len(iterate.dual)
+        excess = iterate.hard[1 : 1 + m] + wider[:m]
         clf.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
         errors = self.errors_of_estimates(problem).to(excess)
         worst = int((excess - errors).argmax()) if len(excess) else None

@@ -227,7 +227,7 @@ class PenalisedGroups(_PrivatelyPenalised):
         """Build the problem of noisy releases; where there is one group, nothing is secret."""
         model, (_, delta, unit), workers = self.model(), self.budget, self.data.workers
         if self.problem_class is AttributeFermi:
-            if workers.any((self.data.weight != 1).any()):
+            if any(workers.gather(bool((self.data.weight != 1).any()))):
                 raise ValueError(
                     f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
                     "once."

@@ -159,14 +159,13 @@ def of_ranks(
 def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
     """Hard values on a line: all of them if labels determine them, else at some points."""
     moves_offsets = bool(torch.isin(torch.nonzero(direction)[:, 0], problem.offsets).all())
-    steps = grid(x, reach)
     if not (isinstance(problem.model, LinearModel) or moves_offsets):
-        return on_grid(lambda step: problem.evaluate(x + step * direction).hard, steps)
+        return on_grid(lambda t: problem.evaluate(x + t * direction).hard, grid(x, reach))
     n_params = [problem.model.n_params]
     (w, aux), (ahead, _) = x.tensor_split(n_params), (x + direction).tensor_split(n_params)
     if problem.sums_decide:
-        return _line_of_sums(problem, w, ahead, reach, steps, moves_offsets)
-    scores = problem.scores(w)
+        return _line_of_sums(problem, w, ahead, reach, moves_offsets)
+    scores, steps = problem.scores(w), grid(x, reach)
     slopes = problem.scores(ahead) - scores
     if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
         of_all = problem.data.scores_of_all
@@ -176,7 +175,7 @@ def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
 
 
 def _line_of_sums(
-    problem: FairERM, w: Tensor, ahead: Tensor, reach: float, steps: Tensor, moves_offsets: bool
+    problem: FairERM, w: Tensor, ahead: Tensor, reach: float, moves_offsets: bool
 ) -> Line:
     """Between all changes of labels if these decide, else at steps and quantiles of changes.
 
@@ -188,7 +187,8 @@ def _line_of_sums(
     assert of_rows is not None
     own = []
     for place, rows in enumerate(problem.data.pieces()):
-        changes = _changes(*_on_line(problem, w, ahead, rows), reach)[1]
+        scores = problem.model.scores(w, rows.X)
+        changes = _changes(scores, problem.model.scores(ahead, rows.X) - scores, reach)[1]
         if not problem.data.in_memory and problem.n_rows > _MOST_NAMED:
             # Offsets run evenly over pieces and workers, so all ranks are named alike.
             offset = (_GOLDEN * place + _PLASTIC * problem.data.workers.rank) % 1.0
@@ -200,11 +200,14 @@ def _line_of_sums(
     if problem.constraint.of_labels:
         most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
         steps = between(changes, reach, max(most, 2))
-    elif moves_offsets:
-        steps = with_thresholds(steps, changes, reach, problem.n_rows)
+    else:
+        steps = grid(w, reach)
+        if moves_offsets:
+            steps = with_thresholds(steps, changes, reach, problem.n_rows)
 
     def of_piece(rows: Rows) -> Tensor:
-        (scores, slopes), placed = _on_line(problem, w, ahead, rows), problem.placed_rows(rows)
+        placed, scores = problem.placed_rows(rows), problem.model.scores(w, rows.X)
+        slopes = problem.model.scores(ahead, rows.X) - scores
         if not problem.constraint.of_labels:
             return torch.stack([problem.hard_sums(scores + t * slopes, placed) for t in steps])
         of_labels = of_rows, problem.constraint.statistic.hard
@@ -215,12 +218,6 @@ def _line_of_sums(
     sums = problem.data.total(of_piece)
     tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
     return Line(steps, sums[:, 0], affine.largest(tables))
-
-
-def _on_line(problem: FairERM, w: Tensor, ahead: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-    """Scores of the rows, and their derivatives along the line."""
-    scores = problem.model.scores(w, rows.X)
-    return scores, problem.model.scores(ahead, rows.X) - scores
 
 
 def sums_at(

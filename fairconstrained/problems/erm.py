@@ -543,8 +543,8 @@ class FairERM:
     def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
         """(f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
         of_risk, table = self._divided_sums(sums)
-        values = self.constraint.of_moments(table, self.counts, aux)
-        return torch.cat((self.risk.of_sums(of_risk)[None], values))
+        risk = of_risk if self.risk.is_additive else self.risk.of_sums(of_risk)[None]
+        return torch.cat((risk, self.constraint.of_moments(table, self.counts, aux)))
 
     def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of the objective, and the table of the constraint."""

@@ -171,7 +171,7 @@ class Rows:
             Ascending.
         weight : Tensor of shape (k,)
         """
-        if self.workers.any(not len(index)):
+        if min(self.workers.gather(len(index))) == 0:
             return self
         blocks, start = [], 0
         for block in self.blocks:

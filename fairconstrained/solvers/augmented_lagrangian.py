@@ -232,18 +232,19 @@ class AugmentedLagrangian(Solver):
         return Iterate(x, soft, problem.evaluate(x).hard, moved, residual), gap
 
 
+@dataclass
 class _Targets:
     """Shifts of the soft constraints, moved until the hard ones are met and their slack is used."""
 
-    def __init__(self, shift: Tensor):
-        self.shift = shift
-        self.settled = False  # whether shifts are fixed, for a solution of full accuracy
-        self.stalled = self.rounds = 0  # consecutive rounds without progress, and all rounds
-        self._step = 0.7
-        self._last = torch.zeros_like(self.shift)
-        self._least = torch.inf  # least hard violation so far
-        self._miss = torch.inf  # least violation or unused slack of binding constraints so far
-        self._best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
+    shift: Tensor
+    settled: bool = False  # whether shifts are fixed, for a solution of full accuracy
+    stalled: int = 0  # consecutive rounds without progress
+    rounds: int = 0
+    _step: float = 0.7
+    _last: Tensor | float = 0.0
+    _least: float = torch.inf  # least hard violation so far
+    _miss: float = torch.inf  # least violation or unused slack of binding constraints so far
+    _best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
 
     def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
         """Move the shifts; return the point and the multipliers to go on from."""
@@ -275,7 +276,7 @@ class _Targets:
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
         self.settled = False
-        overshot = float(gap @ self._last) < 0
+        overshot = float((gap * self._last).sum()) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
         # All constraints take the same step. With a step of each, shifts of pairs could contradict

@@ -50,14 +50,10 @@ class Iterate(NamedTuple):
     residual: float  # distance from a solution, as the solver measures it; <= tol ends the run
 
     @property
-    def constraints(self) -> Tensor:
-        """Hard values of the constraints, (m,)."""
-        return self.hard[1 : 1 + len(self.dual)]
-
-    @property
     def excess(self) -> float:
-        """The largest of these, or 0 without constraints."""
-        return float(self.constraints.max()) if len(self.dual) else 0.0
+        """The largest hard value of the constraints, or 0 without constraints."""
+        m = len(self.dual)
+        return float(self.hard[1 : 1 + m].max()) if m else 0.0
 
 
 class Status(Enum):

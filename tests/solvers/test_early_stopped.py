@@ -171,7 +171,7 @@ def test_training_ends_where_held_out_rows_gain_nothing():
     torch.manual_seed(0)
     solution = run(solver, network, network.start(), dual, generator(), max_iter=None, tol=1e-4)
     assert solution.n_iter < solver.length
-    excess = [max(float(i.constraints.max()), 1e-3) for i in solution.history]
+    excess = [max(i.excess, 1e-3) for i in solution.history]
     merits = [float(i.soft[0]) + e for i, e in zip(solution.history, excess, strict=True)]
     assert min(excess) <= 1e-3
     assert merits.index(min(merits)) <= solution.n_iter - 1 - solver.patience
