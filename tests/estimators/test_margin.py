@@ -69,7 +69,8 @@ def test_standard_errors_with_many_groups_are_those_of_dense_combinations(notion
     matrix = constraint.combinations.times(torch.eye(constraint.combinations.n_rates).double())[
         some
     ]
-    moves = torch.func.jacrev(lambda w: of_weights(constraint, scores, rows, w))(weight)
+    jacobian = torch.autograd.functional.jacobian
+    moves = jacobian(lambda w: of_weights(constraint, scores, rows, w), weight)
     expected = ((matrix @ moves) ** 2 @ weight**2).sqrt()
     torch.testing.assert_close(constraint.deviations(scores, rows, NO_AUX)[some], expected)
 
