@@ -1,4 +1,4 @@
-r"""Exact AUCs between sets of rows, and the AUCs that each notion compares.
+r"""Exact AUCs between sets of rows, and the AUCs that each criterion compares.
 
 For sets G and G' of rows with weights :math:`w` and scores :math:`z`,
 
@@ -7,8 +7,8 @@ For sets G and G' of rows with weights :math:`w` and scores :math:`z`,
     \mathrm{AUC}(G, G') = \frac{1}{w(G)\, w(G')} \sum_{i \in G,\, j \in G'} w_i w_j
         \big( 1[z_i > z_j] + \tfrac12 1[z_i = z_j] \big) .
 
-The sets of a notion are unions of (label, group) cells. One sort of all scores gives a small table
-of wins between cells, and this table gives all AUCs of the notion.
+The sets of a criterion are unions of (label, group) cells. One sort of all scores gives a small
+table of wins between cells, and this table gives all AUCs of the criterion.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def auc_standard_errors(
     return np.asarray(norms)
 
 
-# The sets G1, G1', G2, G2' of each notion (AUC-fairness paper, Appendix A): whose rows, and which
+# The sets G1, G1', G2, G2' of each criterion (AUC-fairness paper, Appendix A): whose rows and which
 # labels. All rows against all rows have the AUC 1/2.
 _PAIRWISE = ("group_auc", "inter_group", "intra_group")
 _ALL = ("all", 0, 1)
@@ -142,7 +142,7 @@ def _comparisons(n_groups: int, pairwise: bool, sets: Sequence[tuple[Any, ...]])
     return cells
 
 
-# The AUCs that each notion compares, by the number of groups.
+# The AUCs that each criterion compares, by the number of groups.
 COMPARISONS: Mapping[str, Callable[[int], Floats]] = {
     name: partial(_comparisons, pairwise=name in _PAIRWISE, sets=sets)
     for name, sets in _SETS.items()

@@ -5,7 +5,7 @@ A rate is a ratio of two sums over a table of rows, true label by predicted labe
 .. math:: \frac{\sum_{y, k} \mathrm{hits}_{yk}\, n_{yk}}
           {\sum_{y, k} \mathrm{possible}_{yk}\, n_{yk}} .
 
-The functions below give the rates of a notion, one for each class c that it looks at.
+The functions below give the rates of a criterion, one for each class c that it looks at.
 """
 
 from __future__ import annotations

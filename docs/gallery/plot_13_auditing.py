@@ -28,10 +28,10 @@ predicted, scores = model.predict(X[test]), model.decision_function(X[test])
 held_out = {"sensitive_features": groups[test]}
 
 # %%
-# One number for each notion
-# --------------------------
+# One number for each criterion
+# -----------------------------
 #
-# With an interval by the bootstrap: a gap without one says little.
+# Each with a bootstrap interval: a gap without one says little.
 
 judged = {
     "demographic_parity_difference": predicted,
@@ -96,5 +96,5 @@ plt.show()
 # %%
 # Within each group the model ranks equally well: the ROC curves lie on each other. And
 # yet positives of one group are outranked by negatives of the other far more often than
-# the reverse. What a model is guilty of depends on the notion: choose it before you
+# the reverse. What a model is guilty of depends on the criterion: choose it before you
 # look.

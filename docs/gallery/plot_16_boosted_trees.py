@@ -3,10 +3,9 @@ Make my boosted trees fair
 ==========================
 
 On tables, people trust boosted trees. Here they keep a promise: the classifier stays
-what it is, and is fitted as it is. What is trained under the constraint is a small
-linear model of its posteriors: the probability of the label, and of the group where the
-notion asks for it. Of all classifiers that do not see the group, the best one has that
-form.
+what it is, and is fitted unchanged. The constraint trains a small linear model on its
+posteriors: the probability of the label, and of the group where the criterion asks for
+it. Of all classifiers that do not see the group, the best one has that form.
 """
 
 import matplotlib.pyplot as plt

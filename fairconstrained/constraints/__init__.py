@@ -1,4 +1,4 @@
-"""Notions of fairness, and the constraints on scores to which they are bound."""
+"""Criteria of fairness, and the constraints on scores to which they are bound."""
 
 from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
 from fairconstrained.constraints.linear import LinearMoments

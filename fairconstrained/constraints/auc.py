@@ -53,7 +53,7 @@ class AUCConstraint(MomentConstraint):
     slack : array-like of shape (m,)
     surrogate : Surrogate
     name : str
-        The notion, for messages.
+        The criterion, for messages.
 
     Examples
     --------
@@ -198,7 +198,7 @@ class AUCParity(Notion):
         What replaces true AUCs in training. ``"soft_bins"`` counts pairs in smooth histograms of
         the scores and is close to the true AUC. ``"binormal"`` is the AUC of normal scores with the
         means and variances of the groups. ``"quadratic"`` is that of the paper, which does not
-        follow the true AUC for pairwise notions. :class:`SoftBins` and :class:`Quadratic` are
+        follow the true AUC for pairwise criteria. :class:`SoftBins` and :class:`Quadratic` are
         objects with parameters.
 
     Examples
@@ -224,7 +224,7 @@ class AUCParity(Notion):
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
         comparisons_of, surrogate = chosen(self, "comparison", COMPARISONS), self.chosen_surrogate()
         n_groups = len(space.groups)
-        # A notion of pairs has one comparison for two groups, and G (G - 1) / 2 for G groups.
+        # A criterion of pairs has one comparison for two groups, and G (G - 1) / 2 for G groups.
         pairwise = len(comparisons_of(2)) == 1
         n_comparisons = n_groups * (n_groups - 1) // 2 if pairwise else n_groups
         if 8 * n_groups * n_comparisons > _MOST_ENTRIES:

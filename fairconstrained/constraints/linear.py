@@ -271,8 +271,8 @@ class LinearMoments(MomentConstraint):
         \rho_r = \frac{\sum_{q,s} A_{rqs} M_{qs}}{\sum_q B_{rq} N_q}, \qquad
         g_j = \sum_r C_{jr}\, \rho_r - \mathrm{slack}_j .
 
-    Every rate constraint and every loss parity has this form, so a new notion needs no new class of
-    constraints.
+    Every rate constraint and every loss parity has this form, so a new criterion needs no new
+    class of constraints.
 
     Parameters
     ----------
@@ -287,9 +287,9 @@ class LinearMoments(MomentConstraint):
     slack : array-like of shape (m,)
     statistic : Statistic
     name : str
-        The notion.
+        The criterion.
     title : str, optional
-        The notion in descriptions of values, where it is more than the name.
+        The criterion in descriptions of values, where it is more than the name.
 
     Examples
     --------

@@ -84,7 +84,7 @@ class LossParity(Parity):
 
 
 # Paper: equalized odds bounds the sum of the gaps of all labels; here each gap, because the slack
-# of every notion in this package is in units of a gap.
+# of every criterion in this package is in units of a gap.
 LOSS_PARITIES: Mapping[str, Callable[..., LossParity]] = {
     name: partial(LossParity, within=within) for within, name in _NAMES.items()
 }

@@ -46,7 +46,7 @@ class MomentConstraint:
     slack : Tensor of shape (m,)
         The slack that the values contain.
     name : str
-        Name of the notion in messages.
+        Name of the criterion in messages.
     n_aux : int, default=0
         Number of extra primal variables.
 
@@ -79,7 +79,7 @@ class MomentConstraint:
 
     @property
     def members(self) -> tuple[MomentConstraint, ...]:
-        """The constraints of single notions that this one consists of."""
+        """The constraints of single criteria that this one consists of."""
         return (self,)
 
     def part(self, y: Tensor, group: Tensor) -> Tensor:
@@ -236,11 +236,11 @@ class MomentConstraint:
         raise NotImplementedError
 
     def measure(self, values: Tensor) -> float:
-        """The notion in its own units, the largest value without its slack; nan without values."""
+        """The largest value without its slack, in the criterion's units; nan without values."""
         return float((values + self.slack.to(values)).max()) if len(values) else float("nan")
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """Each notion in its own units, by name."""
+        """Each criterion in its own units, by name."""
         return {self.name: self.measure(values)}
 
     def describe(self, j: int) -> str:

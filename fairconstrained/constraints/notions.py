@@ -1,4 +1,4 @@
-r"""Notions of fairness: they describe events, and are bound to data to give constraints.
+r"""Criteria of fairness: they describe events, and are bound to data to give constraints.
 
 An event has a condition on the true label and a statistic of the rows that meet it. Its rate in a
 group is the mean of the statistic over the rows of the group that meet the condition. A prediction
@@ -6,7 +6,7 @@ rate, for example, is
 
 .. math:: P(\hat y = k \text{ for a pair } (y, k) \mid y \in \text{condition}, \text{group}).
 
-Parity notions bound the differences of a rate between groups. Caps bound the rate itself.
+Parity criteria bound the differences of a rate between groups. Caps bound the rate itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fairconstrained.rates import Rate
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
 
-_MOST_VALUES = 2_000_000  # of a notion: 1,000 groups pairwise, within each of two labels
+_MOST_VALUES = 2_000_000  # of a criterion: 1,000 groups pairwise, within each of two labels
 
 
 class Event(NamedTuple):
@@ -66,7 +66,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     """
 
     name = "constraint"
-    pos_label: Any = None  # a parameter of notions that speak of a positive class
+    pos_label: Any = None  # a parameter of criteria that speak of a positive class
 
     @property
     def needs_groups(self) -> bool:
@@ -74,7 +74,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         return True
 
     def positive(self, classes: Sequence[Any]) -> list[int]:
-        """Positions of the classes that a notion of a positive class is about.
+        """Positions of the classes that a criterion of a positive class is about.
 
         They are that of ``pos_label``; by default the second of two classes, or each of more.
 
@@ -105,7 +105,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         space : Space
             Labels and groups of the training data.
         slack : float, optional
-            The slack of the estimator, used if the notion has none of its own.
+            The slack of the estimator, used if the criterion has none of its own.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class Parity(Notion):
 
     Examples
     --------
-    A custom notion lists its events:
+    A custom criterion lists its events:
 
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event, Parity, Space
@@ -230,13 +230,13 @@ def as_notion(
     kind: type[Notion] = Notion,
     parameter: str = "constraint",
 ) -> Notion:
-    """Return the notion for a name or an object.
+    """Return the criterion for a name or an object.
 
     Parameters
     ----------
     given : str or Notion
     names : mapping of str to callable
-        The notion of each allowed name: ``CONSTRAINTS``, ``PARTIAL``, ``AUCS``, ...
+        The criterion of each allowed name: ``CONSTRAINTS``, ``PARTIAL``, ``AUCS``, ...
     kind : type, default=Notion
         Allowed class of objects.
     parameter : str, default="constraint"

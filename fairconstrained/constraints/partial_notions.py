@@ -1,4 +1,4 @@
-r"""Notions of partial parity: fairness inside an interval of percentiles.
+r"""Criteria of partial parity: fairness inside an interval of percentiles.
 
 They follow Definitions 4.2, 4.3 and A.1 to A.3 of the partial-parity paper, and Remark 5.3 for
 unions of intervals that differ by group. They are for two classes, and for the worst pair of any
@@ -40,7 +40,7 @@ _FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 
 @dataclass(eq=False, repr=False)
 class PartialNotion(Notion):
-    """Base of the partial notions.
+    """Base of the partial criteria.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class PartialNotion(Notion):
         space : Space
             It must have two classes.
         slack, interval
-            Those of the estimator, used if the notion has none of its own.
+            Those of the estimator, used if the criterion has none of its own.
         """
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
@@ -140,8 +140,8 @@ class PartialRankParity(PartialStatisticalParity):
     r"""Equal ranks of all thresholds in the interval: :func:`fairconstrained.metrics.ccdf_gap`.
 
     The tables of the paper report this gap. Definition 4.2 divides by the length of the interval,
-    while this notion compares fractions of whole groups: with a slack of 0.1, the fraction of one
-    group above a threshold may exceed that of another by 0.1. Parameters are as in
+    while this criterion compares fractions of whole groups: with a slack of 0.1, the fraction of
+    one group above a threshold may exceed that of another by 0.1. Parameters are as in
     :class:`PartialStatisticalParity`.
 
     Examples
@@ -314,7 +314,7 @@ def _checked_grid(notion: Any, least: int) -> int:
 
 
 def _named(*notions: type[PartialNotion]) -> Mapping[str, type[PartialNotion]]:
-    """Notions by the names that estimators accept, which omit "partial"."""
+    """Criteria by the names that estimators accept, which omit "partial"."""
     return {notion.name.removeprefix("partial_"): notion for notion in notions}
 
 
@@ -326,7 +326,7 @@ PARTIAL = _named(
     PartialEqualizedOdds,
     PartialGroupAUC,
 )
-# Notions that read the data only through a table of counts with bounded rows.
+# Criteria that read the data only through a table of counts with bounded rows.
 PARTIAL_PRIVATE = _named(
     PartialStatisticalParityInBins,
     PartialDemographicParity,

@@ -1,6 +1,6 @@
 r"""Rate constraints: demographic parity, equalized odds, error rates, caps, and custom ones.
 
-Each notion lists its events (see :mod:`fairconstrained.constraints.notions`). With more than two
+Each criterion lists its events (see :mod:`fairconstrained.constraints.notions`). With more than two
 classes there is one event per class. Two classes need only one event, because their rates add up to
 1.
 """

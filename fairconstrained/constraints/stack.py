@@ -215,14 +215,14 @@ class Stack(MomentConstraint):
         return list(torch.split(values, [len(member.slack) for member in self.members]))
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """Each notion in its own units, by name; names that occur twice are numbered."""
+        """Each criterion in its own units, by name; names that occur twice are numbered."""
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
         pieces = zip(keys, self.members, self.split(values), strict=True)
         return {key: member.measure(own) for key, member, own in pieces}
 
     def measure(self, values: Tensor) -> float:
-        """The notion that exceeds its slack most, in its own units."""
+        """The criterion that exceeds its slack most, in its own units."""
         pieces = zip(self.members, self.split(values), strict=True)
         member, own = max(pieces, key=lambda pair: float(pair[1].max()))
         return member.measure(own)
@@ -261,7 +261,7 @@ class Unconstrained(MomentConstraint):
         return scatter
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """No notion has a value."""
+        """No criterion has a value."""
         return {}
 
 

@@ -64,11 +64,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     warm_start: bool = False
 
     def _notions(self) -> list[Any]:
-        """Return the notions in ``constraint`` as objects; raise ValueError for anything else."""
+        """Return the criteria in ``constraint`` as objects; raise ValueError for anything else."""
         raise NotImplementedError
 
     def _as_notions(self, given: Any, names: Mapping[str, Any], kind: type = Notion) -> list[Any]:
-        """Return these notions of a kind, names or objects, one or a list, as objects."""
+        """Return these criteria of a kind, names or objects, one or a list, as objects."""
         owner = f"{type(self).__name__}.constraint"
         given = given if isinstance(given, (list, tuple)) else [given]
         if not given:
@@ -76,7 +76,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return list(map(partial(as_notion, names=names, kind=kind, parameter=owner), given))
 
     def _bound(self, notion: Any, space: Space) -> MomentConstraint:
-        """The constraint of a notion on these labels and groups."""
+        """The constraint of a criterion on these labels and groups."""
         return notion.bind(space, self.slack)  # type: ignore[no-any-return]
 
     def _risk(self) -> Objective:

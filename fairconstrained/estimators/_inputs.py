@@ -162,7 +162,7 @@ class TrainingRows:
 
     @property
     def space(self) -> Space:
-        """The labels and groups to which notions are bound."""
+        """The labels and groups to which criteria are bound."""
         groups: Any = ["all"] if self.groups is None else self.groups
         classes: Any = self.classes
         return Space(classes, groups)
@@ -188,7 +188,7 @@ def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
 
 
 def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the notions are defined for them."""
+    """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = type(estimator).__name__, rows.classes, rows.groups
     if groups is not None and len(groups) > _MANY_GROUPS:
         n_samples = int(rows.cells.sum())

@@ -55,7 +55,7 @@ class AUCFairClassifier(PrivateFairClassifier):
         | \mathrm{AUC}_w(G_1, G_1') - \mathrm{AUC}_w(G_2, G_2') | \le \mathrm{slack}
 
     for the pairs of sets of samples that `constraint` names. Training uses smooth surrogates whose
-    targets follow the true AUCs: with ``slack=0.05`` the metric of the notion, such as
+    targets follow the true AUCs: with ``slack=0.05`` the metric of the criterion, such as
     :func:`fairconstrained.metrics.inter_group_auc_gap`, is at most 0.05 on the training data, for
     every pair of groups. There must be two classes.
 
@@ -74,11 +74,10 @@ class AUCFairClassifier(PrivateFairClassifier):
         of true AUCs in the constraint and in the objective. ``"soft_bins"``, the default, counts
         pairs in smooth histograms of the scores and is close to the true AUC. ``"binormal"``, the
         default with `epsilon`, is the AUC of normal scores with the means and variances of the
-        groups. ``"quadratic"`` is that of the paper, which does not follow the true AUC for
-        pairwise notions. With one of the last two, ``objective="auc"`` and a linear model, the data
-        are read once, a step then costs d x d for any number of samples, and the objective is the
-        quadratic one. :class:`~fairconstrained.constraints.SoftBins` and ``Quadratic`` are
-        surrogates with parameters.
+        groups. ``"quadratic"`` is that of the paper; for pairwise criteria it does not follow the
+        true AUC. With one of the last two, ``objective="auc"`` and a linear model, the data are
+        read once, a step costs d x d for any number of samples, and the objective is the quadratic
+        one. :class:`~fairconstrained.constraints.SoftBins` and ``Quadratic`` take parameters.
     slack : float, default=0.05
         Largest allowed difference of AUCs.
     margin : float, default=0.0

@@ -32,7 +32,7 @@ from fairconstrained.solvers.private.dpfermi import NoisyTables
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.sgda import FERMI
 
-_NEVER_BINDS = 1.0  # no gap of rates is larger, so the notion is measured and not constrained
+_NEVER_BINDS = 1.0  # no gap of rates is larger, so the criterion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
 _INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
 _SMALL_FRACTION = 0.01  # a warning tells the weight 1 / sqrt(fraction) of smaller groups
@@ -56,7 +56,7 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     Parameters
     ----------
-    constraint : str or notion, default="demographic_parity"
+    constraint : str or constraint object, default="demographic_parity"
         The independence that is penalised: ``"demographic_parity"``, ``"equalized_odds"``,
         ``"equal_opportunity"``, or an object such as ``DemographicParity(temperature=3.0)``. The
         temperature sharpens the class probabilities in the penalty: sharper ones follow the labels,
@@ -182,7 +182,7 @@ class _PrivatelyPenalised(PrivateTraining):
     estimator: DPFermiClassifier
 
     def problem(self, *posed: Any) -> Any:
-        """Build the problem of a model, rows, a notion, counts of its parts and releases."""
+        """Build the problem of a model, rows, a criterion, counts of its parts and releases."""
         weight = float(self.estimator.penalty)
         return self.problem_class(*posed, self.alpha, self.n_rows, weight=weight)
 

@@ -53,14 +53,14 @@ class PartialParityClassifier(PrivateFairClassifier):
         \max_{g, h} \mathrm{gap}_{g, h}(\text{scores of ranks in } I) \le \mathrm{slack}
 
     where the rank of a sample is the fraction of its group that scores higher (0 is the top). The
-    gap is the exact one on the training scores: with the default notion,
+    gap is the exact one on the training scores: with the default criterion,
     :func:`fairconstrained.metrics.partial_statistical_parity` of ``decision_function`` is at most
     `slack`, for the worst pair of groups. Outside the interval nothing is constrained. There must
     be two classes.
 
     Parameters
     ----------
-    constraint : str or partial notion, default="statistical_parity"
+    constraint : str or constraint object, default="statistical_parity"
         A name, or an object of :mod:`fairconstrained.constraints` with parameters for thresholds
         and the surrogate, such as ``PartialStatisticalParity(n_grid=20)``:
 
@@ -109,7 +109,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     coef_, intercept_ : ndarray of shape (1, n_columns), (1,)
         Coefficients of a linear model, including those of group features.
     violation_ : float
-        The gap of the training scores, in the units of the notion; nan if nothing is constrained.
+        The gap of the training scores, in the criterion's units; nan if nothing is constrained.
     classes_, groups_, model_, module_, violations_, feasible_, excess_, excess_error_
         As in :class:`RateConstrainedClassifier`.
     multipliers_, constraints_, residual_, n_iter_, converged_, status_, history_, privacy_
@@ -126,8 +126,8 @@ class PartialParityClassifier(PrivateFairClassifier):
     With a classifier as `model` a linear model of a few posteriors is trained. The best rule for
     rates at one threshold has that form. Distributions, which are compared at all thresholds of the
     interval, may not reach a small slack by a few coefficients. The fit then ends with equal
-    scores, which satisfy every notion; all entries of ``coef_`` are 0. A larger slack, a notion of
-    rates or AUCs, or ``model="linear"`` on the original columns is kept more easily.
+    scores, which satisfy every criterion; all entries of ``coef_`` are 0. It is easier to keep a
+    larger slack, or a criterion of rates or AUCs, or to use ``model="linear"`` on the columns.
 
     With ``group_features=True`` predictions request ``sensitive_features`` by metadata routing.
 
@@ -328,7 +328,7 @@ class IntervalTraining(Training):
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
     """The constraint in the interval, around the rate above the threshold, with the largest gap."""
     rows = member.place(data.y, data.group, data.weight)
-    # Paper (Appendix B): the rate of all rows; here: that of the rows which the notion ranks, for
+    # Paper (Appendix B): the rate of all rows; here: that of the rows that the criterion ranks, of
     # each label by itself where it compares within labels, because outside of ranks near this rate
     # all groups' clipped rates are equal.
     above = (scores > threshold).to(data.weight)[:, :1]

@@ -111,10 +111,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     module_ : torch.nn.Module
         The trained network, in evaluation mode.
     violation_ : float
-        The value of the notion for predicted labels on the training data, in its own units; nan if
-        nothing is constrained. With several notions that of the largest excess.
+        The value of the criterion on the training data, for predicted labels; nan if nothing is
+        constrained. With several criteria: the one that exceeds its slack most.
     violations_ : dict
-        The value of each notion.
+        The value of each criterion.
     feasible_ : bool
         Whether all slacks are kept up to 0.001.
     excess_, excess_error_ : float

@@ -24,8 +24,8 @@ _ONE_FIT = """\
 This is the promise of one fit. What {wrapper} learnt, trained or chosen besides by the same rows is
 in no epsilon above. One epsilon for a whole search: `PrivateGridSearch`."""
 _LIMITS = """\
-The constraint is on the groups and the notion above. It says nothing about other groups, about
-subgroups of these, about other notions of fairness, or about rows of another population."""
+The constraint is on the groups and the criterion above. It says nothing about other groups, about
+subgroups of these, about other criteria of fairness, or about rows of another population."""
 
 
 @dataclass(frozen=True)
@@ -192,5 +192,5 @@ def _constraint(clf: Any) -> str:
         verdict = "It is penalised and not bounded."
     else:
         verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there."
-    table = "\n".join(["| notion | violation |", "|---|---|", *rows])
+    table = "\n".join(["| criterion | violation |", "|---|---|", *rows])
     return f"Measured by {source}:\n\n{table}\n\n{verdict}{slack}"

@@ -151,7 +151,7 @@ Examples
 >>> {name}([0, 1, 0, 1], {scores}, sensitive_features=list("aabb"))
 {value}
 """
-# The notion of each metric below, by which ``COMPARISONS`` says what is compared.
+# The criterion of each metric below, by which ``COMPARISONS`` says what is compared.
 NOTIONS: dict[Callable[..., float], str] = {}
 
 

@@ -182,7 +182,7 @@ def _at_most(observed: float, n1: int, n2: int, p1: Floats, p2: Floats) -> Float
 class Bound(NamedTuple):
     """Estimate and upper confidence bound of a violation."""
 
-    estimate: float  # the notion on these rows
+    estimate: float  # the criterion on these rows
     upper: float  # its bound
     binding: str  # which difference or rate the bound comes from
     method: str

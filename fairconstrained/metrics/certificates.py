@@ -88,7 +88,7 @@ def certify(
         The bound to certify; of a cap the cap.
     confidence : float, default=0.95
     interval : pair of float, list of pairs, or dict, optional
-        Ranks of a partial notion.
+        Ranks of a partial criterion.
     threshold : float, default=0.0
         Scores above it are positive decisions, for partial rates.
     min_group_size : int or "auto", default="auto"
@@ -181,7 +181,7 @@ def certify(
 
 
 def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> str:
-    """Check parameters, and return the name of the notion."""
+    """Check parameters, and return the name of the criterion."""
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
         raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
     number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
@@ -280,7 +280,7 @@ class Certificate:
     Parameters
     ----------
     constraint : str
-        The notion, such as "equalized_odds".
+        The criterion, such as "equalized_odds".
     slack : float
         The bound that was asked for.
     confidence : float
@@ -288,7 +288,7 @@ class Certificate:
     kept : bool
         Whether the upper bound is at most the slack: then the constraint is certified.
     estimate, upper : float
-        The notion on these rows, and its upper confidence bound on the population.
+        The criterion on these rows, and its upper confidence bound on the population.
     binding : str
         The comparison or rate that the upper bound comes from.
     method : str

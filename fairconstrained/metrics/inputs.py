@@ -79,7 +79,7 @@ class Counts(NamedTuple):
         return self
 
     def definitions(self, notion: Rates) -> Iterator[Rate]:
-        """Return the rates of a notion on these classes."""
+        """Return the rates of a criterion on these classes."""
         return notion(self.classes, self.candidates if notion in OF_EITHER else self.targets)
 
     def rates(self, notion: Rates) -> GroupRates:
@@ -169,7 +169,7 @@ def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
 
 
 def classes_of(seen: list[Any], pos_label: Any) -> tuple[list[Any], list[int]]:
-    """Return all classes (`seen` first), and the positions of those that a notion looks at.
+    """Return all classes (`seen` first), and the positions of those that a criterion looks at.
 
     With two classes this is the positive one (`pos_label`, or the larger), with more it is each. If
     only one label was seen, a second class without rows is added. 0, -1 and False are then the

@@ -90,8 +90,8 @@ def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:
     That these are zero is the covariance constraint of Zafar et al. (2017, "Fairness constraints").
     In the coordinates of solvers the Hessian is near the identity, so the projection of the
     solution without constraints is near the best of all points that meet it. On few rows the best
-    of the whole line is one of them. There are none for notions with thresholds of their own, which
-    are not defined here, and none where the solution without constraints is feasible.
+    of the whole line is one of them. There are none for criteria with thresholds of their own,
+    which are not defined here, and none where the solution without constraints is feasible.
     """
     start = problem.variables(torch.zeros_like(free))
     if len(start) > len(free) or not 0 < problem.n_constraints <= _MOST_VALUES:
@@ -102,7 +102,7 @@ def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:
     constraint = problem.constraint.at_equal_scores()
     defined = replace(problem, risk=MeanLoss(log_loss), constraint=constraint)
     gradients = defined.linearize(start).jacobian()[1:]
-    if not bool(gradients.isfinite().all()):  # as those of a user's notion may be
+    if not bool(gradients.isfinite().all()):  # as those of a user's criterion may be
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
     rows = rows[values > _SINGULAR * values[0]]

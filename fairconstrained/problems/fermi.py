@@ -23,14 +23,14 @@ class FermiERM(FairERM):
         \min_w \; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
         + \lambda \, \mathrm{ERMI}(M(z), N), \qquad M_{qj} = \sum_i \omega_i S_{iq} F_j(z_i) .
 
-    There are no constraints: the values of the notion are measured only, on soft and on predicted
-    labels. The memberships S of the rows are zeros and ones where the groups are known, and
-    fractions elsewhere.
+    There are no constraints: the values of the criterion are only measured, on soft and on
+    predicted labels. The memberships S of the rows are zeros and ones where the groups are known,
+    and fractions elsewhere.
 
     Parameters
     ----------
     model, data, risk, constraint, alpha
-        As in :class:`~fairconstrained.problems.FairERM`; the constraint is the notion measured.
+        As in :class:`~fairconstrained.problems.FairERM`; the constraint is the criterion measured.
     information : MutualInformation
         With the counts N: exact, released or public.
     weight : float
@@ -121,7 +121,7 @@ class FermiERM(FairERM):
         return replace(self, shift=torch.lerp(before, apart, fraction))
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Objective and error, each with the measured values of the notion."""
+        """Objective and error, each with the measured values of the criterion."""
         self.model.update_batch_norm(x, self.data.X)
         risk, soft, error, hard = self._at(x)
         objective = risk + self._penalty_of(soft) + self.alpha * self.model.penalty(x).value

@@ -82,7 +82,7 @@ class IDCA(FromFeasible):
     requires = ("convex_parts",)
     scope = (
         "linear models under constraints that are differences of convex functions: the partial "
-        "notions but group_auc"
+        "criteria but group_auc"
     )
 
     epsilon: float = positive(1e-3)
@@ -221,7 +221,7 @@ class StochasticIDCA(StochasticSolver):
     requires = ("draws", "convex_bounds")
     scope = (
         "constraints that are differences of convex functions of the scores, as the partial "
-        "notions but group_auc are, without privacy (epsilon=None)"
+        "criteria but group_auc are, without privacy (epsilon=None)"
     )
 
     step_size: float = positive(0.1)

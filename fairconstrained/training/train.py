@@ -150,7 +150,7 @@ def train(
     Under ``torch.distributed`` (call ``init_process_group`` first, as ``torchrun`` programs do) all
     workers call this function with the same arguments, all rows among them, and train one module.
     Each takes its part of every draw of rows; moments and gradients are summed, so that the result
-    is that of one worker up to rounding, for notions and for functions that are means over rows or
+    is that of one worker up to rounding, for criteria and for functions that are means over rows or
     over groups. Batch normalisation sees a worker's own rows in a step, and dropout its own mask.
     Loaders are each worker's own, with batches of one size. All workers must be able to read the
     checkpoint.

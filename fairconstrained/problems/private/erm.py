@@ -228,7 +228,7 @@ class RecordFermi(PrivateERM):
 
     The multipliers are W of the saddle form. The tables that W answers to hold predicted labels or
     class probabilities, and one row adds at most one either way. There are no constraints: the
-    values of the notion are measured only.
+    values of the criterion are measured only.
     """
 
     offers = frozenset({"noisy_saddle"})
