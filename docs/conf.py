@@ -52,7 +52,7 @@ html_theme_options = {
     "show_toc_level": 2,
     # Elsewhere code, signatures and tables need the room.
     "secondary_sidebar_items": {page: ["page-toc"] for page in ("*", "guide/*", "about/*")},
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,  # all of them: nothing hides under "More"
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }

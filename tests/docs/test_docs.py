@@ -260,3 +260,19 @@ def test_a_class_page_lists_every_public_method_once(tool):
 @pytest.mark.parametrize("script", sorted((DOCS / "gallery").glob("*.py")), ids=lambda p: p.stem)
 def test_code_of_the_gallery_fits_the_column_of_the_site(script):
     assert max(map(len, script.read_text(encoding="utf-8").splitlines())) <= 88
+
+
+WORDS = ("disparate impact", "adverse impact ratio", "four fifths", "multiclass", "80 % rule")
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_page_has_the_words_that_newcomers_search_for(words):
+    pages = (page.read_text(encoding="utf-8").lower() for page in DOCS.glob("*.md"))
+    assert any(set(words.split()) <= set(re.findall(r"\w+|%", page)) for page in pages)
+
+
+def test_no_page_is_hidden_in_a_drop_down_of_the_header():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    (tree,) = re.findall(r"```\{toctree\}\n(?::.*\n)*\n(.*?)```", index, re.DOTALL)
+    shown = re.search(r'"header_links_before_dropdown": (\d+)', (DOCS / "conf.py").read_text())
+    assert len(tree.split("\n")) - 1 <= int(shown[1])

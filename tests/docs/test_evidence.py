@@ -145,6 +145,14 @@ def test_a_ratio_is_the_other_number_by_ours():
         assert f"> {pages.ratio_text(expected)} |" in pages.claims_markdown()
 
 
+def test_first_page_and_evidence_name_one_ratio_to_reductions():
+    claim = next(pages.compared())
+    case = "Adult / demographic parity / 0.05"
+    first = evidence.cell(f"times_faster_than_reductions :: {case} :: median")
+    assert claim["ours"] == evidence.cell(f"reductions_seconds :: {case} :: fairconstrained")
+    assert str(first) == pages.ratio_text(claim["ratio"])
+
+
 def test_slacks_kept_are_the_largest_violations_of_the_runs():
     runs = pd.read_csv(evidence.FOLDER / "runs" / "rate_constrained.csv.gz")
     of = runs.query("dataset == 'adult' and constraint == 'equalized_odds' and slack == 0.05")

@@ -60,7 +60,7 @@ def _reductions_seconds(runs: pd.DataFrame) -> Cells:
     for case, of in runs.groupby(["dataset", "constraint", "slack"], sort=False):
         for method in ("fairconstrained", "reductions"):
             seconds = of.loc[of["method"] == method, "fit_time"].median()
-            yield name(*case), method, f"{seconds:.2f}", ""
+            yield name(*case), method, f"{seconds:.3f}", ""
 
 
 @table("random_problems", "stress")
@@ -78,7 +78,7 @@ def _times_faster_than_reductions(runs: pd.DataFrame) -> Cells:
     ratios = seconds["reductions"] / seconds["fairconstrained"]
     for key, of in ratios.dropna().groupby(level=case):
         for column, value in (("median", of.median()), ("least", of.min()), ("most", of.max())):
-            yield name(*key), column, *number(value, ".1f")
+            yield name(*key), column, *number(value, ".2g")
 
 
 def _linear(runs: pd.DataFrame, small_groups: bool = False) -> pd.DataFrame:
