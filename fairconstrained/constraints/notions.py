@@ -115,8 +115,19 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
 
+class OfEvents(Notion):
+    """Base of notions about the rates of events, which `rates` gives by label."""
+
+    rates: ClassVar[StaticRates]
+
+    def events(self, classes: Sequence[Any]) -> list[Event]:
+        """The events whose rates are compared or capped, given the labels in sorted order."""
+        rates = type(self).rates(classes, self.positive(classes))
+        return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
+
+
 @dataclass(eq=False, repr=False)
-class Parity(Notion):
+class Parity(OfEvents):
     r"""The rates of an event differ between groups by at most `slack`.
 
     Parameters
@@ -143,16 +154,9 @@ class Parity(Notion):
     'constraint: group a against group b'
     """
 
-    rates: ClassVar[StaticRates]
-
     slack: float | None = None
     reference: str = field(default="pairwise", kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """The events whose rates are to be equal, given the labels in sorted order."""
-        rates = type(self).rates(classes, self.positive(classes))
-        return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
 
     def statistic(self, n_classes: int) -> Statistic:
         """The statistic of the events; by default class probabilities."""
@@ -173,7 +177,7 @@ class Parity(Notion):
 
 
 @dataclass(eq=False, repr=False)
-class Cap(Notion):
+class Cap(OfEvents):
     """The rates of an event are at most `max`, overall or in each group.
 
     Parameters
@@ -197,8 +201,6 @@ class Cap(Notion):
     tensor([0.1000], dtype=torch.float64)
     """
 
-    rates: ClassVar[StaticRates]
-
     max: float | None = None
     per_group: bool = field(default=False, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
@@ -207,11 +209,6 @@ class Cap(Notion):
     def needs_groups(self) -> bool:
         """Whether the cap is on the rate of every group."""
         return self.per_group
-
-    def events(self, classes: Sequence[Any]) -> list[Event]:
-        """The events whose rates are capped, given the labels in sorted order."""
-        rates = type(self).rates(classes, self.positive(classes))
-        return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""

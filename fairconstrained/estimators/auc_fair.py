@@ -323,9 +323,7 @@ class RankingTraining(Training):
         # If the constraint does not depend on scale, the quadratic and the binormal loss have the
         # same optimum up to scale, and the quadratic one is convex.
         quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
-        weights = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
-        fractions = (data.workers.sum(weights) / data.total_weight).tolist()
-        return PairwiseLoss(Quadratic() if quadratic else surrogate, tuple(fractions))
+        return PairwiseLoss.of_data(Quadratic() if quadratic else surrogate, data)
 
 
 class PrivateRanking(PrivateRecords):

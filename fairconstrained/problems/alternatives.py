@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -75,8 +76,8 @@ def known_points(problem: FairERM) -> list[Known]:
     zero = torch.zeros_like(problem.model.init())
     unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
     found = [Known(by_cell.variables(zero), of=by_cell)]
-    for e in unit:
-        found += [Known(by_cell.variables(size * e), of=by_cell) for size in _CONSTANTS]
+    for e, size in product(unit, _CONSTANTS):
+        found.append(Known(by_cell.variables(size * e), of=by_cell))
     if problem.free is None:
         return found
     found.append(Known(problem.variables(problem.free)))
@@ -163,19 +164,20 @@ def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
         return on_grid(lambda t: problem.evaluate(x + t * direction).hard, grid(x, reach))
     n_params = [problem.model.n_params]
     (w, aux), (ahead, _) = x.tensor_split(n_params), (x + direction).tensor_split(n_params)
+    n_thresholds = max(_MOST_ROWS // problem.n_rows, len(_GRID)) if moves_offsets else 0
     if problem.sums_decide:
-        return _line_of_sums(problem, w, ahead, reach, moves_offsets)
-    scores, steps = problem.scores(w), grid(x, reach)
+        return _line_of_sums(problem, w, ahead, reach, n_thresholds)
+    scores = problem.scores(w)
     slopes = problem.scores(ahead) - scores
-    if moves_offsets:  # all slopes are equal: those of other rows belong to these scores too
-        of_all = problem.data.scores_of_all
-        changes = _changes(of_all(scores), of_all(slopes), reach)[1]
-        steps = with_thresholds(steps, changes, reach, len(of_all(scores)))
+    # Where only offsets move all slopes are equal: those of other rows belong to these scores too.
+    of_all = problem.data.scores_of_all
+    changes = _changes(of_all(scores), of_all(slopes), reach)[1] if n_thresholds else scores[:0, 0]
+    steps = torch.cat((grid(x, reach), between(changes, reach, n_thresholds)))
     return on_grid(lambda step: problem.hard(scores + step * slopes, aux), steps)
 
 
 def _line_of_sums(
-    problem: FairERM, w: Tensor, ahead: Tensor, reach: float, moves_offsets: bool
+    problem: FairERM, w: Tensor, ahead: Tensor, reach: float, n_thresholds: int
 ) -> Line:
     """Between all changes of labels if these decide, else at steps and quantiles of changes.
 
@@ -185,10 +187,14 @@ def _line_of_sums(
     affine, of_rows, total = problem.affine, problem.risk.of_rows, problem.data.total_weight
     assert affine is not None  # see `sums_decide`
     assert of_rows is not None
+
+    def on_line(rows: Rows) -> tuple[Tensor, Tensor]:
+        scores = problem.model.scores(w, rows.X)
+        return scores, problem.model.scores(ahead, rows.X) - scores
+
     own = []
     for place, rows in enumerate(problem.data.pieces()):
-        scores = problem.model.scores(w, rows.X)
-        changes = _changes(scores, problem.model.scores(ahead, rows.X) - scores, reach)[1]
+        changes = _changes(*on_line(rows), reach)[1]
         if not problem.data.in_memory and problem.n_rows > _MOST_NAMED:
             # Offsets run evenly over pieces and workers, so all ranks are named alike.
             offset = (_GOLDEN * place + _PLASTIC * problem.data.workers.rank) % 1.0
@@ -201,13 +207,10 @@ def _line_of_sums(
         most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
         steps = between(changes, reach, max(most, 2))
     else:
-        steps = grid(w, reach)
-        if moves_offsets:
-            steps = with_thresholds(steps, changes, reach, problem.n_rows)
+        steps = torch.cat((grid(w, reach), between(changes, reach, n_thresholds)))
 
     def of_piece(rows: Rows) -> Tensor:
-        placed, scores = problem.placed_rows(rows), problem.model.scores(w, rows.X)
-        slopes = problem.model.scores(ahead, rows.X) - scores
+        placed, (scores, slopes) = problem.placed_rows(rows), on_line(rows)
         if not problem.constraint.of_labels:
             return torch.stack([problem.hard_sums(scores + t * slopes, placed) for t in steps])
         of_labels = of_rows, problem.constraint.statistic.hard
@@ -308,8 +311,8 @@ def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:
 
 def between(change: Tensor, reach: float, most: int) -> Tensor:
     """Points between changes within reach, and beyond them, sorted, at most so many."""
-    if len(change) == 0:
-        return change.new_zeros(1)
+    if most == 0 or len(change) == 0:
+        return change.new_zeros(min(most, 1))
     # A sort by torch takes several times as long, and memory for indices as well.
     change = torch.from_numpy(np.sort(change.cpu().numpy())).to(change.device)
     ends = change[[0, -1]] + change.new_tensor([-2.0, 2.0]) * (1.0 + change[[0, -1]].abs())
@@ -333,8 +336,3 @@ def grid(like: Tensor, reach: float) -> Tensor:
     """Steps of both signs on a logarithmic grid."""
     steps = torch.cat((-_GRID.flip(0), _GRID)).to(like)
     return steps[steps.abs() <= reach]
-
-
-def with_thresholds(steps: Tensor, changes: Tensor, reach: float, n_rows: int) -> Tensor:
-    """Steps, and others at quantiles of the changes of labels, or between all if they are few."""
-    return torch.cat((steps, between(changes, reach, max(_MOST_ROWS // n_rows, len(_GRID)))))

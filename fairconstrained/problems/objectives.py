@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from fairconstrained.auc import ranks, wins
 from fairconstrained.constraints.surrogates import Surrogate
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of
 from fairconstrained.losses import Loss, linearized, log_loss, zero_one_loss
+
+if TYPE_CHECKING:
+    from fairconstrained.problems.rows import Rows
 
 Gradient = Callable[[], Tensor]
 
@@ -123,6 +127,13 @@ class PairwiseLoss(Objective):
 
     surrogate: Surrogate
     fractions: tuple[float, float]
+
+    @classmethod
+    def of_data(cls, surrogate: Surrogate, data: Rows) -> Self:
+        """The loss with the fractions of the rows of all workers."""
+        weights = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
+        negatives, positives = (data.workers.sum(weights) / data.total_weight).tolist()
+        return cls(surrogate, (negatives, positives))
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Sums over negatives and positives, (2, n_columns), in O(n), without pairs."""
