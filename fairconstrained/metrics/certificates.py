@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
-from textwrap import TextWrapper
+from textwrap import TextWrapper, shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ def certify(
     threshold: float = 0.0,
     min_group_size: Any = "auto",
     name: str = "certification rows",
+    label_names: Mapping[Any, str] | None = None,
 ) -> Certificate:
     r"""Bound a constraint's violation on the population from rows that no fit has seen.
 
@@ -97,6 +99,8 @@ def certify(
         rows could certify. 1 leaves none out.
     name : str
         Of the sample, for the statement.
+    label_names : dict, optional
+        Words for labels, for the statement, such as ``{0: "refused", 1: "granted"}``.
 
     Returns
     -------
@@ -156,7 +160,10 @@ def certify(
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
     alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
     per_group = bool(getattr(constraint, "per_group", False))
-    request = _Request(notion, per_group, interval, threshold, float(least), alpha, pos_label)
+    request = _Request(
+        *(notion, per_group, interval, threshold, float(least), alpha, pos_label),
+        label_names or {},
+    )
     of_labels = interval is None and (notion in PARITIES or notion in CAPS)
     judge = _of_labels if of_labels else _of_scores
     bound, groups, left_out = judge(estimator, X, true, sensitive_features, request)
@@ -212,6 +219,7 @@ class _Request(NamedTuple):
     least: float  # rows of a group, or of a group within a label
     alpha: float
     pos_label: Any  # of the constraint; None for the second label
+    label_names: Mapping[Any, str]
 
 
 _Judged = tuple[Bound, dict[str, Any], list[str]]
@@ -226,6 +234,8 @@ def _of_labels(
     positive = second if request.pos_label is None else request.pos_label
     labels = predicted(estimator, X, sensitive_features)
     counts = count_table(true, labels, sensitive_features, pos_label=positive)
+    words = [request.label_names.get(label, label) for label in counts.classes]
+    counts = counts._replace(classes=words)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
     if request.notion in CAPS and not request.per_group:
@@ -352,7 +362,7 @@ class Certificate:
         relation = "at most" if self.kept else "not shown to be at most"
         groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
         entries = {
-            "model": [self.estimator],
+            "model": [shorten(self.estimator, 120, placeholder=" ...")],
             "sample": [f"{self.name}: {self.n_samples} rows"],
             "groups": [groups],
             "measured": [f"{self.estimate:.4f} on these rows"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,17 +26,29 @@ from tqdm.auto import tqdm
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
-from fairconstrained.groups import encode_groups
+from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.quickstart.arguments import NOTIONS
 
 MISSING = "missing"
 # A sensitive column with more values than this is a measurement, not a set of groups.
 _MOST_GROUPS = 30
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
+
+
+# The remedy for files with other marks.
+_WRITE = (
+    "Write it with commas between columns and points in numbers: pandas.read_csv(FILE, sep=';', "
+    "decimal=',', encoding='latin-1').to_csv(NEW, index=False), with the marks of your file."
+)
+
+
+class Unusable(ValueError):
+    """A table that cannot be used; the message says why, and the remedy."""
 
 
 class Table(NamedTuple):
@@ -46,7 +59,7 @@ class Table(NamedTuple):
     y: NDArray[np.int64]  # 0 or 1
     groups: Any  # Series or DataFrame
     words: list[str]  # columns of X that are no numbers
-    positive: str  # the meaning of 1
+    outcomes: tuple[str, str]  # meanings of 0 and 1
     notes: list[str]  # messages to the user about changes of the table
 
     def rows(self, index: Any) -> Table:
@@ -60,7 +73,7 @@ def generated(seed: int) -> Table:
     y = (loans.target == "granted").astype(np.int64)
     sex = loans.sensitive_features["sex"]
     words = ["occupation", "housing"]
-    return Table("loan applications", loans.data, y, sex, words, "decision = granted", [])
+    return Table("loan applications", loans.data, y, sex, words, ("refused", "granted"), [])
 
 
 def dataset(name: str) -> Table:
@@ -68,105 +81,141 @@ def dataset(name: str) -> Table:
     try:
         bunch = load_dataset(name)
     except OSError as error:
-        raise SystemExit(str(error)) from error
+        raise Unusable(str(error)) from error
     X, codes = bunch.data, DATASETS[name].codes.split()
     numeric = X.select_dtypes("number").columns
     words = [column for column in X if column in codes or column not in numeric]
     groups = pd.Series(np.asarray(bunch.sensitive_features), name="group")
-    return Table(name, X, bunch.target, groups, words, bunch.target_names[1], [])
+    return Table(name, X, bunch.target, groups, words, tuple(bunch.target_names), [])
 
 
 def from_csv(
     path: Path, label: str, sensitive: Sequence[str], positive: str | None, drop: Sequence[str]
 ) -> Table:
-    """Read a user's file, or exit with a message if it cannot be used.
+    """Read a user's file, or raise `Unusable`.
 
     Rows without a label are left out. The sensitive columns are no features, so that the model can
-    be used where they are not known. Without `positive`, the larger of two numbers is favourable.
+    be used where they are not known. Without `positive`, 1 or True is favourable.
     """
-    frame = _read(path)
+    frame, notes = _read(path)
     for column in (label, *sensitive, *drop):
         if column not in frame:
-            raise SystemExit(f"{path} has no column {column!r}; it has {_listed(frame.columns)}.")
-    if label in sensitive:
-        raise SystemExit(f"{label!r} is the label; it cannot be sensitive as well.")
-    notes = []
+            known = {name.casefold(): name for name in frame}
+            near = get_close_matches(column.casefold(), known, n=1)
+            hint = f"did you mean {known[near[0]]!r}? " if near else ""
+            has = f"{hint}It has {_listed(frame.columns)}"
+            raise Unusable(f"{path} has no column {column!r}; {has[0].lower()}{has[1:]}.")
     labelled = frame[label].notna()
     if not labelled.all():
         notes.append(f"{(~labelled).sum()} rows without {label} are left out.")
         frame = frame[labelled].reset_index(drop=True)
-    y, meaning = _labels(frame[label], positive, path)
-    groups = _groups(frame[list(sensitive)], path)
+    y, outcomes, others = _labels(frame[label], positive, path)
+    groups = _groups(frame[list(dict.fromkeys(sensitive))], path)
     X, words, said = _features(frame.drop(columns={label, *sensitive, *drop}), path)
-    return Table(path.stem, X, y, groups, words, meaning, notes + said)
+    return Table(path.stem, X, y, groups, words, outcomes, notes + others + said)
 
 
-def held_out(table: Table, seed: int) -> tuple[Table, Table]:
-    """Hold out a quarter of the rows of each label in each group."""
-    strata = 2 * encode_groups(table.groups).codes + table.y
-    count = np.bincount(strata)
-    strata = np.where(count[strata] < 2, count.argmax(), strata)  # lone rows go anywhere
+def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
+    """Hold out a quarter of the rows of each label in each group; raise `Unusable` of too few.
+
+    Each fold of the others needs both labels, and each group of the labels that the notion is
+    about.
+    """
+    groups, names = encode_groups(table.groups)
+    strata = 2 * groups + table.y
+    size = np.bincount(strata)
+    strata = np.where(size[strata] < 4, size.argmax(), strata)  # a few rows go anywhere
     train, test = train_test_split(
-        np.arange(len(table.y)), test_size=0.25, stratify=strata, random_state=seed
+        np.arange(len(table.y)), test_size=0.25, stratify=strata, random_state=options.seed
     )
+    counts = np.bincount(2 * groups[train] + table.y[train], minlength=2 * len(names))
+    least = {table.outcomes[y]: counts[y::2].max() for y in (0, 1)}
+    for y, rate in enumerate(("false_positive_rate", "true_positive_rate")):
+        if rate in NOTIONS[options.notion][1]:
+            of_groups = zip(map(group_name, names), counts[y::2], strict=True)
+            least |= {f"{table.outcomes[y]} in group {g}": count for g, count in of_groups}
+    if few := {name: int(count) for name, count in least.items() if count < options.cv}:
+        raise Unusable(
+            f"Too few training rows for {options.cv} folds: "
+            f"{_listed(f'{name}: {count}' for name, count in few.items())}. Add rows, join "
+            "small groups or leave them out, or take fewer folds by --cv."
+        )
     return table.rows(train), table.rows(test)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path) -> tuple[pd.DataFrame, list[str]]:
     try:
-        frame = pd.read_csv(path)
-    except FileNotFoundError as error:
-        raise SystemExit(f"There is no file {path}.") from error
+        frame = pd.read_csv(path, low_memory=False)
     except pd.errors.EmptyDataError as error:
-        raise SystemExit(f"{path} is empty.") from error
+        raise Unusable(f"{path} is empty.") from error
     except UnicodeDecodeError as error:
-        raise SystemExit(f"{path} is not UTF-8 text ({error}). Save it as CSV in UTF-8.") from error
+        raise Unusable(f"{path} is not UTF-8 text ({error}). {_WRITE}") from error
     except (pd.errors.ParserError, OSError) as error:
-        raise SystemExit(f"{path} cannot be read as CSV: {error}") from error
+        raise Unusable(f"{path} cannot be read as CSV: {error}. {_WRITE}") from error
+    if frame.shape[1] < 2 or not isinstance(frame.index, pd.RangeIndex):
+        header = ",".join(frame.columns)
+        raise Unusable(f"{path} has no commas between its columns, {header!r}. {_WRITE}")
     if frame.empty:
-        raise SystemExit(f"{path} has a header and no rows.")
-    return frame
+        raise Unusable(f"{path} has a header and no rows.")
+    frame.columns = frame.columns.str.strip()
+    blank = []
+    for name in frame.columns.difference(frame.select_dtypes(["number", "bool"]).columns):
+        bare = frame[name].map(lambda value: value.strip() if isinstance(value, str) else value)
+        if (bare.dropna() != frame[name].dropna()).any():
+            blank.append(name)
+            frame[name] = bare.where(bare != "")
+    notes = [f"{_listed(blank)}: blanks around words are removed."] if blank else []
+    return frame, notes
 
 
-def _labels(column: Any, positive: str | None, path: Path) -> tuple[NDArray[np.int64], str]:
+def _labels(
+    column: Any, positive: str | None, path: Path
+) -> tuple[NDArray[np.int64], tuple[str, str], list[str]]:
+    """Return codes, the meanings of 0 and 1, and a note of labels that are joined."""
     values = sorted(column.unique().tolist(), key=str)
-    words = [str(value) for value in values]
     if len(values) < 2:
-        raise SystemExit(
-            f"{column.name} has the same value in all rows of {path}: {words[0] if words else ''}. "
+        raise Unusable(
+            f"{column.name} has the same value in all rows of {path}: {_listed(values)}. "
             "There is nothing to learn."
         )
-    if positive is None:
-        if len(values) > 2:
-            raise SystemExit(
-                f"{column.name} has {len(values)} values, {_listed(words)}. Name the favourable "
-                "one with --positive; it is told apart from all others."
-            )
-        if not pd.api.types.is_numeric_dtype(column):
-            raise SystemExit(
-                f"{column.name} is {words[0]!r} or {words[1]!r}. Name the favourable one with "
-                "--positive."
-            )
-        positive = str(max(values))
-    if positive not in words:
-        raise SystemExit(
-            f"--positive is {positive!r}, but {column.name} has the values {_listed(words)}."
+    if positive is None and set(values) != {0, 1}:  # False and True are equal to them
+        raise Unusable(
+            f"{column.name} has {len(values)} values, {_listed(values)}. Name the favourable one "
+            "with --positive; it is told apart from all others."
         )
-    y = (column.astype(str) == positive).to_numpy().astype(np.int64)
-    return y, f"{column.name} = {positive}"
+    wanted = "1" if positive is None else positive
+    others = [value for value in values if not _is(value, wanted)]
+    if len(others) == len(values):
+        raise Unusable(
+            f"--positive is {positive!r}, but {column.name} has the values {_listed(values)}."
+        )
+    y = (~column.isin(others)).to_numpy().astype(np.int64)
+    name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
+    if len(others) == 1:
+        return y, (f"{name}{others[0]}", f"{name}{wanted}"), []
+    note = f"{column.name}: {_listed(others)} count as not {wanted}."
+    return y, (f"not {name}{wanted}", f"{name}{wanted}"), [note]
+
+
+def _is(value: Any, text: str) -> bool:
+    """Whether a user means this value: 1 and 1.0 are one number."""
+    try:
+        return float(value) == float(text)
+    except ValueError:
+        return str(value) == text
 
 
 def _groups(columns: pd.DataFrame, path: Path) -> Any:
     for name in columns:
         count = columns[name].nunique()
         if count > _MOST_GROUPS:
-            raise SystemExit(
+            raise Unusable(
                 f"{name} has {count} values, too many for groups of people. Add a column with a "
                 f"few ranges of it to {path}, for example with pandas.cut, and name that one."
             )
     groups = columns.astype(object).where(columns.notna(), MISSING).astype(str)
     if len(groups.drop_duplicates()) < 2:
-        raise SystemExit(
+        raise Unusable(
             f"All rows of {path} have the same {' and '.join(groups)}: there are no groups to "
             "compare."
         )
@@ -175,6 +224,11 @@ def _groups(columns: pd.DataFrame, path: Path) -> Any:
 
 def _features(X: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], list[str]]:
     numeric = X.select_dtypes("number").columns
+    for name in X.columns.difference(numeric):
+        values = X[name].dropna().astype(str)
+        if values.str.fullmatch(r"-?\d+,\d+").mean() > 0.5:
+            said = f"{name} holds numbers with commas, such as {values.iloc[0]!r}"
+            raise Unusable(f"{said}. {_WRITE}")
     constant = [c for c in X if X[c].nunique(dropna=False) < 2]
     naming = [c for c in X if c not in numeric and X[c].nunique() > _IDENTIFYING * len(X)]
     notes = [
@@ -187,7 +241,7 @@ def _features(X: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], lis
     ]
     X = X.drop(columns={*constant, *naming})
     if X.shape[1] == 0:
-        raise SystemExit(f"{path} has no features beside the label and the sensitive columns.")
+        raise Unusable(f"{path} has no features beside the label and the sensitive columns.")
     words = [c for c in X if c not in numeric]
     X = X.astype(dict.fromkeys(words, object))
     X[words] = X[words].where(X[words].isna(), X[words].astype(str))
@@ -198,14 +252,6 @@ def _listed(values: Any, most: int = 12) -> str:
     values = [str(value) for value in values]
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(values[:most]) + more
-
-
-# Constraints and their classes in fairlearn.
-NOTIONS = {
-    "demographic_parity": "DemographicParity",
-    "equalized_odds": "EqualizedOdds",
-    "equal_opportunity": "TruePositiveRateParity",
-}
 
 
 class Method(NamedTuple):
@@ -334,7 +380,7 @@ def measure(
         from fairlearn import reductions
 
         preprocess = clone(model["preprocess"]).set_params(sparse_threshold=0).fit(train.X)
-        moment = getattr(reductions, NOTIONS[notion])(difference_bound=slack)
+        moment = getattr(reductions, NOTIONS[notion][0])(difference_bound=slack)
         reduction = reductions.ExponentiatedGradient(clone(model["clf"]), moment)
         reduction.fit(preprocess.transform(train.X), train.y, sensitive_features=train.groups)
         return reduction.predict(preprocess.transform(test.X), random_state=options.seed)

@@ -124,7 +124,7 @@ def test_at_the_boundary_the_largest_difference_errs_as_one_pair(rates):
 
 
 def test_the_statement():
-    """Its parts are there, in lines of at most 88 columns, also of a long model."""
+    """Its parts are there, in lines of at most 88 columns; a long model is cut to two."""
     rows = sample(3000, np.random.default_rng(0))
     certificate = certified(rows, "equalized_odds", 0.3, name="2024")
     sizes = np.bincount(rows[2])
@@ -146,8 +146,18 @@ def test_the_statement():
     entries = str(long).split("  rates, with")[0]
     assert max(map(len, entries.splitlines())) <= 88
     flowing = " ".join(entries.split())
-    texts = (long.estimator, *long.groups, long.method, *long.assumptions)
+    texts = (long.estimator[:80], *long.groups, long.method, *long.assumptions)
     assert all(" ".join(text.split()) in flowing for text in texts)
+    assert len(entries.split("  sample ")[0].splitlines()) == 3
+    assert long.to_dict()["estimator"] == model
+
+
+def test_the_statement_says_what_is_predicted_in_the_words_of_the_caller():
+    rows = sample(300, np.random.default_rng(0))
+    words = {0: "refused", 1: "granted"}
+    said = str(certified(rows, "equalized_odds", label_names=words))
+    assert "predicted 'granted' with label 'refused'" in said
+    assert "predicted 1" not in said
 
 
 @pytest.mark.parametrize(

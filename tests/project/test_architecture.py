@@ -157,7 +157,7 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
 
 def test_the_walk_sees_imports_in_functions():
     """The quick start imports the displays, and with them matplotlib, only where it draws."""
-    program = ROOT / "quickstart" / "__init__.py"
+    program = ROOT / "quickstart" / "program.py"
     assert {"display", "groups", "metrics"} <= units_imported(program)
     assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(program).body)
 

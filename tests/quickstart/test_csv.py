@@ -7,7 +7,8 @@ import pytest
 
 from fairconstrained import quickstart
 from fairconstrained.datasets import make_loan_applications
-from fairconstrained.quickstart.steps import MISSING, from_csv, held_out
+from fairconstrained.quickstart.arguments import read
+from fairconstrained.quickstart.steps import MISSING, Unusable, from_csv, held_out
 
 
 def loans(n=400):
@@ -35,7 +36,7 @@ def test_words_numbers_and_holes(written):
     assert table.X["housing"].isna().sum() == frame["housing"].isna().sum() > 0
     np.testing.assert_array_equal(table.y, frame["decision"] == "granted")
     assert table.groups.tolist() == frame["sex"].tolist()
-    assert (table.positive, table.notes) == ("decision = granted", [])
+    assert (table.outcomes, table.notes) == (("refused", "granted"), [])
 
 
 def test_several_sensitive_columns_are_crossed_and_their_holes_are_a_group(written):
@@ -46,8 +47,8 @@ def test_several_sensitive_columns_are_crossed_and_their_holes_are_a_group(writt
     assert (table.groups["age_group"] == MISSING).sum() == 10
 
 
-@pytest.mark.parametrize("labels", [[0, 1], [1, 2], [False, True], [-0.5, 2.5]])
-def test_of_two_numbers_the_larger_is_favourable(written, labels):
+@pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.0, 1.0]])
+def test_1_and_true_are_favourable(written, labels):
     frame = loans()
     granted = frame["decision"] == "granted"
     frame["decision"] = np.where(granted, labels[1], labels[0])
@@ -70,9 +71,40 @@ def test_rows_without_label_and_columns_without_use_are_left_out_and_named(writt
 def test_one_row_of_a_group_does_not_stop_the_split(written):
     frame = loans()
     frame.loc[0, "sex"] = "Typo"
-    train, test = held_out(from_csv(*written(frame)), seed=0)
+    train, test = held_out(from_csv(*written(frame)), read([], None))
     assert len(test.y) == 100
     assert sorted([*train.X.index, *test.X.index]) == list(range(400))
+
+
+def test_labels_are_named_and_what_they_are_joined_from(written):
+    frame = loans()
+    table = from_csv(*written(frame, label="months", positive="36.0"))
+    assert table.outcomes == ("not months = 36.0", "months = 36.0")
+    assert table.notes == ["months: 12, 24 count as not 36.0."]
+    np.testing.assert_array_equal(table.y, frame["months"] == 36)
+
+
+def test_blanks_around_words_are_no_part_of_them_and_columns_may_be_named_twice(written):
+    frame = loans()
+    frame.loc[::2, "decision"] += " "
+    frame.loc[1::2, "sex"] = " " + frame.loc[1::2, "sex"]
+    frame = frame.rename(columns={"sex": " sex"})
+    table = from_csv(*written(frame, sensitive=["sex", "sex"]))
+    np.testing.assert_array_equal(table.y, loans()["decision"] == "granted")
+    assert table.groups.tolist() == loans()["sex"].tolist()
+    assert table.notes == ["decision, sex: blanks around words are removed."]
+
+
+@pytest.mark.parametrize(
+    ("rows", "argv", "few"),
+    [
+        (5, [], "refused: 1, granted: 2"),
+        (60, ["--cv", "6", "--notion", "equal_opportunity"], "granted in group woman: 5"),
+    ],
+)
+def test_too_few_rows_to_split_are_counted(written, rows, argv, few):
+    with pytest.raises(Unusable, match=f"Too few training rows for . folds: {few}. Add rows"):
+        held_out(from_csv(*written(loans(rows))), read(argv, None))
 
 
 def changed(**columns):
@@ -83,8 +115,9 @@ WRONG = [
     (loans(), {"label": "granted"}, "no column 'granted'; it has income, occupation, years_emp"),
     (loans(), {"sensitive": ["race"]}, "no column 'race'"),
     (loans(), {"drop": ["name"]}, "no column 'name'"),
-    (loans(), {"sensitive": ["decision"]}, "'decision' is the label; it cannot be sensitive"),
-    (loans(), {"positive": None}, "decision is 'granted' or 'refused'. Name the favourable one"),
+    (loans(), {"label": "Decision"}, "no column 'Decision'; did you mean 'decision'\\? It has inc"),
+    (changed(rate="1,5"), {}, "rate holds numbers with commas, such as '1,5'. Write it with"),
+    (loans(), {"positive": None}, "decision has 2 values, granted, refused. Name the favourable"),
     (loans(), {"positive": "yes"}, "'yes', but decision has the values granted, refused"),
     (loans(), {"label": "months", "positive": None}, "months has 3 values, 12, 24, 36. Name the"),
     (changed(decision="granted"), {}, "decision has the same value in all rows of .*: granted"),
@@ -98,24 +131,23 @@ WRONG = [
 
 @pytest.mark.parametrize(("frame", "changes", "message"), WRONG)
 def test_a_table_that_cannot_be_used_ends_in_a_sentence(written, frame, changes, message):
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(Unusable, match=message):
         from_csv(*written(frame, **changes))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "There is no file"),
         (b"", "is empty"),
         ("prénom,y\n".encode("latin-1"), "not UTF-8 text"),
         (b'a,b\n"1,2\n3,4\n', "cannot be read as CSV"),
+        (b"a;y\n1,5;0\n", "has no commas between its columns, 'a;y'. Write it with commas"),
     ],
 )
 def test_a_file_that_is_no_table_ends_in_a_sentence(tmp_path, content, message):
     path = tmp_path / "file.csv"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(SystemExit, match=message):
+    path.write_bytes(content)
+    with pytest.raises(Unusable, match=message):
         from_csv(path, "y", ["group"], None, [])
 
 

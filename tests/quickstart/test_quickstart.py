@@ -14,6 +14,7 @@ from fairconstrained import quickstart
 from fairconstrained.datasets import make_loan_applications
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.quickstart import steps
+from fairconstrained.quickstart.arguments import read
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,7 +70,7 @@ def test_what_is_written_is_the_chosen_model_and_what_it_does(tmp_path, capsys):
     assert "reductions" not in set(table["method"])
     [name, slack] = out.split("chosen: ")[1].split(";")[0].split(", slack ")
     model = joblib.load(tmp_path / "model.joblib")
-    _, test = steps.held_out(steps.generated(seed=0), seed=0)
+    _, test = steps.held_out(steps.generated(seed=0), read([], None))
     predicted = model.predict(test.X)
     gap = demographic_parity_difference(test.y, predicted, sensitive_features=test.groups)
     held_out = table[(table["rows"] == "held out") & (table["method"] == name)]
@@ -109,13 +110,14 @@ def test_data_sets_with_words_and_codes(tmp_path, monkeypatch):
     assert table.loc[table["method"] == "reductions", "slack"].tolist() == [0.1]
 
 
-def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch):
+def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch, capsys):
     def missing(name):
         raise FileNotFoundError(f"{name} is not there; put it here.")
 
     monkeypatch.setattr(steps, "load_dataset", missing)
-    with pytest.raises(SystemExit, match="adult is not there"):
+    with pytest.raises(SystemExit, match="2"):
         run(tmp_path, "--dataset", "adult")
+    assert capsys.readouterr().err == "adult is not there; put it here.\n"
 
 
 def test_without_fairlearn_the_rest_runs(tmp_path, monkeypatch, capsys):
@@ -125,19 +127,4 @@ def test_without_fairlearn_the_rest_runs(tmp_path, monkeypatch, capsys):
     )
     table = run(tmp_path)
     assert "reductions" not in set(table["method"])
-    assert "fairconstrained[bench]" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--dataset", "nothing"], "'adult'"),
-        (["--label", "decision"], "go with --csv"),
-        (["--csv", "file.csv", "--label", "decision"], "--csv needs --label COLUMN and --sensit"),
-        (["--csv", "file.csv", "--dataset", "adult"], "not allowed with"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
-    with pytest.raises(SystemExit):
-        quickstart.main(argv)
-    assert message in capsys.readouterr().err
+    assert "pip install fairlearn" in capsys.readouterr().out

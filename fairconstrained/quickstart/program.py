@@ -1,0 +1,192 @@
+"""The quick start: what is printed, and the files that are written."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+from sklearn import config_context
+
+from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.metrics import certify, group_report
+from fairconstrained.quickstart import steps
+from fairconstrained.quickstart.arguments import GENERATED, NOTIONS
+from fairconstrained.quickstart.steps import Result, Table, Unusable
+
+Chosen = tuple[str, float]  # method and slack
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the quick start; `Unusable` says why it cannot."""
+    if options.csv is not None:
+        columns = options.label, options.sensitive, options.positive, options.drop
+        table = steps.from_csv(options.csv, *columns)
+    else:
+        is_made = options.dataset == GENERATED
+        table = steps.generated(options.seed) if is_made else steps.dataset(options.dataset)
+    train, test = steps.held_out(table, options)
+    folder = options.output
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unusable(f"--output must be a folder that can be written: {error}.") from error
+    print(_headline(table, train, test, options))
+    notion = options.notion
+    with config_context(enable_metadata_routing=True), tempfile.TemporaryDirectory() as cache:
+        compared = steps.methods(table, notion, options.seed, cache)
+        name, slack, model, validated = steps.cross_validate(compared, train, notion, options)
+        # The folder of the cache will be gone.
+        caches = [key for key in model.get_params() if key.endswith("__memory")]
+        chosen, model = (name, slack), model.set_params(**dict.fromkeys(caches))
+        print(f"\ncross-validated over {options.cv} folds, mean (a standard deviation either way)")
+        print(_results_table(validated, chosen))
+        bounds = _bounds_of_reductions(options)
+        measured = steps.measure(compared, train, test, notion, bounds, options)
+    print("\nheld-out rows, 95 % intervals: a difference within them may be chance")
+    print(_results_table(measured, chosen))
+    if bounds:
+        print(
+            "reductions: one draw of its random predictions; its slack bounds each group against "
+            "all rows,\nso that two groups may differ by up to twice as much"
+        )
+    rates = NOTIONS[notion][1]
+    report, words = _groups_table(model, test, rates)
+    print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{words}")
+    certificate = certify(
+        model,
+        test.X,
+        test.y,
+        sensitive_features=test.groups,
+        constraint=notion,
+        slack=options.max_violation,
+        name="held-out rows",
+        label_names=dict(enumerate(table.outcomes)),
+    )
+    certificate = replace(certificate, estimator=f"{name}, {notion}, slack {slack:g}: model.joblib")
+    print(f"\n{certificate}")
+    pd.DataFrame(validated + measured).to_csv(folder / "tradeoff.csv", index=False)
+    _draw_tradeoff(validated + measured, chosen, options, folder / "tradeoff.png")
+    report.to_csv(folder / "groups.csv")
+    _draw_groups(report, [*rates, "error"], folder / "groups.png")
+    (folder / "certificate.json").write_text(
+        json.dumps(certificate.to_dict()) + "\n", encoding="utf-8"
+    )
+    joblib.dump(model, folder / "model.joblib")
+    print(
+        f"\nWritten to {folder}: tradeoff.csv, tradeoff.png, groups.csv, groups.png, "
+        "certificate.json, and model.joblib (joblib.load gives the fitted classifier; its "
+        f"prediction 1 means {table.outcomes[1]})."
+    )
+
+
+def _bounds_of_reductions(options: argparse.Namespace) -> list[float]:
+    if importlib.util.find_spec("fairlearn") is None:
+        print("fairlearn is not installed: no reductions. pip install fairlearn")
+        return []
+    if options.reductions is not None:
+        return list(options.reductions)
+    generated = options.csv is None and options.dataset == GENERATED
+    return list(options.slack) if generated else [options.max_violation]
+
+
+def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
+    """Data, groups and constraint of this run."""
+    codes, labels = encode_groups(train.groups)
+    sizes = zip(labels, np.bincount(codes), strict=True)
+    groups = ", ".join(f"{group_name(label)} ({size})" for label, size in sizes)
+    lines = [
+        f"{table.name}: {len(train.y)} training rows, {len(test.y)} held-out rows, "
+        f"{table.X.shape[1]} features",
+        f"favourable: {table.outcomes[1]} ({100 * table.y.mean():.1f} % of the rows); "
+        f"otherwise: {table.outcomes[0]}",
+        f"groups: {groups}",
+        f"constraint: {options.notion}, wanted violation at most {options.max_violation:g}",
+        *table.notes,
+    ]
+    return "\n".join(lines)
+
+
+def _results_table(results: list[Result], chosen: Chosen) -> str:
+    """A line for each fit."""
+    lines = [f"{'':23}{'slack':>6}  {'error':25}{'violation':25}{'fit (s)':>8}"]
+    for r in results:
+        slack = "" if np.isnan(r.slack) else f"{r.slack:g}"
+        mark = "  <- chosen" if (r.method, r.slack) == chosen else ""
+        error = f"{r.error:.4f} ({r.error_low:.4f}, {r.error_high:.4f})"
+        violation = f"{r.violation:.4f} ({r.violation_low:.4f}, {r.violation_high:.4f})"
+        lines.append(f"{r.method:23}{slack:>6}  {error:25}{violation:25}{r.fit_time:8.2f}{mark}")
+    return "\n".join(lines)
+
+
+def _groups_table(model: Any, test: Table, rates: list[str]) -> tuple[pd.DataFrame, str]:
+    """Rates of each group with their intervals: all of them, and as text those that matter most."""
+    score = model.predict_proba(test.X)[:, 1]
+    report = group_report(
+        test.y, model.predict(test.X), sensitive_features=test.groups, y_score=score
+    )
+    lines = pd.DataFrame({"samples": report["samples"].astype(int)})
+    printed = ["base_rate", "selection_rate", "true_positive_rate", *rates, "error"]
+    for rate in dict.fromkeys(printed):
+        ends = zip(report[rate], report[f"{rate}_low"], report[f"{rate}_high"], strict=True)
+        lines[rate.replace("_", " ")] = [
+            f"{value:.3f} ({low:.3f}, {high:.3f})" for value, low, high in ends
+        ]
+    return report, lines.to_string()
+
+
+def _draw_tradeoff(
+    results: list[Result], chosen: Chosen, options: argparse.Namespace, path: Path
+) -> None:
+    """Error against violation, on the folds and on the held-out rows."""
+    from matplotlib.figure import Figure
+
+    from fairconstrained.display import TradeoffDisplay
+
+    table = pd.DataFrame(results)
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, (rows, part) in zip(axes, table.groupby("rows", sort=False), strict=True):
+        for method, points in part.groupby("method", sort=False):
+            ours = method == chosen[0]
+            TradeoffDisplay(
+                error=points["error"],
+                violation=points["violation"],
+                error_std=_reach(points, "error"),
+                violation_std=_reach(points, "violation"),
+                chosen=int(np.flatnonzero(points["slack"] == chosen[1])[0]) if ours else None,
+                slack=options.max_violation if ours else None,
+                name=str(method),
+                violation_name=f"violation of {options.notion.replace('_', ' ')}",
+            ).plot(ax)
+        ax.set_title(str(rows))
+        ax.get_legend().remove()
+    # The held-out rows show all methods.
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")
+    figure.savefig(path, dpi=120)
+
+
+def _draw_groups(report: pd.DataFrame, rates: list[str], path: Path) -> None:
+    """Rates of each group, with their intervals."""
+    from matplotlib.figure import Figure
+
+    from fairconstrained.display import GroupReportDisplay
+
+    figure = Figure(figsize=(6, 1.5 + 0.4 * len(report)), layout="constrained")
+    display = GroupReportDisplay(report=report, rates=rates)
+    display.plot(figure.subplots())
+    figure.savefig(path, dpi=120)
+
+
+def _reach(points: pd.DataFrame, name: str) -> Any:
+    """How far the bars reach below and above; a gap can lie above its own interval."""
+    value = points[name]
+    ends = value - points[f"{name}_low"], points[f"{name}_high"] - value
+    return np.maximum(np.array(ends), 0.0)

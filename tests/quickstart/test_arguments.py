@@ -1,0 +1,63 @@
+"""The command line: errors and help come before anything is imported, read or written."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fairconstrained import quickstart
+from fairconstrained.datasets import list_datasets
+from fairconstrained.quickstart.arguments import DATASETS
+
+CSV = ["--csv", __file__, "--label", "y"]
+OF_HELP = """
+import sys
+from fairconstrained.quickstart import main
+try:
+    main(sys.argv[1:])
+finally:
+    print({"numpy", "pandas", "sklearn", "torch"} & set(sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--dataset", "nothing"], "'adult'"),
+        (["--label", "decision"], "go with --csv"),
+        (CSV, "--csv needs --label COLUMN and --sensit"),
+        ([*CSV, "--dataset", "adult"], "not allowed with"),
+        ([*CSV, "--sensitive", "sex", "y"], "'y' is the label; it cannot be sensitive"),
+        (["--csv", "no.csv", "--label", "y", "--sensitive", "sex"], "there is no file no.csv"),
+        (["--cv", "1"], "--cv: must be between 2 and 1000; got 1"),
+        (["--slack", "-0.1"], "--slack: must be between 0 and 1; got -0.1"),
+        (["--slack", "5"], "--slack: must be between 0 and 1; got 5"),
+        (["--max-violation", "nan"], "--max-violation: must be between 0 and 1; got nan"),
+        (["--reductions", "x"], "--reductions: invalid number value: 'x'"),
+        (["--seed", "-1"], "--seed: must be between 0 and 4294967295; got -1"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
+    with pytest.raises(SystemExit, match="2"):
+        quickstart.main(argv)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("argument", ["--help", "--slack=-1"])
+def test_help_and_errors_wait_for_no_import(argument):
+    done = subprocess.run(
+        [sys.executable, "-c", OF_HELP, argument], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("set()\n")
+    assert ("usage:" in done.stdout) == (done.returncode == 0) == (argument == "--help")
+
+
+def test_the_data_sets_that_are_written_out_are_those_that_load():
+    assert sorted(DATASETS) == list_datasets()
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_fit(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        quickstart.main(["--output", __file__])
+    assert "--output must be a folder" in capsys.readouterr().err
