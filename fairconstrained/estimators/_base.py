@@ -31,6 +31,7 @@ from fairconstrained.estimators._reporting import (
 )
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
+from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.specification import as_specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.solvers.base import Solver
@@ -126,17 +127,18 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             before the call.
         """
         given = Given(X, y, sensitive_features, sample_weight)
-        with unchanged_on_error(self), taken_workers() as workers:
+        with unchanged_on_error(self) as begun, taken_workers() as workers:
             if workers.size > 1:
                 refuse_difference("estimators", workers.gather(type(self).__name__))
             with workers.agreeing():
                 training = self._checked_training()
+                begun.append(training)
                 if workers.size > 1 or isinstance(X, Blocks):
                     check_parts(training, X)
             watched = hasattr(self, "_skl_callbacks")
             with fit_task(training, given) if watched else nullcontext() as training.watch:
                 training.train(training.read(given, workers))
-        return self
+            return self
 
     def decision_function(self, X: Any) -> Floats:
         """Scores of the samples.
@@ -228,9 +230,12 @@ def labels_of(classes: Array, codes: Tensor, table: Any) -> Any:
 
 
 def network_scores(table: Any, module: nn.Module) -> Any:
-    """Scores (n, K) of a network on the CPU, for some rows at a time; elsewhere of a copy there."""
+    """Scores (n, K) of a network where the table is, for some rows at a time.
+
+    Modules of users may keep rows, which would travel with the estimator: a copy computes.
+    """
     device = getattr(table, "device", "cpu")
-    if str(device) != "cpu":
+    if str(device) != "cpu" or type(module) is not Layers:
         module = copy.deepcopy(module).to(device)
     scores = []
     for start in range(0, table.shape[0], BLOCK_ROWS):

@@ -32,12 +32,6 @@ from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 
-_SPENT = (
-    "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
-    "(the attribute privacy of this error), although no model was returned. Another fit on the "
-    "same rows adds its own."
-)
-
 _FAR = 1e6  # how far outside the public range entries may be, in widths of the range
 _FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
 _MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
@@ -92,7 +86,6 @@ class PrivateTraining(Training):
 
     is_private = True
     estimator: PrivateFairClassifier
-    spent: PrivacyGuarantee | None = None  # by what may have been released so far
 
     def __init__(self, estimator: PrivateFairClassifier):
         super().__init__(estimator)
@@ -141,16 +134,6 @@ class PrivateTraining(Training):
         )
         self.domains = labels, groups
         return super().read(given, workers)
-
-    def train(self, rows: TrainingRows) -> None:
-        """Fit the estimator; an error after a release says what is spent."""
-        try:
-            super().train(rows)
-        except BaseException as error:
-            if self.spent is not None:
-                error.privacy = self.spent  # type: ignore[attr-defined]
-                error.add_note(_SPENT.format(self.spent.epsilon, self.spent.delta))
-            raise
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Prepare the rows; noise comes from the operating system unless it is seeded."""
@@ -227,9 +210,8 @@ class PrivateTraining(Training):
     def finish(self, stages: list[Stage]) -> None:
         """Write the fitted attributes, without times: those of steps tell the sizes of batches."""
         super().finish(stages)
-        clf = self.estimator
-        clf.privacy_ = self.spent
-        clf.history_["time"] = np.full(len(clf.history_["time"]), np.nan)
+        history = self.estimator.history_
+        history["time"] = np.full(len(history["time"]), np.nan)
 
     def errors_of_estimates(self, problem: Any) -> Tensor:
         """Two standard deviations of the noise on the measured constraints."""

@@ -33,6 +33,12 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
+_SPENT = (
+    "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
+    "(the attribute privacy of this error), although no model was returned. Another fit on the "
+    "same rows adds its own."
+)
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -57,14 +63,19 @@ def data_by_position(*names: str) -> Callable[[Method], Method]:
 
 
 @contextmanager
-def unchanged_on_error(estimator: object) -> Iterator[None]:
+def unchanged_on_error(estimator: object) -> Iterator[list[Training]]:
+    """Restore the estimator after an error, which says what the trainings in the list spent."""
+    begun: list[Training] = []
     before = dict(vars(estimator))
     try:
-        yield
+        yield begun
     except BaseException as error:
         vars(estimator).clear()
         vars(estimator).update(before)
         error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
+        for spent in (training.spent for training in begun if training.spent is not None):
+            error.privacy = spent  # type: ignore[attr-defined]
+            error.add_note(_SPENT.format(spent.epsilon, spent.delta))
         raise
 
 

@@ -35,6 +35,7 @@ from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, as_specification
+from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
@@ -70,6 +71,7 @@ class Training:
 
     is_private = False
     domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
+    spent: PrivacyGuarantee | None = None  # by what may have been released so far
     watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
@@ -216,7 +218,7 @@ class Training:
         worst = int((excess - errors).argmax()) if len(excess) else None
         clf.excess_ = np.nan if worst is None else float(excess[worst])
         clf.excess_error_ = 0.0 if worst is None else float(errors[worst])
-        clf.privacy_ = None
+        clf.privacy_ = self.spent
         records, times, clf.n_iter_ = [], np.zeros(1), 0
         for _, own in stages:  # times go on from one to the next
             records += own.history

@@ -181,26 +181,25 @@ class PrivateGridSearch(DelegatingClassifier):
         groups = {}
         if sensitive_features is not None:
             groups["sensitive_features"] = rows_of(sensitive_features, train)
-        fitted: list[Any] = []
+        total = replace(
+            planned, epsilon=float(self.epsilon), mechanisms=(*planned.mechanisms, _CHOICE)
+        )
         try:
             with config_context(enable_metadata_routing=True):
                 for model in models:
                     model.fit(rows_of(X, train), rows_of(y, train), **groups)
-                    fitted.append(model)
             X_held, y_held = rows_of(X, held_out), np.asarray(rows_of(y, held_out))
             right = [int(np.sum(model.predict(X_held) == y_held)) for model in models]
             best = self._choose([_private_part(model) for model in models], right, unit)
+            self.privacy_ = total
+            self.candidates_, self.estimators_ = candidates, models
+            self.best_index_, self.best_params_ = best, candidates[best]
+            self.best_estimator_ = models[best]
+            self.classes_ = self.best_estimator_.classes_
+            return self
         except BaseException as error:
-            self._tell_the_price(error, fitted, unit)
+            self._tell_the_price(error, models, total)
             raise
-        self.candidates_, self.estimators_ = candidates, models
-        self.best_index_, self.best_params_ = best, candidates[best]
-        self.best_estimator_ = models[best]
-        self.classes_ = self.best_estimator_.classes_
-        self.privacy_ = replace(
-            planned, epsilon=float(self.epsilon), mechanisms=(*planned.mechanisms, _CHOICE)
-        )
-        return self
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to pickle: of a fitted search without seeds, which undo its noise."""
@@ -243,13 +242,17 @@ class PrivateGridSearch(DelegatingClassifier):
             )
         return planned, models
 
-    def _tell_the_price(self, error: BaseException, fitted: list[Any], unit: Unit) -> None:
-        """Attach the privacy that all fits have spent so far to an exception."""
+    def _tell_the_price(
+        self, error: BaseException, models: list[Any], total: PrivacyGuarantee
+    ) -> None:
+        """Attach to an error the privacy that all fits so far have spent: `total` after all."""
         own = getattr(error, "privacy", None)
-        phases = [phase for model in fitted for phase in _private_part(model).privacy_.phases]
+        fitted = [part for part in map(_private_part, models) if hasattr(part, "privacy_")]
+        phases = [phase for part in fitted for phase in part.privacy_.phases]
         phases += [] if own is None else own.phases
         if phases:
-            spent = privacy_guarantee(phases, delta=self.delta, unit=unit)
+            spent = privacy_guarantee(phases, delta=self.delta, unit=total.unit)
+            spent = total if len(fitted) == len(models) else spent
             error.privacy = spent  # type: ignore[attr-defined]
             error.add_note(
                 f"{len(fitted)} candidates had been trained before. In all up to epsilon = "

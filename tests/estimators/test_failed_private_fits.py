@@ -1,10 +1,13 @@
-"""Whatever fails after a release says what was spent: faults are injected at every release."""
+"""Whatever fails after a release says what was spent: faults are injected at and after releases."""
 
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from sklearn.base import clone
 
+import fairconstrained
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.privacy import mechanisms
 from tests.helpers.marks import slow_where
@@ -18,15 +21,19 @@ class InjectedError(Exception):
     pass
 
 
-def releases_of(clf, monkeypatch, fails_after=None):
-    """Fit, with an error right after so many releases; the number of releases that were made."""
+def fail():
+    raise InjectedError
+
+
+def releases_of(clf, monkeypatch, at=None, then=fail):
+    """Fit, and call `then` right after so many releases; the number of releases that were made."""
     made, honest = [], mechanisms._added_on_grid
 
     def counted(value, noise, scale, spread, rng):
         released = honest(value, noise, scale, spread, rng)
         made.append(scale)
-        if len(made) == fails_after:
-            raise InjectedError
+        if len(made) == at:
+            then()
         return released
 
     with monkeypatch.context() as patch:
@@ -42,9 +49,73 @@ def test_an_error_after_any_release_carries_what_was_spent(name, monkeypatch):
     assert n_releases >= 3
     for k in range(1, n_releases + 1):
         with pytest.raises(InjectedError) as caught:
-            releases_of(clf, monkeypatch, fails_after=k)
+            releases_of(clf, monkeypatch, at=k)
         assert 0 < caught.value.privacy.epsilon <= 1.0
         assert any("Another fit on the same rows adds its own" in n for n in caught.value.__notes__)
+
+
+class Fails:
+    """A callback of scikit-learn's that fails in one of its hooks, when the fit has ended."""
+
+    def __init__(self, hook):
+        setattr(self, hook, self.fail)
+
+    def fail(self, estimator, context):
+        if context.task_name == "fit":
+            raise InjectedError
+
+    def setup(self, estimator, context):
+        pass
+
+    teardown = on_fit_task_begin = on_fit_task_end = setup
+
+
+@pytest.mark.parametrize("hooks", [["on_fit_task_end"], ["teardown"], ["teardown", "teardown"]])
+@pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
+def test_a_callback_that_fails_after_all_releases_carries_what_was_spent(name, hooks):
+    """Also where several fail, of which scikit-learn makes a group."""
+    pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+    clf = clone(PRIVATE[name]).set_callbacks(*map(Fails, hooks))
+    with pytest.raises((InjectedError, ExceptionGroup)) as caught:
+        fitted(clf)
+    assert 0.5 < caught.value.privacy.epsilon <= 1.0
+    assert not hasattr(clf, "classes_")
+
+
+def lines_of_end(clf, monkeypatch, releases, interrupted_at=None):
+    """Number of lines of estimators that a fit runs after its releases; one is interrupted."""
+    room, lines = str(Path(fairconstrained.__file__).parent / "estimators"), []
+
+    def trace(frame, event, _):
+        if event == "line" and frame.f_code.co_filename.startswith(room):
+            lines.append(frame.f_lineno)
+            if len(lines) == interrupted_at:
+                raise KeyboardInterrupt
+        return trace
+
+    def begin():
+        frame = sys._getframe()
+        while frame := frame.f_back:
+            frame.f_trace = trace
+        sys.settrace(trace)
+
+    before = sys.gettrace()
+    try:
+        releases_of(clf, monkeypatch, releases, begin)
+    finally:
+        sys.settrace(before)
+    return len(lines)
+
+
+def test_an_interruption_of_any_line_after_all_releases_carries_what_was_spent(monkeypatch):
+    clf = PRIVATE["rates"]
+    releases = releases_of(clf, monkeypatch)
+    n_lines = lines_of_end(clf, monkeypatch, releases)
+    assert n_lines > 50
+    for k in (0, 1, 2, 4, 8, 16, 32):
+        with pytest.raises(KeyboardInterrupt) as caught:
+            lines_of_end(clf, monkeypatch, releases, interrupted_at=n_lines - k)
+        assert 0.5 < caught.value.privacy.epsilon <= 1.0
 
 
 @pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))

@@ -417,7 +417,9 @@ class Keeps(nn.Module):
 @quiet
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-def test_a_fitted_module_holds_no_training_rows():
+def test_a_fitted_module_holds_no_rows_of_training_and_of_prediction():
     clf = private(n=300, model=lambda d, k: Keeps(), epsilon=5.0, solver=DPSGDA(n_steps=5))
-    assert not hasattr(clf.module_, "last")
-    assert not clf.module_.seen.any()
+    for predict in (clf.predict, clf.predict_proba, clf.decision_function, lambda X: X):
+        predict(LARGE.data[:300])
+        assert not hasattr(clf.module_, "last")
+        assert not clf.module_.seen.any()

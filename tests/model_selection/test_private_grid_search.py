@@ -115,7 +115,7 @@ def test_the_choice_is_among_those_that_keep_their_constraints(told, right, best
 
 
 @quiet
-@pytest.mark.parametrize("when", ["in the third fit", "after all fits"])
+@pytest.mark.parametrize("when", ["in the third fit", "as the second ends", "after all fits"])
 def test_an_error_tells_what_all_fits_so_far_have_spent(when, monkeypatch):
     """All that ended, and its own where a fit is interrupted."""
 
@@ -125,6 +125,14 @@ def test_an_error_tells_what_all_fits_so_far_have_spent(when, monkeypatch):
     grid = [{"slack": [0.05, 0.1]}]
     if when == "in the third fit":
         grid += [{"callbacks": [interrupt]}]
+    elif when == "as the second ends":
+        fit = RateConstrainedClassifier.fit
+
+        def interrupted(clf, *rows, **groups):
+            fit(clf, *rows, **groups)
+            return interrupt() if clf.slack == 0.1 else clf
+
+        monkeypatch.setattr(RateConstrainedClassifier, "fit", interrupted)
     else:
         monkeypatch.setattr(PrivateGridSearch, "_choose", interrupt)
     with pytest.raises(KeyboardInterrupt) as caught:
