@@ -287,7 +287,9 @@ class GroupReportDisplay:
         ]
         ax.set_yticks(place, names)
         ax.invert_yaxis()
-        ax.set_xlabel("rate, with its interval; shaded: overall")
+        confidence = self.report.attrs.get("confidence")  # which a stored report has lost
+        percent = f"{100 * confidence:g} % " if confidence else ""
+        ax.set_xlabel(f"rate, with its {percent}interval; shaded: overall")
         legend(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self

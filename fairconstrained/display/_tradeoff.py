@@ -17,14 +17,14 @@ from fairconstrained.metrics.rates import demographic_parity_difference
 from fairconstrained.metrics.scorers import name_of
 from fairconstrained.model_selection.choice import pareto_front
 
-_OVER_SPLITS = "{} (mean over splits)"
+_OVER_SPLITS = "{} (mean ± sd over splits)"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TradeoffDisplay:
     """Error against violation of a fairness constraint, one point per model.
 
-    A line joins the points on the Pareto front; all other points are pale.
+    A line joins the points on the Pareto front; all others are pale, as the legend says.
 
     Parameters
     ----------
@@ -99,6 +99,8 @@ class TradeoffDisplay:
             self._draw(ax, front, style),
             self._draw(ax, ~front, {**style, "alpha": 0.3}),
         ]
+        if not front.all():
+            self.points_[1].set_label(new_label(ax, "pale: behind the line"))
         order = np.flatnonzero(front)[np.argsort(np.asarray(self.violation)[front], kind="stable")]
         (self.front_,) = ax.plot(
             np.asarray(self.violation)[order],
@@ -244,6 +246,7 @@ class TradeoffDisplay:
             effective = weight.sum() ** 2 / (weight**2).sum()
             low, high = wilson(np.asarray(errors) * effective, effective, confidence)
             error_bars = np.array([errors - low, high - errors])
+        interval = "" if confidence is None else f" ({100 * confidence:g} % interval)"
         display = cls(
             error=np.array(errors),
             violation=violations,
@@ -252,8 +255,8 @@ class TradeoffDisplay:
             chosen=chosen,
             slack=slack,
             name=name,
-            error_name="error rate",
-            violation_name=_in_words(name_of(metric)),
+            error_name=f"error rate{interval}",
+            violation_name=f"{_in_words(name_of(metric))}{interval}",
         )
         return display.plot(ax, **kwargs)
 

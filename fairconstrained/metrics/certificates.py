@@ -160,9 +160,9 @@ def certify(
     least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
     alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
     per_group = bool(getattr(constraint, "per_group", False))
+    names = label_names or {}
     request = _Request(
-        *(notion, per_group, interval, threshold, float(least), alpha, pos_label),
-        label_names or {},
+        notion, per_group, interval, threshold, float(least), alpha, pos_label, names
     )
     of_labels = interval is None and (notion in PARITIES or notion in CAPS)
     judge = _of_labels if of_labels else _of_scores

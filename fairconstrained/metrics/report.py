@@ -129,6 +129,7 @@ def group_report(
         columns.append(pd.DataFrame(found))
     report = pd.concat(columns, ignore_index=True)
     report.index = pd.Index(index)
+    report.attrs["confidence"] = confidence  # for displays
     return report
 
 

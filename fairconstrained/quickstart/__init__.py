@@ -35,6 +35,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     try:
         run(options)
-    except Unusable as error:
+    except (Unusable, OSError) as error:  # OSError: a file or folder that cannot be used
         print(error, file=sys.stderr)
         raise SystemExit(2) from None

@@ -2,91 +2,69 @@
 
 import argparse
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 GENERATED = "loans"
 # Written out, because the data sets load pandas and scikit-learn.
-DATASETS = (
-    *("a9a", "acs_income_ok", "adult", "bank", "compas", "compas_scores", "credit_card", "heart"),
-    *("law_school", "parkinsons"),
-)
+DATASETS = ["a9a", "acs_income_ok", "adult", "bank", "compas", "compas_scores", "credit_card"]
+DATASETS += ["heart", "law_school", "parkinsons"]
 # Constraints, their classes in fairlearn, and the rates that they compare.
-NOTIONS = {
+CONSTRAINTS = {
     "demographic_parity": ("DemographicParity", ["selection_rate"]),
     "equalized_odds": ("EqualizedOdds", ["true_positive_rate", "false_positive_rate"]),
     "equal_opportunity": ("TruePositiveRateParity", ["true_positive_rate"]),
 }
+_REDUCTIONS = """bounds for fairlearn's reductions, none to leave them out (default: the grid on
+generated data, else the wanted violation: one fit on adult takes half a minute)"""
 
 
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
     """Return the options, or exit with code 2 and a sentence."""
-    parser = argparse.ArgumentParser(
-        prog="python -m fairconstrained.quickstart",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    tables = parser.add_mutually_exclusive_group()
-    tables.add_argument(
-        "--dataset",
-        default=GENERATED,
-        choices=[GENERATED, *DATASETS],
-        help="generated loan applications (default), or real data, which are read from the folder "
-        "FAIRCONSTRAINED_DATA or else downloaded",
-    )
+    parser = argparse.ArgumentParser("python -m fairconstrained.quickstart")
+    parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
+    tables, add = parser.add_mutually_exclusive_group(), parser.add_argument
+    known = [GENERATED, *DATASETS]
+    found = "generated (default), or real: from the folder FAIRCONSTRAINED_DATA, or downloaded"
+    tables.add_argument("--dataset", default=GENERATED, choices=known, help=found)
     tables.add_argument("--csv", type=Path, metavar="FILE", help="your own table, with a header")
-    add, fraction = parser.add_argument, _number(float, 0, 1)
     add("--label", metavar="COLUMN", help="of the CSV file: what is predicted")
-    add(
-        "--sensitive",
-        nargs="+",
-        metavar="COLUMN",
-        help="of the CSV file: the groups, crossed if several; they are no features",
-    )
+    groups = "of the CSV file: the groups, crossed if several; they are no features"
+    add("--sensitive", nargs="+", default=[], metavar="COLUMN", help=groups)
     add("--positive", metavar="VALUE", help="the favourable label (default: 1 or True)")
     add("--drop", nargs="+", default=[], metavar="COLUMN", help="columns that are no features")
-    add("--notion", default="demographic_parity", choices=NOTIONS)
-    add("--slack", nargs="+", type=fraction, default=[0.01, 0.02, 0.05, 0.1, 0.2], help="the grid")
-    add(
-        "--max-violation",
-        type=fraction,
-        default=0.05,
-        help="the search chooses the best mean accuracy within it (default: %(default)s)",
-    )
-    folds = _number(int, 2, 1_000)
-    add("--cv", type=folds, default=3, help="number of folds (default: %(default)s)")
-    add(
-        "--reductions",
-        nargs="*",
-        type=fraction,
-        help="bounds for fairlearn's reductions, none to leave them out (default: the grid on "
-        "generated data, else the wanted violation: one fit on adult takes half a minute)",
-    )
+    add("--constraint", default="demographic_parity", choices=CONSTRAINTS)
+    add("--slack", nargs="+", type=float, default=[0.01, 0.02, 0.05, 0.1, 0.2], help="the grid")
+    chosen = "the search chooses the best mean accuracy within it (default: %(default)s)"
+    add("--max-violation", type=float, default=0.05, help=chosen)
+    add("--cv", type=int, default=3, help="number of folds (default: %(default)s)")
+    add("--reductions", nargs="*", type=float, help=_REDUCTIONS)
     folder = Path("quickstart-results")
     add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
-    add("--seed", type=_number(int, 0, 2**32 - 1), default=0)
+    add("--seed", type=int, default=0)
     options = parser.parse_args(argv)
-    if options.csv is None:
-        if options.label or options.sensitive or options.positive or options.drop:
-            parser.error("--label, --sensitive, --positive and --drop go with --csv")
-    elif options.label is None or not options.sensitive:
-        parser.error("--csv needs --label COLUMN and --sensitive COLUMN [COLUMN ...]")
-    elif options.label in options.sensitive:
-        parser.error(f"{options.label!r} is the label; it cannot be sensitive as well")
-    elif not options.csv.is_file():
-        parser.error(f"there is no file {options.csv}")
-    if importlib.util.find_spec("matplotlib") is None:
-        parser.error("the pictures need matplotlib: pip install matplotlib")
+    csv, label, sensitive = options.csv, options.label, options.sensitive
+    bounds = [*options.slack, options.max_violation, *(options.reductions or [])]
+    inside = all(0 <= bound <= 1 for bound in bounds)
+    only = label or sensitive or options.positive or options.drop
+    errors = {
+        "--slack, --max-violation and --reductions must be between 0 and 1": not inside,
+        "--cv must be at least 2": options.cv < 2,
+        "--seed must be at least 0 and less than 2**32": not 0 <= options.seed < 2**32,
+        "--label, --sensitive, --positive and --drop go with --csv": only and not csv,
+        "--csv needs --label COLUMN and --sensitive COLUMN [COLUMN ...]": (
+            csv and not (label and sensitive)
+        ),
+        f"{label!r} is the label; it cannot be sensitive as well": label in sensitive,
+        f"there is no file {csv}": csv and not csv.is_file(),
+        f"--output must be a folder; {options.output} is a file": options.output.is_file(),
+        "the pictures need matplotlib: pip install matplotlib": (
+            importlib.util.find_spec("matplotlib") is None
+        ),
+    }
+    for error in (sentence for sentence, is_so in errors.items() if is_so):
+        parser.error(error)
+    if options.reductions is None:
+        made = not csv and options.dataset == GENERATED
+        options.reductions = options.slack if made else [options.max_violation]
     return options
-
-
-def _number(kind: type[float], least: int, most: int) -> Callable[[str], float]:
-    """A type of arguments: numbers within two bounds."""
-
-    def number(text: str) -> float:
-        value = kind(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"must be between {least} and {most}; got {text}")
-        return value
-
-    return number

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import joblib
@@ -18,8 +17,8 @@ from sklearn import config_context
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics import certify, group_report
 from fairconstrained.quickstart import steps
-from fairconstrained.quickstart.arguments import GENERATED, NOTIONS
-from fairconstrained.quickstart.steps import Result, Table, Unusable
+from fairconstrained.quickstart.arguments import CONSTRAINTS, GENERATED
+from fairconstrained.quickstart.steps import Result, Table
 
 Chosen = tuple[str, float]  # method and slack
 
@@ -34,22 +33,20 @@ def run(options: argparse.Namespace) -> None:
         table = steps.generated(options.seed) if is_made else steps.dataset(options.dataset)
     train, test = steps.held_out(table, options)
     folder = options.output
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unusable(f"--output must be a folder that can be written: {error}.") from error
+    folder.mkdir(parents=True, exist_ok=True)
     print(_headline(table, train, test, options))
-    notion = options.notion
     with config_context(enable_metadata_routing=True), tempfile.TemporaryDirectory() as cache:
-        compared = steps.methods(table, notion, options.seed, cache)
-        name, slack, model, validated = steps.cross_validate(compared, train, notion, options)
+        compared = steps.methods(table, options, cache)
+        name, slack, model, validated = steps.cross_validate(compared, train, options)
         # The folder of the cache will be gone.
         caches = [key for key in model.get_params() if key.endswith("__memory")]
         chosen, model = (name, slack), model.set_params(**dict.fromkeys(caches))
         print(f"\ncross-validated over {options.cv} folds, mean (a standard deviation either way)")
         print(_results_table(validated, chosen))
-        bounds = _bounds_of_reductions(options)
-        measured = steps.measure(compared, train, test, notion, bounds, options)
+        bounds = options.reductions if importlib.util.find_spec("fairlearn") else []
+        if len(bounds) < len(options.reductions):
+            print("fairlearn is not installed: no reductions. pip install fairlearn")
+        measured = steps.measure(compared, train, test, bounds, options)
     print("\nheld-out rows, 95 % intervals: a difference within them may be chance")
     print(_results_table(measured, chosen))
     if bounds:
@@ -57,28 +54,23 @@ def run(options: argparse.Namespace) -> None:
             "reductions: one draw of its random predictions; its slack bounds each group against "
             "all rows,\nso that two groups may differ by up to twice as much"
         )
-    rates = NOTIONS[notion][1]
+    rates = CONSTRAINTS[options.constraint][1]
     report, words = _groups_table(model, test, rates)
     print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{words}")
     certificate = certify(
-        model,
-        test.X,
-        test.y,
+        *(model, test.X, test.y),
         sensitive_features=test.groups,
-        constraint=notion,
+        constraint=options.constraint,
         slack=options.max_violation,
         name="held-out rows",
         label_names=dict(enumerate(table.outcomes)),
     )
-    certificate = replace(certificate, estimator=f"{name}, {notion}, slack {slack:g}: model.joblib")
+    certificate = replace(certificate, estimator=f"{name}, slack {slack:g}: {folder}/model.joblib")
     print(f"\n{certificate}")
     pd.DataFrame(validated + measured).to_csv(folder / "tradeoff.csv", index=False)
-    _draw_tradeoff(validated + measured, chosen, options, folder / "tradeoff.png")
     report.to_csv(folder / "groups.csv")
-    _draw_groups(report, [*rates, "error"], folder / "groups.png")
-    (folder / "certificate.json").write_text(
-        json.dumps(certificate.to_dict()) + "\n", encoding="utf-8"
-    )
+    _draw(validated + measured, chosen, report, options)
+    (folder / "certificate.json").write_text(json.dumps(certificate.to_dict()) + "\n", "utf-8")
     joblib.dump(model, folder / "model.joblib")
     print(
         f"\nWritten to {folder}: tradeoff.csv, tradeoff.png, groups.csv, groups.png, "
@@ -87,31 +79,19 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-def _bounds_of_reductions(options: argparse.Namespace) -> list[float]:
-    if importlib.util.find_spec("fairlearn") is None:
-        print("fairlearn is not installed: no reductions. pip install fairlearn")
-        return []
-    if options.reductions is not None:
-        return list(options.reductions)
-    generated = options.csv is None and options.dataset == GENERATED
-    return list(options.slack) if generated else [options.max_violation]
-
-
 def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
     """Data, groups and constraint of this run."""
     codes, labels = encode_groups(train.groups)
-    sizes = zip(labels, np.bincount(codes), strict=True)
-    groups = ", ".join(f"{group_name(label)} ({size})" for label, size in sizes)
+    sizes = zip(map(group_name, labels), np.bincount(codes), strict=True)
+    rows = f"{len(train.y)} training rows, {len(test.y)} held-out rows"
+    others, favourable = table.outcomes
     lines = [
-        f"{table.name}: {len(train.y)} training rows, {len(test.y)} held-out rows, "
-        f"{table.X.shape[1]} features",
-        f"favourable: {table.outcomes[1]} ({100 * table.y.mean():.1f} % of the rows); "
-        f"otherwise: {table.outcomes[0]}",
-        f"groups: {groups}",
-        f"constraint: {options.notion}, wanted violation at most {options.max_violation:g}",
-        *table.notes,
+        f"{table.name}: {rows}, {table.X.shape[1]} features",
+        f"favourable: {favourable} ({100 * table.y.mean():.1f} % of the rows); other: {others}",
+        f"groups: {', '.join(f'{name} ({size})' for name, size in sizes)}",
+        f"constraint: {options.constraint}, wanted violation at most {options.max_violation:g}",
     ]
-    return "\n".join(lines)
+    return "\n".join(lines + table.notes)
 
 
 def _results_table(results: list[Result], chosen: Chosen) -> str:
@@ -135,20 +115,18 @@ def _groups_table(model: Any, test: Table, rates: list[str]) -> tuple[pd.DataFra
     lines = pd.DataFrame({"samples": report["samples"].astype(int)})
     printed = ["base_rate", "selection_rate", "true_positive_rate", *rates, "error"]
     for rate in dict.fromkeys(printed):
-        ends = zip(report[rate], report[f"{rate}_low"], report[f"{rate}_high"], strict=True)
-        lines[rate.replace("_", " ")] = [
-            f"{value:.3f} ({low:.3f}, {high:.3f})" for value, low, high in ends
-        ]
+        three = report[[rate, f"{rate}_low", f"{rate}_high"]].to_numpy()
+        lines[rate.replace("_", " ")] = [f"{r:.3f} ({low:.3f}, {up:.3f})" for r, low, up in three]
     return report, lines.to_string()
 
 
-def _draw_tradeoff(
-    results: list[Result], chosen: Chosen, options: argparse.Namespace, path: Path
+def _draw(
+    results: list[Result], chosen: Chosen, report: pd.DataFrame, options: argparse.Namespace
 ) -> None:
-    """Error against violation, on the folds and on the held-out rows."""
+    """Error against violation, on the folds and on the held-out rows; rates of the groups."""
     from matplotlib.figure import Figure
 
-    from fairconstrained.display import TradeoffDisplay
+    from fairconstrained.display import GroupReportDisplay, TradeoffDisplay
 
     table = pd.DataFrame(results)
     figure = Figure(figsize=(12, 4), layout="constrained")
@@ -164,25 +142,20 @@ def _draw_tradeoff(
                 chosen=int(np.flatnonzero(points["slack"] == chosen[1])[0]) if ours else None,
                 slack=options.max_violation if ours else None,
                 name=str(method),
-                violation_name=f"violation of {options.notion.replace('_', ' ')}",
+                violation_name=f"violation of {options.constraint.replace('_', ' ')}",
             ).plot(ax)
-        ax.set_title(str(rows))
+        bars = (
+            "95 % intervals" if rows == "held out" else f"mean, deviation over {options.cv} folds"
+        )
+        ax.set_title(f"{rows}: {bars}")
         ax.get_legend().remove()
     # The held-out rows show all methods.
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")
-    figure.savefig(path, dpi=120)
-
-
-def _draw_groups(report: pd.DataFrame, rates: list[str], path: Path) -> None:
-    """Rates of each group, with their intervals."""
-    from matplotlib.figure import Figure
-
-    from fairconstrained.display import GroupReportDisplay
-
+    figure.savefig(options.output / "tradeoff.png", dpi=120)
     figure = Figure(figsize=(6, 1.5 + 0.4 * len(report)), layout="constrained")
-    display = GroupReportDisplay(report=report, rates=rates)
-    display.plot(figure.subplots())
-    figure.savefig(path, dpi=120)
+    rates = [*CONSTRAINTS[options.constraint][1], "error"]
+    GroupReportDisplay(report=report, rates=rates).plot(figure.subplots())
+    figure.savefig(options.output / "groups.png", dpi=120)
 
 
 def _reach(points: pd.DataFrame, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,20 +31,15 @@ from fairconstrained.metrics.bounds import wilson
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.quickstart.arguments import NOTIONS
+from fairconstrained.quickstart.arguments import CONSTRAINTS
 
 MISSING = "missing"
 # A sensitive column with more values than this is a measurement, not a set of groups.
 _MOST_GROUPS = 30
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
-
-
-# The remedy for files with other marks.
-_WRITE = (
-    "Write it with commas between columns and points in numbers: pandas.read_csv(FILE, sep=';', "
-    "decimal=',', encoding='latin-1').to_csv(NEW, index=False), with the marks of your file."
-)
+_AS_CSV = """Write it with commas between columns and points in numbers, with your own marks in
+pandas.read_csv(FILE, sep=";", decimal=",", encoding="latin-1").to_csv(NEW, index=False)."""
 
 
 class Unusable(ValueError):
@@ -78,10 +73,7 @@ def generated(seed: int) -> Table:
 
 def dataset(name: str) -> Table:
     """A benchmark data set with its usual sensitive feature."""
-    try:
-        bunch = load_dataset(name)
-    except OSError as error:
-        raise Unusable(str(error)) from error
+    bunch = load_dataset(name)
     X, codes = bunch.data, DATASETS[name].codes.split()
     numeric = X.select_dtypes("number").columns
     words = [column for column in X if column in codes or column not in numeric]
@@ -100,101 +92,80 @@ def from_csv(
     frame, notes = _read(path)
     for column in (label, *sensitive, *drop):
         if column not in frame:
-            known = {name.casefold(): name for name in frame}
-            near = get_close_matches(column.casefold(), known, n=1)
-            hint = f"did you mean {known[near[0]]!r}? " if near else ""
-            has = f"{hint}It has {_listed(frame.columns)}"
-            raise Unusable(f"{path} has no column {column!r}; {has[0].lower()}{has[1:]}.")
+            like = {n: SequenceMatcher(None, n.casefold(), column.casefold()) for n in frame}
+            near = sorted(frame, key=lambda name: like[name].ratio(), reverse=True)
+            raise Unusable(f"{path} has no column {column!r}; it has {_listed(near)}.")
     labelled = frame[label].notna()
     if not labelled.all():
         notes.append(f"{(~labelled).sum()} rows without {label} are left out.")
         frame = frame[labelled].reset_index(drop=True)
-    y, outcomes, others = _labels(frame[label], positive, path)
+    y, outcomes = _labels(frame[label], positive, path)
     groups = _groups(frame[list(dict.fromkeys(sensitive))], path)
     X, words, said = _features(frame.drop(columns={label, *sensitive, *drop}), path)
-    return Table(path.stem, X, y, groups, words, outcomes, notes + others + said)
+    return Table(path.stem, X, y, groups, words, outcomes, notes + said)
 
 
 def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
     """Hold out a quarter of the rows of each label in each group; raise `Unusable` of too few.
 
-    Each fold of the others needs both labels, and each group of the labels that the notion is
-    about.
+    Each fold of the others needs both labels, in each group if the constraint is on their rates.
     """
-    groups, names = encode_groups(table.groups)
-    strata = 2 * groups + table.y
+    group, names = encode_groups(table.groups)
+    strata = 2 * group + table.y
     size = np.bincount(strata)
     strata = np.where(size[strata] < 4, size.argmax(), strata)  # a few rows go anywhere
     train, test = train_test_split(
         np.arange(len(table.y)), test_size=0.25, stratify=strata, random_state=options.seed
     )
-    counts = np.bincount(2 * groups[train] + table.y[train], minlength=2 * len(names))
-    least = {table.outcomes[y]: counts[y::2].max() for y in (0, 1)}
-    for y, rate in enumerate(("false_positive_rate", "true_positive_rate")):
-        if rate in NOTIONS[options.notion][1]:
-            of_groups = zip(map(group_name, names), counts[y::2], strict=True)
-            least |= {f"{table.outcomes[y]} in group {g}": count for g, count in of_groups}
-    if few := {name: int(count) for name, count in least.items() if count < options.cv}:
+    rows = np.zeros((len(names), 2), dtype=int)
+    np.add.at(rows, (group[train], table.y[train]), 1)
+    rates = CONSTRAINTS[options.constraint][1]
+    in_each = ["false_positive_rate" in rates, "true_positive_rate" in rates]
+    if few := [
+        f"{table.outcomes[y]} in group {group_name(names[g])}: {rows[g, y]}"
+        for g, y in np.argwhere(np.where(in_each, rows, rows.max(axis=0)) < options.cv)
+    ]:
         raise Unusable(
-            f"Too few training rows for {options.cv} folds: "
-            f"{_listed(f'{name}: {count}' for name, count in few.items())}. Add rows, join "
-            "small groups or leave them out, or take fewer folds by --cv."
+            f"Too few training rows for {options.cv} folds: {_listed(few)}. Add rows, join small "
+            "groups or leave them out, or take fewer folds by --cv."
         )
     return table.rows(train), table.rows(test)
 
 
 def _read(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """Return the table, without blanks around its words, and a note of the columns with some."""
     try:
         frame = pd.read_csv(path, low_memory=False)
-    except pd.errors.EmptyDataError as error:
-        raise Unusable(f"{path} is empty.") from error
-    except UnicodeDecodeError as error:
-        raise Unusable(f"{path} is not UTF-8 text ({error}). {_WRITE}") from error
-    except (pd.errors.ParserError, OSError) as error:
-        raise Unusable(f"{path} cannot be read as CSV: {error}. {_WRITE}") from error
+    except ValueError as error:  # of text, of columns
+        raise Unusable(f"{path} cannot be read: {error}. {_AS_CSV}") from error
     if frame.shape[1] < 2 or not isinstance(frame.index, pd.RangeIndex):
-        header = ",".join(frame.columns)
-        raise Unusable(f"{path} has no commas between its columns, {header!r}. {_WRITE}")
-    if frame.empty:
-        raise Unusable(f"{path} has a header and no rows.")
+        header = ",".join(frame)
+        raise Unusable(f"{path} has no commas between its columns, {header!r}. {_AS_CSV}")
     frame.columns = frame.columns.str.strip()
-    blank = []
-    for name in frame.columns.difference(frame.select_dtypes(["number", "bool"]).columns):
-        bare = frame[name].map(lambda value: value.strip() if isinstance(value, str) else value)
-        if (bare.dropna() != frame[name].dropna()).any():
-            blank.append(name)
-            frame[name] = bare.where(bare != "")
-    notes = [f"{_listed(blank)}: blanks around words are removed."] if blank else []
-    return frame, notes
+    words = frame.select_dtypes(exclude=["number", "bool"])
+    bare = words.apply(lambda c: c.map(lambda v: v.strip() if isinstance(v, str) else v))
+    frame[words.columns] = bare.where(bare != "")
+    blank = [name for name in words if not bare[name].equals(words[name])]
+    return frame, [f"{_listed(blank)}: blanks around words are removed."] if blank else []
 
 
 def _labels(
     column: Any, positive: str | None, path: Path
-) -> tuple[NDArray[np.int64], tuple[str, str], list[str]]:
-    """Return codes, the meanings of 0 and 1, and a note of labels that are joined."""
+) -> tuple[NDArray[np.int64], tuple[str, str]]:
+    """Return codes, and the meanings of 0 and 1."""
     values = sorted(column.unique().tolist(), key=str)
+    said = f"the labels in {column.name} are {_listed(values) or 'missing'}"
     if len(values) < 2:
-        raise Unusable(
-            f"{column.name} has the same value in all rows of {path}: {_listed(values)}. "
-            "There is nothing to learn."
-        )
+        raise Unusable(f"In {path} {said}. Learning needs two or more.")
     if positive is None and set(values) != {0, 1}:  # False and True are equal to them
-        raise Unusable(
-            f"{column.name} has {len(values)} values, {_listed(values)}. Name the favourable one "
-            "with --positive; it is told apart from all others."
-        )
-    wanted = "1" if positive is None else positive
-    others = [value for value in values if not _is(value, wanted)]
-    if len(others) == len(values):
-        raise Unusable(
-            f"--positive is {positive!r}, but {column.name} has the values {_listed(values)}."
-        )
-    y = (~column.isin(others)).to_numpy().astype(np.int64)
+        raise Unusable(f"In {path} {said}. Name the favourable one: --positive VALUE.")
+    favourable = [value for value in values if _is(value, positive or "1")]
+    if not favourable:
+        raise Unusable(f"--positive is {positive!r}, but {said}.")
+    others = [value for value in values if value not in favourable]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
-    if len(others) == 1:
-        return y, (f"{name}{others[0]}", f"{name}{wanted}"), []
-    note = f"{column.name}: {_listed(others)} count as not {wanted}."
-    return y, (f"not {name}{wanted}", f"{name}{wanted}"), [note]
+    outcomes = f"{name}{_listed(others)}", f"{name}{_listed(favourable)}"
+    return column.isin(favourable).to_numpy().astype(np.int64), outcomes
 
 
 def _is(value: Any, text: str) -> bool:
@@ -215,10 +186,8 @@ def _groups(columns: pd.DataFrame, path: Path) -> Any:
             )
     groups = columns.astype(object).where(columns.notna(), MISSING).astype(str)
     if len(groups.drop_duplicates()) < 2:
-        raise Unusable(
-            f"All rows of {path} have the same {' and '.join(groups)}: there are no groups to "
-            "compare."
-        )
+        same = f"All rows of {path} have the same {' and '.join(groups)}"
+        raise Unusable(f"{same}: there are no groups to compare.")
     return groups.iloc[:, 0] if groups.shape[1] == 1 else groups
 
 
@@ -228,17 +197,12 @@ def _features(X: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], lis
         values = X[name].dropna().astype(str)
         if values.str.fullmatch(r"-?\d+,\d+").mean() > 0.5:
             said = f"{name} holds numbers with commas, such as {values.iloc[0]!r}"
-            raise Unusable(f"{said}. {_WRITE}")
+            raise Unusable(f"{said}. {_AS_CSV}")
     constant = [c for c in X if X[c].nunique(dropna=False) < 2]
     naming = [c for c in X if c not in numeric and X[c].nunique() > _IDENTIFYING * len(X)]
-    notes = [
-        f"{_listed(columns)}: left out, {why}."
-        for columns, why in (
-            (constant, "the same in all rows"),
-            (naming, "different in most rows, as names and identifiers are"),
-        )
-        if columns
-    ]
+    why = "the same in all rows", "different in most rows, as names and identifiers are"
+    left_out = zip((constant, naming), why, strict=True)
+    notes = [f"{_listed(columns)}: left out, {why}." for columns, why in left_out if columns]
     X = X.drop(columns={*constant, *naming})
     if X.shape[1] == 0:
         raise Unusable(f"{path} has no features beside the label and the sensitive columns.")
@@ -278,7 +242,7 @@ class Result(NamedTuple):
     violation_high: float
 
 
-def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
+def methods(table: Table, options: argparse.Namespace, cache: str) -> list[Method]:
     """Boosted trees and a linear model, with and without a constraint."""
     codes = OrdinalEncoder(
         handle_unknown="use_encoded_value",
@@ -289,11 +253,11 @@ def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
     trees = make_pipeline(
         make_column_transformer((codes, table.words), remainder="passthrough"),
         HistGradientBoostingClassifier(
-            categorical_features=list(range(len(table.words))), random_state=seed
+            categorical_features=list(range(len(table.words))), random_state=options.seed
         ),
     )
     fair_trees = RateConstrainedClassifier(
-        notion, model=Posteriors(trees, memory=cache), random_state=seed
+        options.constraint, model=Posteriors(trees, memory=cache), random_state=options.seed
     )
     indicators = make_column_transformer(
         (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100), table.words),
@@ -301,7 +265,8 @@ def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
             SimpleImputer(strategy="median", add_indicator=True), StandardScaler()
         ),
     )
-    fair, free = RateConstrainedClassifier(notion), LogisticRegression(max_iter=1_000)
+    fair = RateConstrainedClassifier(options.constraint)
+    free = LogisticRegression(max_iter=1_000)
     return [
         Method("trees", Pipeline([("clf", fair_trees)]), trees),
         Method(
@@ -313,7 +278,7 @@ def methods(table: Table, notion: str, seed: int, cache: str) -> list[Method]:
 
 
 def cross_validate(
-    compared: list[Method], train: Table, notion: str, options: argparse.Namespace
+    compared: list[Method], train: Table, options: argparse.Namespace
 ) -> tuple[str, float, Any, list[Result]]:
     """Search over method and slack; score the unconstrained models on the same folds.
 
@@ -322,7 +287,7 @@ def cross_validate(
     """
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
-    gap = getattr(metrics, f"{notion}_scorer")
+    gap = getattr(metrics, f"{options.constraint}_scorer")
 
     def search(first: Any, grid: Any, refit: Any) -> Any:
         return GridSearchCV(
@@ -364,7 +329,6 @@ def measure(
     compared: list[Method],
     train: Table,
     test: Table,
-    notion: str,
     bounds: list[float],
     options: argparse.Namespace,
 ) -> list[Result]:
@@ -380,7 +344,7 @@ def measure(
         from fairlearn import reductions
 
         preprocess = clone(model["preprocess"]).set_params(sparse_threshold=0).fit(train.X)
-        moment = getattr(reductions, NOTIONS[notion][0])(difference_bound=slack)
+        moment = getattr(reductions, CONSTRAINTS[options.constraint][0])(difference_bound=slack)
         reduction = reductions.ExponentiatedGradient(clone(model["clf"]), moment)
         reduction.fit(preprocess.transform(train.X), train.y, sensitive_features=train.groups)
         return reduction.predict(preprocess.transform(test.X), random_state=options.seed)
@@ -390,7 +354,7 @@ def measure(
         jobs.append((f"{method.name}, unconstrained", np.nan, fitted, method.free))
         jobs += [(method.name, slack, fitted, method.constrained) for slack in options.slack]
     jobs += [("reductions", slack, reductions, compared[-1].free) for slack in bounds]
-    results, metric = [], getattr(metrics, f"{notion}_difference")
+    results, metric = [], getattr(metrics, f"{options.constraint}_difference")
     with tqdm(jobs, desc="held-out rows", unit="fit") as bar:
         for name, slack, predict, model in bar:
             bar.set_postfix_str(name)

@@ -32,6 +32,7 @@ def _close_figures():
 
 ERROR = np.array([0.15, 0.20, 0.25, 0.18])
 VIOLATION = np.array([0.20, 0.10, 0.02, 0.20])
+PALE = "pale: behind the line"
 STD = np.array([0.01, 0.02, 0.03, 0.04])
 
 
@@ -65,11 +66,11 @@ def test_tradeoff_draws_points_bars_front_and_slack():
     assert display.slack_.get_xdata() == [0.05, 0.05]
     assert display.ax_.get_xlabel() == "gap"
     assert display.ax_.get_ylabel() == "error"
-    assert labels(display.ax_) == ["ours", "slack 0.05"]
+    assert labels(display.ax_) == ["ours", "slack 0.05", PALE]
     assert display.figure_ is display.ax_.figure
     chosen = TradeoffDisplay(error=ERROR, violation=VIOLATION, chosen=1).plot()
     assert chosen.chosen_.get_offsets().tolist() == [[0.10, 0.20]]
-    assert labels(chosen.ax_) == ["chosen"]
+    assert labels(chosen.ax_) == ["chosen", PALE]
     assert display.chosen_ is chosen.slack_ is None
 
 
@@ -78,7 +79,7 @@ def test_several_methods_in_one_axes_differ_in_colour_and_marker():
     second = tradeoff(slack=0.05).plot(first.ax_, name="theirs")
     third = tradeoff().plot(first.ax_, name="others", color="0.5", marker="*")
     assert first.ax_ is second.ax_ is third.ax_
-    assert labels(first.ax_) == ["ours", "slack 0.05", "theirs", "others"]
+    assert labels(first.ax_) == ["ours", "slack 0.05", "theirs", "others", PALE]
     styles = {(d.front_.get_color(), d.front_.get_marker()) for d in (first, second, third)}
     assert len(styles) == 3
     assert ("0.5", "*") in styles
@@ -104,8 +105,8 @@ def test_tradeoff_of_a_curve_and_of_cv_results():
     assert display.error_std == pytest.approx(curve["std_test_accuracy"])
     assert display.violation_std == pytest.approx(curve["std_test_dp"])
     assert len(display.front_.get_xdata()) == pareto_front(display.error, display.violation).sum()
-    assert display.ax_.get_ylabel() == "error rate (mean over splits)"
-    assert display.ax_.get_xlabel() == "demographic parity difference (mean over splits)"
+    assert display.ax_.get_ylabel() == "error rate (mean ± sd over splits)"
+    assert display.ax_.get_xlabel() == "demographic parity difference (mean ± sd over splits)"
     again = TradeoffDisplay.from_cv_results(curve.to_dict("list"), ax=display.ax_)
     assert again.ax_ is display.ax_
     with pytest.raises(ValueError, match=r"no \['mean_test_eo', 'std_test_eo'\]"):
@@ -122,7 +123,7 @@ def test_tradeoff_of_predictions_has_confidence_intervals():
     display = TradeoffDisplay.from_predictions(y, preds, metric=metric, chosen=0, **given)
     assert display.error == pytest.approx([np.average(y != preds[0], weights=weight), 0])
     assert display.violation == pytest.approx([metric(y, p, **given) for p in preds])
-    assert display.ax_.get_xlabel() == "equalized odds difference"
+    assert display.ax_.get_xlabel() == "equalized odds difference (95 % interval)"
     ends = [confidence_interval(metric, y, p, random_state=0, **given) for p in preds]
     low = display.violation - display.violation_std[0]
     assert low == pytest.approx(

@@ -101,7 +101,8 @@ def test_a_pipeline_is_looked_at_as_its_last_step(steps):
     expected = clf.decision_function(X, sensitive_features=data.sensitive_features)
     assert (display.y_score == expected).all()
     assert display.interval == (0.2, 0.6)
-    report = GroupReportDisplay.from_estimator(
-        model, data.data, data.target, sensitive_features=data.sensitive_features
-    ).report
-    assert report.loc["overall", "selection_rate"] == pytest.approx(np.mean(expected > 0))
+    display = GroupReportDisplay.from_estimator(
+        model, data.data, data.target, sensitive_features=data.sensitive_features, confidence=0.9
+    )
+    assert display.report.loc["overall", "selection_rate"] == pytest.approx(np.mean(expected > 0))
+    assert display.ax_.get_xlabel() == "rate, with its 90 % interval; shaded: overall"

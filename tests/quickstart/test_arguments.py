@@ -29,12 +29,13 @@ finally:
         ([*CSV, "--dataset", "adult"], "not allowed with"),
         ([*CSV, "--sensitive", "sex", "y"], "'y' is the label; it cannot be sensitive"),
         (["--csv", "no.csv", "--label", "y", "--sensitive", "sex"], "there is no file no.csv"),
-        (["--cv", "1"], "--cv: must be between 2 and 1000; got 1"),
-        (["--slack", "-0.1"], "--slack: must be between 0 and 1; got -0.1"),
-        (["--slack", "5"], "--slack: must be between 0 and 1; got 5"),
-        (["--max-violation", "nan"], "--max-violation: must be between 0 and 1; got nan"),
-        (["--reductions", "x"], "--reductions: invalid number value: 'x'"),
-        (["--seed", "-1"], "--seed: must be between 0 and 4294967295; got -1"),
+        (["--cv", "1"], "--cv must be at least 2"),
+        (["--slack", "-0.1"], "--slack, --max-violation and --reductions must be between 0 and 1"),
+        (["--max-violation", "nan"], "must be between 0 and 1"),
+        (["--reductions", "5"], "must be between 0 and 1"),
+        (["--reductions", "x"], "--reductions: invalid float value: 'x'"),
+        (["--seed", "-1"], "--seed must be at least 0"),
+        (["--output", __file__], "--output must be a folder"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
@@ -55,9 +56,3 @@ def test_help_and_errors_wait_for_no_import(argument):
 
 def test_the_data_sets_that_are_written_out_are_those_that_load():
     assert sorted(DATASETS) == list_datasets()
-
-
-def test_a_folder_that_cannot_be_written_is_told_before_any_fit(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        quickstart.main(["--output", __file__])
-    assert "--output must be a folder" in capsys.readouterr().err
