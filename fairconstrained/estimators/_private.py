@@ -23,6 +23,7 @@ from fairconstrained.models.features import as_features, dense_features
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
+from fairconstrained.privacy.seeds import HiddenSeed
 from fairconstrained.problems.private.coordinates import (
     Coordinates,
     release_coordinates,
@@ -37,7 +38,7 @@ _FEW_ROWS = 5  # least expected number of rows of a group in a batch without a w
 _MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
 
 
-class PrivateFairClassifier(FairClassifier):
+class PrivateFairClassifier(HiddenSeed, FairClassifier):
     """A FairClassifier that trains privately if ``epsilon`` is a number."""
 
     epsilon: float | Budget | None
@@ -45,7 +46,6 @@ class PrivateFairClassifier(FairClassifier):
     feature_range: Any
     protect: Unit = "record"  # the unit of privacy
     _protects: tuple[str, ...] = ("record", "record_replacement")
-    keeps_seed = False  # whether a pickle of a private fit holds random_state: for experiments
 
     def planned_privacy(self, n_samples: int) -> PrivacyGuarantee:
         """Return the attribute ``privacy_`` of a fit to so many samples, without any data.
@@ -69,13 +69,6 @@ class PrivateFairClassifier(FairClassifier):
                 "got None."
             )
         return training.plan(n_samples)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle: without the seed of a private fit, which undoes its noise."""
-        state: dict[str, Any] = super().__getstate__()
-        if getattr(self, "privacy_", None) is not None and not self.keeps_seed:
-            state = {**state, "random_state": None}
-        return state
 
 
 class PrivateTraining(Training):

@@ -28,6 +28,7 @@ from fairconstrained.privacy.accounting import (
     check_positive,
 )
 from fairconstrained.privacy.plans import privacy_guarantee
+from fairconstrained.privacy.seeds import HiddenSeed
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
 _MOST_PLANS = 12
@@ -37,7 +38,7 @@ _NOISE: dict[Unit, float] = {"record": 1.0, "record_replacement": 2.0, "sensitiv
 _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 
 
-class PrivateGridSearch(DelegatingClassifier):
+class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
     r"""A search over candidates of a private estimator: one search, one epsilon in all.
 
     Every candidate is trained on the rows that are not held out. Of those that keep their
@@ -56,8 +57,8 @@ class PrivateGridSearch(DelegatingClassifier):
         Fraction of the rows that are held out.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the noise of the choice; with None the noise is the operating
-        system's. The candidates have a `random_state` of their own. A pickle of a fitted search
-        holds neither, unless its attribute ``keeps_seed`` is set to True.
+        system's. Candidates have that of `estimator`; `param_grid` must hold none. Pickles, copies
+        and displays of a fitted search have neither, unless its attribute ``keeps_seed`` is True.
 
     Attributes
     ----------
@@ -118,7 +119,6 @@ class PrivateGridSearch(DelegatingClassifier):
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
     _fitted = "best_estimator_"
-    keeps_seed = False  # as of private estimators: for experiments
 
     def __init__(
         self,
@@ -201,14 +201,9 @@ class PrivateGridSearch(DelegatingClassifier):
             self._tell_the_price(error, models, total)
             raise
 
-    def __getstate__(self) -> dict[str, Any]:
-        """The state to pickle: of a fitted search without seeds, which undo its noise."""
-        state: dict[str, Any] = super().__getstate__()
-        if self.keeps_seed or not hasattr(self, "privacy_"):
-            return state
+    def _without_seed(self) -> dict[str, Any]:
         seed = {f"{_key(self.estimator)}random_state": None}
-        bare = clone(self.estimator).set_params(**seed)
-        return {**state, "estimator": bare, "random_state": None}
+        return {"estimator": clone(self.estimator).set_params(**seed), "random_state": None}
 
     def _planned(
         self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
@@ -221,6 +216,13 @@ class PrivateGridSearch(DelegatingClassifier):
             raise ValueError(
                 f"param_grid must not vary the budget, which belongs to the search; got "
                 f"{sorted(varied)}."
+            )
+        bare = self._without_seed()["estimator"]
+        given = (clone(bare).set_params(**clone(params, safe=False)) for params in candidates)
+        if any(_private_part(model).random_state is not None for model in given):
+            raise ValueError(
+                "param_grid must not hold a random_state, which candidates_ would tell whoever "
+                "reads it: give it to the estimator."
             )
         own = self.epsilon / math.sqrt(len(candidates))  # were all releases Gaussian
         for _ in range(_MOST_PLANS):

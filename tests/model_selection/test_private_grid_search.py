@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.integrate import trapezoid
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
@@ -186,7 +187,7 @@ def test_pipelines_and_what_they_learn_of_protected_rows():
 
 @quiet
 @pytest.mark.parametrize("wrap", [lambda clf: clf, make_pipeline], ids=["alone", "in a pipeline"])
-def test_seeds_are_named_and_are_not_pickled(wrap):
+def test_seeds_are_named_and_are_neither_pickled_nor_shown(wrap):
     """Neither that of the choice nor that of the fits: whoever has them can subtract the noise."""
     clf = RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4), random_state=987654321)
     seeded = PrivateGridSearch(wrap(clf), {}, random_state=123456789)
@@ -197,6 +198,9 @@ def test_seeds_are_named_and_are_not_pickled(wrap):
         seeded.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
     seeds = [seed.to_bytes(4, "little") for seed in (987654321, 123456789)]
     assert not any(seed in pickle.dumps(seeded) for seed in seeds)
+    seen = f"{seeded!r} {seeded._repr_html_()} {seeded._repr_mimebundle_()}"
+    assert "987654321" not in seen
+    assert "123456789" not in seen
     read = pickle.loads(pickle.dumps(seeded))
     np.testing.assert_array_equal(read.predict(DATA.data), seeded.predict(DATA.data))
     seeded.keeps_seed = True
@@ -210,6 +214,15 @@ def test_seeds_are_named_and_are_not_pickled(wrap):
         ({"delta": 2.0}, ValueError, "delta must be at least"),
         ({"holdout_size": 1.0}, ValueError, "holdout_size must be a number between 0 and 1"),
         ({"param_grid": {"epsilon": [1.0]}}, ValueError, r"must not vary the budget.*'epsilon'"),
+        ({"param_grid": {"random_state": [None, 3]}}, ValueError, "must not hold a random_state"),
+        (
+            {
+                "estimator": Pipeline([("clf", RATES)]),
+                "param_grid": {"clf": [clone(RATES).set_params(random_state=3)]},
+            },
+            ValueError,
+            "must not hold a random_state",
+        ),
         ({"estimator": LogisticRegression()}, TypeError, "must be a private estimator"),
     ],
 )
