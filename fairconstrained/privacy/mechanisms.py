@@ -3,9 +3,12 @@ r"""Poisson batches and noise, drawn from the generator that is given.
 Sums and noise in floating point give away what they hide: the doubles that a sum plus its noise can
 reach depend on the sum [1]_. Here both are rounded to multiples of a power of two and added as
 integers. The step :math:`s` of this grid depends on the noise alone, so that neighbouring data sets
-reach the same numbers. The result is a function of the rounded sum plus exact noise, so it is as
-private as the Gaussian or Laplace mechanism on rounded sums [2]_. Rounding moves each of d entries
-by at most :math:`s / 2`. A row moves the rounded sum by at most
+reach the same numbers. The system's noise is that of real numbers, rounded: where double precision
+or 64 bits leave the nearest multiple in doubt, more bits are drawn and more digits computed. That
+bits end at 192 moves the law of an entry, on fewer than 2^62 multiples, by a total variation of
+less than 2^-130: nothing to any delta, and not charged. So the result is as private as the Gaussian
+or Laplace mechanism on rounded sums [2]_. Rounding moves each of d entries by at most
+:math:`s / 2`. A row moves the rounded sum by at most
 
 .. math:: \Delta_2 + s \sqrt d \le \Delta_2 + 2^{-24} \sigma,
           \qquad \Delta_1 + s\, d \le \Delta_1 + 2^{-24} b ,
@@ -24,20 +27,35 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from functools import cached_property
+from importlib import import_module
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats, Ints
 from fairconstrained.privacy.accounting import Gaussian, Laplace, PrivacyGuarantee
 
 _BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
-_BLOCK_NORMALS = 1024  # pairs
+_BLOCK_WORDS = 4096
 _GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in units of the noise
 _LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
 _SEEDS = 2**63
+# The quantile z of a word of at least _SHORT is off by less than _DOUBT * (1 + |z|), by rounding
+# and by missing bits: of 125,000 words normal quantiles by a quarter of that.
+_SHORT, _DOUBT = 2**48, 2.0**-49
+_MORE_BITS, _PRECISION = 128, 224
+
+
+class Law(NamedTuple):
+    """A symmetric law of noise: what is below zero, as a function of probabilities."""
+
+    quantile: Callable[[Any], Any]  # of probabilities of at most 1/2
+    probability: Callable[[Any, Any], Any]  # of what is below a value, by mpmath's functions
+    seeded: Callable[[Generator, int], Floats]
 
 
 class SystemGenerator(Generator):
@@ -50,21 +68,54 @@ class SystemGenerator(Generator):
     def __init__(self) -> None:
         super().__init__()
         self.seed()
-        self._normals = np.empty(0)  # drawn and not yet used
+        self._words = np.empty(0, np.uint64)  # drawn and not yet used
 
-    def uniform(self, *shape: int) -> Floats:
-        """Doubles in (0, 1] from 64 bits each."""
-        words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
-        return ((words.astype(np.float64) + 0.5) * 2.0**-64).reshape(shape)
-
-    def normal(self, n: int) -> Floats:
-        """Standard normal doubles, by the pairs of Box and Muller, many drawn together."""
-        if n > len(self._normals):
-            first, second = self.uniform(2, max(n, _BLOCK_NORMALS))
-            radius, angle = np.sqrt(-2.0 * np.log(first)), 2.0 * math.pi * second
-            self._normals = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)))
-        drawn, self._normals = self._normals[:n], self._normals[n:]
+    def words(self, n: int) -> Any:
+        """Words of 64 bits, many drawn together."""
+        if n > len(self._words):
+            self._words = np.frombuffer(os.urandom(8 * max(n, _BLOCK_WORDS)), np.uint64)
+        drawn, self._words = self._words[:n], self._words[n:]
         return drawn
+
+    def exponential(self, n: int) -> Floats:
+        """Standard exponential doubles."""
+        return -np.log(_probability(self.words(n)))
+
+    def steps(self, law: Law, n: int, per_unit: float) -> Ints:
+        """Noise in units of which there are `per_unit` in 1, rounded as real numbers would be."""
+        if n > _BLOCK_WORDS:  # parts stay in the processor's cache
+            sizes = [_BLOCK_WORDS] * (n // _BLOCK_WORDS) + [n % _BLOCK_WORDS]
+            return np.concatenate([self.steps(law, size, per_unit) for size in sizes])
+        words = self.words(n)
+        # A word and its complement are as far from the median, on both sides.
+        tails = np.minimum(words, ~words)
+        noise = per_unit * law.quantile(_probability(tails))
+        steps = np.rint(noise)
+        doubt = np.abs(noise - steps) - _DOUBT * noise > 0.5 - _DOUBT * per_unit
+        for i in np.flatnonzero(doubt | (tails < _SHORT)):
+            steps[i] = self._decided(law, int(tails[i]), per_unit)
+        signed: Ints = np.where(words == tails, steps, -steps).astype(np.int64)
+        return signed
+
+    @cached_property
+    def _digits(self) -> Any:
+        """Arithmetic of many digits, of the extra "privacy", which threads do not share."""
+        context = import_module("mpmath").MPContext()
+        context.prec = _PRECISION
+        return context
+
+    def _decided(self, law: Law, word: int, per_unit: float) -> int:
+        """The steps of a word below the median, by more bits of the system and more digits."""
+        bits = word << _MORE_BITS | int.from_bytes(os.urandom(_MORE_BITS // 8))
+        whole, mp = 2 ** (64 + _MORE_BITS), self._digits
+        below = math.floor(per_unit * float(law.quantile((2 * bits + 1) / (2 * whole))))
+        edge = law.probability(mp, mp.mpf(below + 0.5) / per_unit)  # of the next multiple
+        return below + 1 if bits >= whole * edge else below
+
+
+def _probability(words: Any) -> Floats:
+    """Numbers in (0, 1] in the middle of those with these first 64 bits."""
+    return (words.astype(np.float64) + 0.5) * 2.0**-64  # type: ignore[no-any-return]
 
 
 class SharedGenerator(Generator):
@@ -97,20 +148,30 @@ class SharedGenerator(Generator):
         self.manual_seed(int(workers.sum(of_first)))
 
 
-def _exponential(rng: Generator, *shape: int) -> Floats:
-    source = rng.own if isinstance(rng, SharedGenerator) else rng
+def _source(rng: Generator) -> Generator:
+    """The generator that draws what workers do not share."""
+    return rng.own if isinstance(rng, SharedGenerator) else rng
+
+
+def _exponential(rng: Generator, n: int) -> Floats:
+    source = _source(rng)
     if isinstance(source, SystemGenerator):
-        return -np.log(source.uniform(*shape))
-    uniform: Floats = torch.rand(shape, generator=source, dtype=torch.float64).numpy()
+        return source.exponential(n)
+    uniform: Floats = torch.rand(n, generator=source, dtype=torch.float64).numpy()
     return -np.log1p(-uniform)
 
 
-def _normal(rng: Generator, n: int) -> Floats:
-    source = rng.own if isinstance(rng, SharedGenerator) else rng
-    if isinstance(source, SystemGenerator):
-        return source.normal(n)
-    normal: Floats = torch.randn(n, generator=source, dtype=torch.float64).numpy()
-    return normal
+def _seeded_normal(rng: Generator, n: int) -> Floats:
+    return torch.randn(n, generator=rng, dtype=torch.float64).numpy()
+
+
+def _seeded_laplace(rng: Generator, n: int) -> Floats:
+    one, other = _exponential(rng, 2 * n).reshape(2, n)  # the difference of two is Laplace
+    return one - other
+
+
+_NORMAL = Law(ndtri, lambda mp, value: mp.erfc(-value / mp.sqrt(2)) / 2, _seeded_normal)
+_LAPLACE = Law(lambda p: np.log(2.0 * p), lambda mp, value: mp.exp(value) / 2, _seeded_laplace)
 
 
 def _released(rng: Generator, part: Ints, noise: Ints) -> Ints:
@@ -164,15 +225,12 @@ def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
 
 def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
     """Add independent normal noise of this standard deviation to every entry."""
-    size = value.numel()
-    return _added_on_grid(value, _normal(rng, size), deviation, math.sqrt(size), rng)
+    return _added_on_grid(value, _NORMAL, deviation, math.sqrt(value.numel()), rng)
 
 
 def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
     """Add independent Laplace noise of this scale (deviation / sqrt(2)) to every entry."""
-    size = value.numel()
-    one, other = _exponential(rng, 2, size)  # the difference of two is Laplace
-    return _added_on_grid(value, one - other, scale, size, rng)
+    return _added_on_grid(value, _LAPLACE, scale, value.numel(), rng)
 
 
 def noise_generator(seed: int | None) -> Generator:
@@ -185,10 +243,8 @@ def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
     return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
 
 
-def _added_on_grid(
-    value: Tensor, noise: Floats, scale: float, spread: float, rng: Generator
-) -> Tensor:
-    """`value` plus `scale` times `noise`, both rounded to multiples of a power of two.
+def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Generator) -> Tensor:
+    """`value` plus `scale` times noise, both rounded to multiples of a power of two.
 
     `spread` is the largest norm of a vector of this size with entries of at most 1.
     """
@@ -196,7 +252,12 @@ def _added_on_grid(
         return value
     step = 2.0 ** math.floor(math.log2(_GRID * scale / max(spread, 1.0)))
     exact: Floats = value.detach().double().cpu().numpy().reshape(-1)
-    steps = _released(rng, _rounded(exact, step), _rounded(scale * noise, step))
+    source, size = _source(rng), value.numel()
+    if isinstance(source, SystemGenerator):
+        noise = source.steps(law, size, scale / step)
+    else:
+        noise = _rounded(scale * law.seeded(source, size), step)
+    steps = _released(rng, _rounded(exact, step), noise)
     return torch.from_numpy(steps * step).reshape(value.shape).to(value)
 
 

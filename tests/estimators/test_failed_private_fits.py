@@ -29,8 +29,8 @@ def releases_of(clf, monkeypatch, at=None, then=fail):
     """Fit, and call `then` right after so many releases; the number of releases that were made."""
     made, honest = [], mechanisms._added_on_grid
 
-    def counted(value, noise, scale, spread, rng):
-        released = honest(value, noise, scale, spread, rng)
+    def counted(value, law, scale, spread, rng):
+        released = honest(value, law, scale, spread, rng)
         made.append(scale)
         if len(made) == at:
             then()

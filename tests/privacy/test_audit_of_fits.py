@@ -89,12 +89,12 @@ def answered_alike(fits, patch):
     """Both fits, the second with the releases of the first, and what moved, in units of noise."""
     honest, answers, moved = mechanisms._added_on_grid, [], []
 
-    def first(value, noise, scale, spread, rng):
-        released = honest(value, noise, scale, spread, rng)
+    def first(value, law, scale, spread, rng):
+        released = honest(value, law, scale, spread, rng)
         answers.append((value, scale, released))
         return released
 
-    def second(value, noise, scale, spread, rng):
+    def second(value, law, scale, spread, rng):
         before, same, released = answers.pop(0)
         assert scale == same  # noise is no secret
         moved.append(float((value - before).norm()) / scale if scale else 0.0)

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -75,7 +76,7 @@ def test_noise_has_its_law(add_noise, law, source):
     value = torch.arange(20_000, dtype=torch.float64).reshape(100, 200)
     noise = (add_noise(value, 2.5, source()) - value).numpy().ravel()
     assert stats.kstest(noise, law.cdf).pvalue > 1e-6
-    for lag in (1, 10_000):  # pairs of Box and Muller are half of the values apart
+    for lag in (1, 10_000):
         neighbours = np.corrcoef(noise[:-lag], noise[lag:])[0, 1]
         assert abs(neighbours) < 5 / np.sqrt(len(noise) - lag)
         squares = np.corrcoef(noise[:-lag] ** 2, noise[lag:] ** 2)[0, 1]
@@ -105,19 +106,70 @@ def test_noise_comes_from_the_system_alone(monkeypatch):
 def test_no_draw_is_used_twice():
     """Draws that are kept for later are dropped with use, whatever the sizes asked for."""
     rng = SystemGenerator()
-    drawn = np.concatenate([rng.normal(n) for n in (5, 3000, 700, 700, 700, 1, 5000)])
+    drawn = np.concatenate([rng.words(n) for n in (5, 3000, 700, 700, 700, 1, 5000)])
     assert len(np.unique(drawn)) == len(drawn) == 10_106
 
 
+LAWS = {
+    with_gaussian_noise: lambda value: mpmath.ncdf(value),
+    with_laplace_noise: lambda value: mpmath.exp(value) / 2,
+}
+
+
+def released_of(add_noise, bits, monkeypatch, size):
+    """The first of many entries of noise, in steps of the grid, where the system draws 192 bits."""
+    first, more = divmod(bits, 2**128)
+
+    def urandom(n):
+        rest = b"`" * (n - 8)  # words of no extreme
+        return more.to_bytes(16, "big") if n == 16 else first.to_bytes(8, "little") + rest
+
+    monkeypatch.setattr(mechanisms.os, "urandom", urandom)
+    zeros = torch.zeros(size, dtype=torch.float64)
+    norm = size if add_noise is with_laplace_noise else math.sqrt(size)
+    per_unit = 2.0 ** -math.floor(math.log2(2.0**-24 / norm))
+    return float(add_noise(zeros, 1.0, SystemGenerator())[0]) * per_unit, per_unit
+
+
+@pytest.mark.parametrize("size", [1, 9000])
+@pytest.mark.parametrize("add_noise", LAWS)
+def test_every_outcome_has_its_probability_however_far_out(add_noise, size, monkeypatch):
+    """The bits at which one multiple follows another are those at which real numbers would round.
+
+    So every multiple within nine deviations is reached, to 2^-120 by as many bits as it should.
+    """
+    _, per_unit = released_of(add_noise, 2**191, monkeypatch, size)
+    places = -per_unit * np.array([1e-6, 0.3, 4.0, 5.5, 7.0, 7.5, 8.0, 8.5, 8.9, 8.99])
+    for k in map(int, places):
+        with mpmath.workprec(300):
+            edge = int(2**192 * LAWS[add_noise]((mpmath.mpf(k) + 0.5) / per_unit))
+        for bits, released in ((edge - 2**72, k), (edge + 2**72, k + 1)):
+            opposite = bits ^ (2**64 - 1) << 128  # the complement of the first word
+            assert released_of(add_noise, bits, monkeypatch, size)[0] == released
+            assert released_of(add_noise, opposite, monkeypatch, size)[0] == -released
+
+
+@pytest.mark.parametrize("add_noise", LAWS)
+def test_words_that_leave_no_doubt_are_rounded_as_real_numbers_would(add_noise, monkeypatch):
+    words, size = np.random.default_rng(0).integers(2**63, size=500, dtype=np.uint64), 2**20
+    words >>= np.arange(500, dtype=np.uint64) % 15  # up to the shortest
+    law = mechanisms._NORMAL if add_noise is with_gaussian_noise else mechanisms._LAPLACE
+    monkeypatch.setattr(SystemGenerator, "words", lambda _, n: words)
+    steps = SystemGenerator().steps(law, 500, 2.0**24 * size)
+    for word, step in zip(words.tolist(), steps.tolist(), strict=True):
+        with mpmath.workprec(128):
+            edges = (mpmath.mpf(step + half) / (2**24 * size) for half in (-0.5, 0.5))
+            low, high = map(LAWS[add_noise], edges)
+            assert low * 2**64 < word + 1
+            assert high * 2**64 > word
+
+
 def test_noise_reaches_further_than_any_delta_can_tell(monkeypatch):
-    """The least word of the system is 9.4 standard deviations away: a probability below 1e-20."""
+    """The least bits of the system are 16 standard deviations away: a probability below 1e-57."""
     monkeypatch.setattr(mechanisms.os, "urandom", bytes)
     far = with_gaussian_noise(torch.zeros(1, dtype=torch.float64), 1.0, SystemGenerator())
-    assert 2 * stats.norm.sf(float(far)) < 1e-20
-    assert float(SystemGenerator().uniform(1)[0]) == 2.0**-65
-    monkeypatch.setattr(mechanisms.os, "urandom", lambda n: b"\xff" * n)
-    near = with_gaussian_noise(torch.zeros(1, dtype=torch.float64), 1.0, SystemGenerator())
-    assert float(near) == 0.0
+    assert 0 < 2 * stats.norm.cdf(float(far)) < 1e-57
+    assert float(SystemGenerator().exponential(1)[0]) == 65 * math.log(2)
 
 
 # --- the lowest bits -----------------------------------------------------------------------------
