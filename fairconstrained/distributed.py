@@ -7,11 +7,14 @@ each: counts, tables and gradients, which are additive over rows, are summed by 
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -26,6 +29,8 @@ __all__ = ["sharded_rows"]
 
 T = TypeVar("T")
 
+# A table with more entries gains from threads: boosted trees on so many take a second without them.
+_FEW_ENTRIES = 1_000_000
 _PATIENCE = timedelta(seconds=10)  # how long to wait for a heartbeat
 _OUT_OF_STEP = (
     "the workers are there, but out of step. All have to fit the same estimators in the same "
@@ -114,6 +119,31 @@ def one_thread() -> Iterator[None]:
                 shared.limited -= 1
                 if not shared.limited:
                     shared.blas.restore_original_limits()
+
+
+@contextmanager
+def one_openmp_thread(X: Any) -> Iterator[None]:
+    """Limit OpenMP to one thread around a user's classifier, if the table X is small.
+
+    Threads wait for each other at each node of a tree. If another program has one of their cores,
+    they wait thousands of times for its turn to end. A number chosen by the user stays: that of
+    OMP_NUM_THREADS, or of a limit that differs from the number of cores.
+    """
+    few = math.prod(getattr(X, "shape", (len(X),))) <= _FEW_ENTRIES
+    if not few or "OMP_NUM_THREADS" in os.environ:
+        yield
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    libraries = _libraries(len(sys.modules)).select(user_api="openmp")
+    own = [library["filepath"] for library in libraries.info() if library["num_threads"] == cores]
+    with libraries.select(filepath=own).limit(limits=1):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _libraries(n_modules: int) -> ThreadpoolController:
+    """Search for libraries; imports since the last time may have loaded others."""
+    return ThreadpoolController()
 
 
 def _in_forked_child() -> None:

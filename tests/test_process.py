@@ -5,14 +5,16 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import RateConstrainedClassifier, distributed
 from fairconstrained.distributed import one_thread, seeded
 from fairconstrained.solvers import SGDA
 from fairconstrained.training import train
@@ -81,6 +83,49 @@ def test_linear_fits_leave_the_global_generator_alone():
     clf.fit(X, Y, sensitive_features=GROUP)
     torch.set_rng_state(state)
     assert drawn == [torch.rand(1) for _ in drawn]
+
+
+class CountsThreads(LogisticRegression):
+    """Notes how many threads OpenMP would give it."""
+
+    seen: ClassVar[set] = set()
+
+    def fit(self, *args):
+        self.note()
+        return super().fit(*args)
+
+    def predict_proba(self, X):
+        self.note()
+        return super().predict_proba(X)
+
+    def note(self):
+        found = threadpool_info()
+        self.seen.update(own["num_threads"] for own in found if own["user_api"] == "openmp")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "more", "few", "threads"),
+    [
+        (None, 0, 10_000, 1),
+        (None, 0, 10, None),  # the table is large
+        ("4", 0, 10_000, None),
+        (None, 1, 10_000, None),  # the user has set a limit
+    ],
+)
+def test_openmp_has_one_thread_for_small_tables_unless_the_user_says_how_many(
+    monkeypatch, chosen, more, few, threads
+):
+    """Boosted trees on 1,000 rows took minutes where other programs had some of the cores."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if chosen:
+        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
+    monkeypatch.setattr(distributed, "_FEW_ENTRIES", few)
+    CountsThreads.seen.clear()
+    given = len(os.sched_getaffinity(0)) + more
+    with threadpool_limits(given, "openmp"):
+        clf = RateConstrainedClassifier(model=CountsThreads())
+        clf.fit(X, Y, sensitive_features=GROUP).predict(X)
+    assert CountsThreads.seen == {threads or given}
 
 
 def test_limits_are_restored_when_the_last_thread_leaves(two_threads):

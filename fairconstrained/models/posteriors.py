@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
+from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.cross_fitting import (
     Calibrated,
     assign_folds,
@@ -167,20 +168,22 @@ class Posteriors(Specification):
         columns = check_memory(self.memory).cache(Posteriors.columns)
         self.fitted_: FittedPosteriors
         table: Floats
-        table, self.fitted_ = columns(
-            clone(self),  # the key of the cache: parameters without fitted attributes
-            rows.X,
-            rows.classes[rows.y],
-            rows.group,
-            part_of_cell(),
-            sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
-            random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
-        )
+        with one_openmp_thread(rows.X):
+            table, self.fitted_ = columns(
+                clone(self),  # the key of the cache: parameters without fitted attributes
+                rows.X,
+                rows.classes[rows.y],
+                rows.group,
+                part_of_cell(),
+                sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
+                random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
+            )
         return table
 
     def transform(self, X: Any) -> Floats:
         """Return columns of new rows, by the mean over the models of the folds."""
-        return self.fitted_.columns(X)
+        with one_openmp_thread(X):
+            return self.fitted_.columns(X)
 
     def columns(
         self,
