@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "losses": set(),
     "distributed": {"arrays", "exceptions"},
     "blocks": set(),
-    "models": {"arrays"},
+    "models": {"arrays", "distributed"},
     "constraints": {"arrays", "auc", "groups", "losses", "percentiles", "rates"},
     "privacy": {"arrays"},
     "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates"},
