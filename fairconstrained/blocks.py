@@ -11,10 +11,10 @@ __all__ = ["Blocks"]
 class Blocks:
     """Rows of X in blocks, for tables that do not fit into memory.
 
-    ``fit`` of all estimators with a linear model and without `epsilon` takes it in place of X.
-    Labels, sensitive features and weights are arrays as ever, with the rows of all blocks one after
-    the other. Predictions take the rows of one block as X. Every pass over the rows calls `read`
-    again: one for the values at a point and one for the gradient, some tens to hundreds in a fit.
+    Pass it to ``fit`` as X: all estimators take it with a linear model and without `epsilon`.
+    Labels, sensitive features and weights are ordinary arrays, for the rows of all blocks in order.
+    Predictions take the rows of one block as X. Every pass over the rows calls `read` again: once
+    for the values at a point and once for the gradient, tens to hundreds of times in a fit.
     AUCs and gaps at all thresholds of more than 400,000 rows are measured as on shards
     (:func:`~fairconstrained.distributed.sharded_rows`).
 
@@ -22,8 +22,8 @@ class Blocks:
     ----------
     read : callable
         ``read()`` returns an iterable of blocks: arrays, sparse matrices, DataFrames or record
-        batches of Arrow, with numbers in the same columns. It gives the same blocks each time.
-        Memory for some blocks is needed: ten thousand to a million rows are a good size.
+        batches of Arrow, with numbers in the same columns, and the same blocks each time. A few
+        blocks must fit into memory: ten thousand to a million rows are a good size.
 
     Examples
     --------

@@ -308,25 +308,25 @@ def refuse_difference(what: str, said: Sequence[object]) -> None:
 
 @contextmanager
 def sharded_rows(group: Any = None) -> Iterator[None]:
-    """Within it the rows given to ``fit`` are this worker's part of the rows.
+    """Treat the rows given to ``fit`` inside this context as this worker's part of the rows.
 
-    All workers call ``fit`` with the same parameters, each with rows of its own, and end with the
-    same model: without `epsilon` that of one worker with all rows, up to rounding. Only counts,
-    tables of the constraint, gradients, the names of labels and groups, and scores whose order is
-    compared travel between them.
+    All workers call ``fit`` with the same parameters and their own rows, and end with the same
+    model: without `epsilon` the one that a single worker finds on all rows, up to rounding. They
+    exchange only counts, tables of the constraint, gradients, the names of labels and groups, and
+    scores whose order is compared.
 
-    All estimators take part, with a linear model or with a fitted classifier as `model`, a
+    It works for all estimators, with a linear model or a fitted classifier as `model`, a
     :class:`sklearn.frozen.FrozenEstimator`. The constrained linear model on its posteriors learns
-    from the rows of all, its calibration and the models of the groups from those of the first
-    worker.
+    from the rows of all workers, its calibration and the models of the groups from those of the
+    first.
 
     AUCs, and gaps at all thresholds of an interval, are functions of all scores. Up to 400,000 rows
-    each worker sends the scores of its rows, and the values are exact. Of more rows, W workers send
+    each worker sends the scores of its rows, and the values are exact. Above, W workers send
     :math:`K = 400000 / (W C)` quantiles for each of C labels and groups. ``violation_`` then
     differs from the gap of all rows by at most 4 / K for AUCs and 2 / (K L) for gaps in an interval
     of length L. A gap of ranks (``"rank_parity"``) differs by at most 2 / K from that of an
-    interval whose ends are at most 1 / K away. What is optimised, and its gradients, are sums over
-    all rows. Platt scaling and ``interval="auto"`` use the same scores.
+    interval whose ends are at most 1 / K away. The optimised functions and their gradients are
+    sums over all rows. Platt scaling and ``interval="auto"`` use the same scores.
 
     With `epsilon`, linear models of all estimators take part. Each worker draws the Poisson batch
     of its own rows, the noise on the sum over all workers is drawn once, by the first, and
@@ -334,18 +334,17 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     without noise: the workers are one party, which has to trust the network between them. Where
     groups alone are secret, which worker has a row must not depend on its group.
 
-    Parameters are chosen outside. Scores of a search or of cross-validation are those of a worker's
-    own rows: workers would choose differently, and a ``GridSearchCV`` ends with an error on all.
-    With `n_jobs`, fits are in threads or processes in which each worker is alone.
-    ``CertifiedClassifier``, ``PrivateGridSearch`` and ``partial_fit`` are refused. An error in
-    training, such as a file of ``Blocks`` that cannot be read, has to end its worker, since the
-    others are still in the fit.
+    Choose parameters outside: a search would score on each worker's own rows, so workers would
+    choose differently; ``GridSearchCV`` ends with an error on all. With `n_jobs`, fits run in
+    threads or processes in which each worker is alone. ``CertifiedClassifier``,
+    ``PrivateGridSearch`` and ``partial_fit`` raise an error. An error in training, such as a file
+    of ``Blocks`` that cannot be read, must end its worker, since the others are still in the fit.
 
     Parameters
     ----------
     group : ProcessGroup, optional
-        Of ``torch.distributed``; default: all processes. Its ``timeout`` is how long a worker that
-        does not answer is waited for.
+        Of ``torch.distributed``; default: all processes. Its ``timeout`` is how long to wait for a
+        worker that does not answer.
 
     Examples
     --------

@@ -195,11 +195,10 @@ class AUCParity(Notion):
     slack : float, optional
         Largest allowed difference of AUCs; default: the estimator's ``slack``.
     surrogate : {"soft_bins", "binormal", "quadratic"} or surrogate object, default="soft_bins"
-        What replaces true AUCs in training. ``"soft_bins"`` counts pairs in smooth histograms of
-        the scores and is close to the true AUC. ``"binormal"`` is the AUC of normal scores with the
-        means and variances of the groups. ``"quadratic"`` is that of the paper, which does not
-        follow the true AUC for pairwise criteria. :class:`SoftBins` and :class:`Quadratic` are
-        objects with parameters.
+        Replaces true AUCs in training. ``"soft_bins"`` counts pairs in smooth histograms of the
+        scores and is close to the true AUC. ``"binormal"`` is the AUC of normal scores with the
+        means and variances of the groups. ``"quadratic"`` is the paper's, which does not follow the
+        true AUC for pairwise criteria. :class:`SoftBins` and :class:`Quadratic` take parameters.
 
     Examples
     --------

@@ -74,9 +74,9 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         return True
 
     def positive(self, classes: Sequence[Any]) -> list[int]:
-        """Positions of the classes that a criterion of a positive class is about.
+        """Positions of the positive classes.
 
-        They are that of ``pos_label``; by default the second of two classes, or each of more.
+        Given by ``pos_label``; by default the second of two classes, or each of several.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
 
 class OfEvents(Notion):
-    """Base of notions about the rates of events, which `rates` gives by label."""
+    """Base of criteria on the rates of events, which `rates` gives by label."""
 
     rates: ClassVar[StaticRates]
 

@@ -86,11 +86,11 @@ class EqualOpportunity(Parity):
     slack, reference, temperature
         As in :class:`DemographicParity`.
     pos_label : label, optional
-        The class c; default: the second of two in sorted order, and every one of more.
+        The positive class c; default: the second of two in sorted order, each of several.
 
     Examples
     --------
-    Of the labels "bad" and "good", the second one in the alphabet is the positive one by default:
+    Of the labels "bad" and "good" the second in the alphabet is the positive class by default:
 
     >>> from fairconstrained.constraints import EqualOpportunity, Space
     >>> space = Space(["bad", "good"], ["f", "m"])

@@ -87,7 +87,7 @@ def load_dataset(
         the indicators ``sex=...`` of a9a.
     preprocess : {None, "one_hot"}, default=None
         ``None`` returns the features as a DataFrame, ``"one_hot"`` as a matrix (Adult: 107
-        columns): numeric columns, standardised unless they hold zeros and ones only, then an
+        columns): numeric columns, standardised unless they contain only zeros and ones, then an
         indicator for each value of the others; sparse if fewer than half of its entries are
         nonzero. Scales and categories are read from all samples, which a private fit must not do.
     download_if_missing : bool, default=True

@@ -103,7 +103,7 @@ def make_biased_classification(
 
     The label is independent of the group if and only if `bias` is 0. Otherwise a classifier gains
     accuracy by inferring the group from the proxies, and its rates differ between groups. The gaps
-    grow with `bias`, and to remove them costs accuracy on these labels.
+    grow with `bias`, and removing them costs accuracy on these labels.
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ def make_loan_applications(
 ) -> Bunch:
     r"""Generate applications for loans: a table of categories, numbers and missing values.
 
-    It is a stand-in for a table of one's own. The label says whether the loan was granted. For an
-    application with features x by a person of sex s it is drawn with
+    It stands in for your own table. The label says whether the loan was granted. For an application
+    with features x by a person of sex s it is drawn with
 
     .. math:: \log \frac{P(\text{granted})}{P(\text{refused})} = f(x) + \text{bias} \cdot a_s ,
         \qquad a_\text{man} = 1, \quad a_\text{woman} = -1 .

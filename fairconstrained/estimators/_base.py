@@ -109,8 +109,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             Strings, numbers or booleans without missing values, in a list, array, Series or
             DataFrame (pandas, polars or dask), or an array or table of pyarrow. Several columns are
-            crossed. They are used in training only. Like `y` and `sample_weight` they are taken by
-            position. An index with the labels of that of X in another order is refused.
+            crossed. They are used only in training. Like `y` and `sample_weight` they are matched
+            by position; an index with the labels of X in another order is an error.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights. An integer weight is equivalent to that many copies of the sample.
 
@@ -123,8 +123,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         ValueError
             If a parameter or an input is not valid. The message names it, before any work.
         DivergenceError
-            If training diverges. After any error or interruption the estimator is in the state from
-            before the call.
+            If training diverges. Any error or interruption leaves the estimator unchanged.
         """
         given = Given(X, y, sensitive_features, sample_weight)
         with unchanged_on_error(self) as begun, taken_workers() as workers:

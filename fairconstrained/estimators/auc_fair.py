@@ -83,8 +83,8 @@ class AUCFairClassifier(PrivateFairClassifier):
     margin : float, default=0.0
         As in :class:`RateConstrainedClassifier`.
     objective : {"auc", "log"}, default="auc"
-        The objective is 1 - AUC, in terms of the surrogate, or the log loss. With few samples per
-        column the log loss ranks new samples better.
+        Minimise 1 - AUC, by the surrogate, or the log loss. With few samples per column the log
+        loss ranks new samples better.
     stream_memory : int, default=100_000
         Largest number of samples that :meth:`partial_fit` keeps.
     epsilon : float or Budget, optional
@@ -120,10 +120,10 @@ class AUCFairClassifier(PrivateFairClassifier):
     Notes
     -----
     ``decision_function`` returns log odds. With ``objective="auc"`` training determines only the
-    order of the scores. Platt scaling on the training data, a logistic regression on the score,
-    then sets their scale and offset, which changes no AUC. With ``objective="log"`` the scores are
-    those of a logistic model and as well calibrated as the constraints allow: in both cases over
-    all samples, and not within each group.
+    order of the scores. Platt scaling, a logistic regression on the score of the training data,
+    then sets their scale and offset, which changes no AUC. With ``objective="log"`` the scores come
+    from a logistic model, as well calibrated as the constraints allow. In both cases they are
+    calibrated over all samples, not within each group.
 
     With `epsilon` the number of samples, the classes and the names of the groups are public.
     Everything else that leaves ``fit`` follows from four noisy releases
@@ -178,17 +178,17 @@ class AUCFairClassifier(PrivateFairClassifier):
     ) -> Self:
         """Train on all samples that this method has seen so far.
 
-        The model is that of :meth:`fit` on these samples, up to rounding, or on a uniform sample of
-        `stream_memory` of them. Every call runs the solver from the start, or with
-        ``warm_start=True`` from the last solution, which agrees within the tolerance of the slack.
+        The model is the one that :meth:`fit` finds on these samples, up to rounding, or on a
+        uniform sample of `stream_memory` of them. Every call runs the solver from the start, or
+        with ``warm_start=True`` from the last solution; both agree within the tolerance.
 
         With ``solver=LevelSet()`` (and ``surrogate="quadratic"``) a call updates the state of the
-        solver. Each sample is used once, in one mini-batch of the solver's `batch_size`, which
-        waits until it is full, so the model does not depend on the chunks. The solver begins once
-        there are a full mini-batch, five samples for each column (which determine the coordinates),
-        and samples of both labels in at least two groups, or `stream_memory` samples; then it
-        leaves out sets without samples. New groups may appear until it begins, and `alpha` and
-        `slack` are read at that time. The samples kept only serve to measure the model.
+        solver. Each sample is used once, in a mini-batch of the solver's `batch_size`, which is
+        used when it is full, so the model does not depend on the chunks. The solver begins once it
+        has a full mini-batch, five samples for each column (which determine the coordinates), and
+        samples of both labels in at least two groups; at `stream_memory` samples it begins anyway
+        and leaves out empty sets. Until then new groups may appear; `alpha` and `slack` are read
+        when it begins. The samples that are kept serve only to measure the model.
 
         Parameters
         ----------
@@ -200,8 +200,8 @@ class AUCFairClassifier(PrivateFairClassifier):
         Returns
         -------
         self
-            It can predict once it has seen both classes, or with ``LevelSet`` once the solver has
-            begun. A call to :meth:`fit` ends the stream.
+            It predicts once it has seen both classes, with ``LevelSet`` once the solver has begun.
+            A call to :meth:`fit` ends the stream.
 
         Raises
         ------
@@ -209,7 +209,7 @@ class AUCFairClassifier(PrivateFairClassifier):
             If a label is not in `classes`, if the number of columns changes, if only some chunks
             have sensitive features, or, with ``LevelSet``, if a group is new after the solver has
             begun; also within :func:`~fairconstrained.distributed.sharded_rows`. The estimator is
-            then in the state from before the call.
+            then left unchanged.
         """
         with unchanged_on_error(self):
             training, name = self._checked_training(), type(self).__name__

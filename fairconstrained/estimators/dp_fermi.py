@@ -80,10 +80,10 @@ class DPFermiClassifier(PrivateFairClassifier):
         :class:`RateConstrainedClassifier`.
     model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`. Default solvers without privacy are
-        ``LabelRounds()`` for linear models, whose penalty answers to predicted labels, and
-        ``FERMI()`` for networks. With privacy they are ``ReleasedMoments()`` for sensitive features
-        and ``NoisyTables()`` for records. ``LBFGS()`` minimises the objective above as it stands.
-        The method of the paper is ``DPFERMI()``.
+        ``LabelRounds()`` for linear models, whose penalty follows predicted labels, and ``FERMI()``
+        for networks. With privacy they are ``ReleasedMoments()`` for sensitive features and
+        ``NoisyTables()`` for records. ``LBFGS()`` minimises exactly the objective above. The method
+        of the paper is ``DPFERMI()``.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.
 

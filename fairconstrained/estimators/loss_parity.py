@@ -24,8 +24,8 @@ class LossParityClassifier(FairClassifier):
         \big| E[\ell(f_w(x), y) \mid g] - E[\ell(f_w(x), y) \mid h] \big| \le \mathrm{slack}
         \quad \text{for all groups } g, h .
 
-    A small gap means that the model serves the groups equally well, and not that it treats them
-    alike: rates of positive predictions may still differ.
+    A small gap means that the model serves the groups equally well, not that it treats them alike:
+    rates of positive predictions may still differ.
 
     Parameters
     ----------

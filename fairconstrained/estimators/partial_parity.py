@@ -53,7 +53,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         \max_{g, h} \mathrm{gap}_{g, h}(\text{scores of ranks in } I) \le \mathrm{slack}
 
     where the rank of a sample is the fraction of its group that scores higher (0 is the top). The
-    gap is the exact one on the training scores: with the default criterion,
+    slack bounds the exact gap of the training scores: with the default criterion,
     :func:`fairconstrained.metrics.partial_statistical_parity` of ``decision_function`` is at most
     `slack`, for the worst pair of groups. Outside the interval nothing is constrained. There must
     be two classes.
@@ -74,7 +74,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     interval : pair of float, list of pairs, dict, or "auto", default=(0.0, 0.3)
         Ranks ``(alpha, beta)`` in [0, 1], a list of such pairs that do not overlap, or a dict with
         one of these for every group. "auto" considers intervals of length 0.25 that contain the
-        rate of positive decisions of a model without constraints, and takes the one in which this
+        rate of positive decisions of a model without constraints, and takes the one where this
         model is least fair (Appendix B of the paper). ``interval_`` is the result.
     slack : float, default=0.05
         Largest allowed gap.
@@ -104,8 +104,8 @@ class PartialParityClassifier(PrivateFairClassifier):
     interval_ : pair, list or dict
         The interval that was given or chosen.
     threshold_ : float
-        Samples with a higher score are predicted positive. It is the threshold of the constraint if
-        that is on rates, and 0 otherwise.
+        Samples with a higher score are predicted positive. It is the threshold of a constraint on
+        rates, and otherwise 0.
     coef_, intercept_ : ndarray of shape (1, n_columns), (1,)
         Coefficients of a linear model, including those of group features.
     violation_ : float
@@ -123,11 +123,11 @@ class PartialParityClassifier(PrivateFairClassifier):
     ``threshold_``: at a probability above ``1 / (1 + exp(-threshold_))``, which is one half unless
     the constraint has its own threshold.
 
-    With a classifier as `model` a linear model of a few posteriors is trained. The best rule for
-    rates at one threshold has that form. Distributions, which are compared at all thresholds of the
-    interval, may not reach a small slack by a few coefficients. The fit then ends with equal
-    scores, which satisfy every criterion; all entries of ``coef_`` are 0. It is easier to keep a
-    larger slack, or a criterion of rates or AUCs, or to use ``model="linear"`` on the columns.
+    With a classifier as `model`, a linear model of a few posteriors is trained. The best rule for
+    rates at one threshold has that form. A few coefficients may not bring whole distributions,
+    compared at all thresholds of the interval, within a small slack. The fit then ends with equal
+    scores, which satisfy every criterion; all entries of ``coef_`` are 0. Use a larger slack, a
+    criterion of rates or AUCs, or ``model="linear"`` on the columns.
 
     With ``group_features=True`` predictions request ``sensitive_features`` by metadata routing.
 

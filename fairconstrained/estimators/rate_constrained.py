@@ -39,10 +39,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Largest allowed gap, or the cap. It applies to names, and to objects without their own
         slack.
     margin : float, default=0.0
-        Number of its own standard errors (those of a first fit, from which a second one starts) by
-        which each constraint is narrowed, but not below zero. The gap of new samples then exceeds
-        the slack less often, which is no promise, because a model is closer to its training samples
-        than to others. Must be 0 with `epsilon`.
+        Narrow each constraint by this many of its own standard errors, but not below zero. A first
+        fit estimates them, and a second starts from it. The gap on new samples then exceeds the
+        slack less often. This is not a promise: a model fits its training samples better than
+        others. Must be 0 with `epsilon`.
     epsilon : float or Budget, optional
         Train with (epsilon, delta)-differential privacy (extra ``privacy``): a change of one record
         (see `protect`) changes the probability of any outcome of ``fit`` by at most a factor
@@ -67,7 +67,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     model : "linear", tuple of int, callable, or model object, default="linear"
         Logistic regression; a network with hidden layers of these sizes; a function ``(n_features,
         n_outputs) -> torch.nn.Module``, with one output for two classes; any scikit-learn
-        classifier; or an object of :mod:`fairconstrained.models`.
+        classifier, pipeline, search or ``FrozenEstimator``, whose posteriors a constrained linear
+        model combines; or an object of :mod:`fairconstrained.models`.
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
         linear models, ``EarlyStoppedSGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
@@ -84,12 +85,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     missing_sensitive : {"warn", "raise"}, default="warn"
         What to do without sensitive features: train without constraints between groups, or raise.
     min_group_size : "auto" or int, default="auto"
-        Constraints leave out groups, or groups within a label, of fewer rows; a
+        Constraints leave out groups, or groups within a label, with fewer rows; a
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
         few that one row moves the rate by more than `slack`, and fewer than a quarter of the second
         largest group. Private fits leave out groups that noise cannot tell from empty ones.
     callbacks : callable or list of callables, optional
-        Called with each :class:`fairconstrained.solvers.Iterate`. A true answer ends training.
+        Called with each :class:`fairconstrained.solvers.Iterate`. Returning True ends training.
     random_state : int, RandomState or None, default=None
         Seed of networks and mini-batches, and of the noise of private training. With privacy, None
         uses the randomness of the operating system; a seed is for experiments only.

@@ -56,7 +56,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
 
 def register_onnx_converters() -> None:
-    """Let skl2onnx convert the classifiers of this package, also inside of its pipelines.
+    """Let skl2onnx convert the classifiers of this package, also inside pipelines.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def auc_between(
     *,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    r"""Probability that a row of one set scores higher than a row of another, ties by half.
+    r"""Probability that a row of one set scores higher than a row of another; ties count half.
 
     .. math:: P(z > z' \mid z \in G, z' \in G') + \tfrac12 P(z = z' \mid z \in G, z' \in G')
 
@@ -56,7 +56,7 @@ def auc_between(
     Raises
     ------
     ValueError
-        Lengths that differ, masks that are not boolean, missing values, negative weights.
+        Different lengths, masks that are not boolean, missing values, negative weights.
 
     Warns
     -----

@@ -1,4 +1,4 @@
-"""Certificates: what rows that no fit has seen prove about a model's constraint."""
+"""Certificates: bounds on a model's constraint, proved with rows that no fit has seen."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ def certify(
         "demographic_parity", "equal_opportunity", "equalized_odds". The positive label is the
         ``pos_label`` of an object; by default the second one.
     slack : float
-        The bound to certify; of a cap the cap.
+        The bound to certify; for a cap, the cap.
     confidence : float, default=0.95
     interval : pair of float, list of pairs, or dict, optional
         Ranks of a partial criterion.
     threshold : float, default=0.0
         Scores above it are positive decisions, for partial rates.
     min_group_size : int or "auto", default="auto"
-        Groups, or groups within a label, of fewer rows are left out and named, with a warning.
-        "auto": where one row moves the rate by more than the slack, which no number of other
-        rows could certify. 1 leaves none out.
+        Groups, or groups within a label, with fewer rows are left out; a warning names them.
+        "auto": if one row moves the rate by more than the slack, since no number of other rows
+        could certify it. 1 leaves none out.
     name : str
         Of the sample, for the statement.
     label_names : dict, optional
@@ -109,7 +109,7 @@ def certify(
     Raises
     ------
     ValueError
-        A parameter that is not valid, named, before any prediction.
+        A parameter that is not valid; the message names it, before any prediction.
 
     Warns
     -----
@@ -120,16 +120,16 @@ def certify(
     -----
     The certificate rests on two assumptions: the rows are independent draws from the population
     that the statement is about, and neither the training nor the choice of the model has seen them.
-    No certificate speaks of a population that changes; certify a later sample, and compare.
+    If the population changes, certify a later sample, and compare.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
-    "bpsn_bnsp") rest on one more, which ``assumptions`` of the certificate names: within each label
-    the groups have the same fractions of the population as of these rows.
+    "bpsn_bnsp") need one more, which ``assumptions`` of the certificate names: within each label
+    every group has the same fraction in the population as in these rows.
 
     Gaps of rates are bounded by exact tests of differences of proportions, caps by the bound of
     Clopper and Pearson, AUCs by bounded differences, and distributions of scores by the bands of
     Dvoretzky, Kiefer and Wolfowitz. A largest difference needs no correction for the number of
-    groups (Berger 1982): the certificate errs only if it does so for the one pair that is worst.
+    groups (Berger 1982): the certificate is wrong only if it is wrong about the worst pair.
 
     References
     ----------
@@ -292,7 +292,7 @@ class Certificate:
     constraint : str
         The criterion, such as "equalized_odds".
     slack : float
-        The bound that was asked for.
+        The requested bound.
     confidence : float
         Probability, over the rows of certification, that the bounds hold.
     kept : bool
@@ -300,7 +300,7 @@ class Certificate:
     estimate, upper : float
         The criterion on these rows, and its upper confidence bound on the population.
     binding : str
-        The comparison or rate that the upper bound comes from.
+        The comparison or rate that determines the upper bound.
     method : str
         How the bound was found.
     n_samples : int
@@ -316,7 +316,7 @@ class Certificate:
     name : str
         The sample, as named by the caller.
     assumptions : list of str
-        Under which all of this holds.
+        The assumptions of all this.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""Confidence intervals of metrics: what a number on these rows says about new ones.
+r"""Confidence intervals of metrics.
 
 A metric such as largest minus smallest rate is a *summary* of *components* (the rates), whose
 errors have a known distribution: rates are functions of a table of counts, drawn from a multinomial
@@ -42,7 +42,7 @@ def confidence_interval(
     sample_weight: ArrayLike | None = None,
     random_state: Any = None,
 ) -> tuple[float, float]:
-    r"""Interval that contains the metric's value on all future rows, with the given confidence.
+    r"""Interval that contains the metric's value on the population, with the given confidence.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def confidence_interval(
     method : {"auto", "inversion", "bootstrap"}, default="auto"
         "inversion" tests all values, as described in the notes, for gaps of rates, AUCs and
         losses between groups. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
-        percentiles). "auto" takes the first where it can.
+        percentiles). "auto" prefers the first.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows; a group is as certain as its effective number of rows.
     random_state : int, RandomState instance or None, default=None
@@ -85,9 +85,9 @@ def confidence_interval(
     Notes
     -----
     Most metrics of fairness are a largest difference: not smooth where groups are alike, biased
-    upwards on small groups, and never below zero. Percentiles of a bootstrap then cover far too
-    rarely (never, where the truth is zero). "inversion" tests every value :math:`\delta` that the
-    metric could truly have, and the interval holds those that are not rejected:
+    upwards on small groups, and never below zero. Bootstrap percentiles then cover far too
+    rarely (never, if the truth is zero). "inversion" tests every value :math:`\delta` that the
+    metric could truly have, and the interval contains those that are not rejected:
 
     .. math:: P_\delta(T^* \geq T) \geq a(\delta), \quad
               P_\delta(T^* \leq T) \geq \alpha - a(\delta),
@@ -96,14 +96,14 @@ def confidence_interval(
     losses *nearest* to the observed ones at which the metric is :math:`\delta` ("hybrid
     resampling", Chuang and Lai 2000). Draws of rates are multinomial tables, those of AUCs and
     losses normal with the covariance of their influence functions (DeLong). Near zero the observed
-    value cannot be much too small, and the whole :math:`\alpha` guards the lower end. Coverage is
-    measured in ``benchmarks/intervals.py`` and shown in the user guide. Errors are those at the
-    observed rates: where a group shows fewer than about five samples of the rarer outcome, the
-    upper end is too low. :func:`certify` gives an exact bound for these.
+    value cannot be much too small, so the whole :math:`\alpha` guards the lower end.
+    ``benchmarks/intervals.py`` measures coverage, and the user guide shows it. Errors are computed
+    at the observed rates: if a group has fewer than about five samples of the rarer outcome, the
+    upper end is too low. :func:`certify` then gives an exact bound.
 
-    "bootstrap" takes the metric for a smooth function of the rows. Where the true gap is near zero,
-    its interval lies above it too often. Metrics inside an interval of ranks, the Wasserstein
-    distance, the mutual information and ``method="to_overall"`` have it alone.
+    "bootstrap" treats the metric as a smooth function of the rows. If the true gap is near zero,
+    its interval lies above it too often. It is the only method for metrics inside an interval of
+    ranks, the Wasserstein distance, the mutual information and ``method="to_overall"``.
 
     References
     ----------

@@ -70,15 +70,15 @@ class CertifiedClassifier(DelegatingClassifier):
     Some rows of every group are split off. On the others candidates are trained, from the strictest
     to the loosest; each is tested on the rows split off, until one fails. For a gap between rates
     of decisions a second sequence is tested: the strictest candidate with thresholds at which it
-    takes the rarer of its two decisions less often. The most accurate model that passed is kept, as
-    it was trained and tested: with probability at least `confidence` it keeps the constraint on the
-    population, whichever was chosen.
+    takes the rarer of its two decisions less often. The most accurate model that passed is kept,
+    exactly as tested: whichever it is, it keeps the constraint on the population with probability
+    at least `confidence`.
 
     Parameters
     ----------
     estimator : classifier
-        Any, also a pipeline, with a parameter that trades error against violation. Steps that ask
-        for `sensitive_features` receive them.
+        Any classifier or pipeline with a parameter that trades error against violation. Steps that
+        request `sensitive_features` receive them.
     constraint : str or constraint object, optional
         Constraint to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
         estimator's own `constraint`.
@@ -93,7 +93,7 @@ class CertifiedClassifier(DelegatingClassifier):
     certify_size : float, default=0.5
         Fraction of each group's rows that is split off.
     on_failure : {"warn", "raise"}, default="warn"
-        What to do if no candidate passes: warn and keep what was tested without a claim
+        What to do if no candidate passes: warn, and keep a tested model without a certificate
         (`certified_` is False), or raise.
     min_group_size : int or "auto", default="auto"
         As in :func:`~fairconstrained.metrics.certify`.
@@ -105,7 +105,7 @@ class CertifiedClassifier(DelegatingClassifier):
     estimator_ : classifier
         The fitted candidate that predicts, in a
         :class:`~sklearn.model_selection.FixedThresholdClassifier` if it has another threshold. It
-        is not trained again on all rows: another model would have no certificate.
+        is not retrained on all rows, since another model would have no certificate.
     certificate_ : Certificate or None
         Result of the test of `estimator_`; None without `sensitive_features`.
     certified_ : bool
@@ -130,9 +130,9 @@ class CertifiedClassifier(DelegatingClassifier):
     has, its first such model is tested with at most :math:`\alpha`. The training samples decide
     which is which: thresholds come first if the strictest candidate hardly holds on them.
 
-    Rates near 0 and 1 vary little. With few samples a model that hardly ever takes one of its two
-    decisions is all that can be certified for a gap between rates of decisions; its ``accuracy`` in
-    `candidates_` tells what it is worth.
+    Rates near 0 and 1 vary little. With few samples only models that hardly ever take one of their
+    two decisions can be certified for a gap between rates of decisions; look at their ``accuracy``
+    in `candidates_`.
 
     Samples are split at random within each group, which keeps them independent draws of the group;
     for a cap on all samples together they are split without regard to groups, which keeps them

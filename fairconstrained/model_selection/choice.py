@@ -30,19 +30,19 @@ def select_feasible(
         Names in the search's `scoring`. The violation is a fairness scorer, which gives the
         *negated* gap: the violation is ``-mean_test_<violation>``.
     max_violation : float, default=0.05
-        Largest mean violation over the test folds of a feasible candidate. Where slacks are taken
-        from a grid, the chosen candidate is as likely above it on new rows as below. For a
-        certificate, see :class:`~fairconstrained.model_selection.CertifiedClassifier`.
+        Largest mean violation over the test folds of a feasible candidate. If slacks come from a
+        grid, the chosen candidate exceeds it on new rows as often as not. For a certificate, see
+        :class:`~fairconstrained.model_selection.CertifiedClassifier`.
 
     Returns
     -------
     callable
         For the parameter `refit` of ``GridSearchCV`` and the like; it can be pickled. It returns
-        the index of the highest mean score among the feasible candidates (of equal ones the less
-        violating), and where none is feasible, with a ConstraintNotSatisfiedWarning, the least
-        violation (of equal ones the better score). Candidates with a nan are never chosen. It
-        raises ValueError for a name that is not in `scoring`, a violation that is not a negated
-        gap, or if every candidate has a nan.
+        the index of the highest mean score among the feasible candidates (ties go to the smaller
+        violation), or if none is feasible, with a ConstraintNotSatisfiedWarning, of the smallest
+        violation (ties go to the better score). Candidates with a nan are never chosen. It raises
+        ValueError for a name that is not in `scoring`, a violation that is not a negated gap, or if
+        every candidate has a nan.
 
     Notes
     -----
@@ -95,7 +95,7 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
 def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
     """Points on the Pareto front of two quantities that should be small, in O(n log n).
 
-    A point is dominated by one that is no worse in both and better in one. Equal points do not
+    One point dominates another if it is no worse in both and better in one. Equal points do not
     dominate each other. Points with a nan are not on the front.
 
     Parameters
@@ -146,7 +146,7 @@ def tradeoff_curve(
     Parameters
     ----------
     estimator : estimator
-        Also a pipeline; each step that asks for `sensitive_features` receives them.
+        Also a pipeline; each step that requests `sensitive_features` receives them.
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
@@ -175,8 +175,8 @@ def tradeoff_curve(
 
     Notes
     -----
-    Metadata routing is enabled inside, whatever the global setting. An error in a fit or a scorer
-    is raised: no nan hides it.
+    Metadata routing is enabled inside, whatever the global setting. Errors in a fit or a scorer are
+    raised, not turned into nan.
 
     Examples
     --------

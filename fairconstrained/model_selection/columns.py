@@ -20,8 +20,8 @@ from fairconstrained.model_selection._common import DelegatingClassifier
 class SensitiveColumnsClassifier(DelegatingClassifier):
     """A classifier that takes its sensitive features from columns of X.
 
-    For meta-estimators that pass on no metadata, such as
-    :class:`sklearn.ensemble.AdaBoostClassifier`, or change the rows, such as the samplers of
+    For meta-estimators that do not pass metadata on, such as
+    :class:`sklearn.ensemble.AdaBoostClassifier`, or that change the rows, such as the samplers of
     imbalanced-learn.
 
     Parameters
@@ -30,7 +30,7 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
         Its ``fit`` takes ``sensitive_features``, as those of this package do; also a pipeline with
         such a step. It sees X without the columns.
     column : column name, position, or list of them
-        Columns of X that hold the sensitive features; several are crossed. Use positions where the
+        Columns of X that hold the sensitive features; several are crossed. Use positions if the
         caller turns tables into arrays.
 
     Attributes

@@ -39,7 +39,7 @@ _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 
 
 class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
-    r"""A search over candidates of a private estimator: one search, one epsilon in all.
+    r"""A search over candidates of a private estimator, with one epsilon for everything.
 
     Every candidate is trained on the rows that are not held out. Of those that keep their
     constraints by their own released estimates, up to the error of these, the one that is right
