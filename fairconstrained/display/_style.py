@@ -44,7 +44,5 @@ def axes_of(ax: Any, **figure: Any) -> Any:
     try:
         pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError as error:
-        raise ImportError(
-            "Displays need matplotlib: python -m pip install 'fairconstrained[plot]'."
-        ) from error
+        raise ImportError("Displays need matplotlib: pip install matplotlib.") from error
     return pyplot.subplots(**figure)[1]

@@ -158,7 +158,7 @@ def _skops(name: str) -> Any:
         import skops.card
         import skops.io
     except ImportError as error:
-        raise ImportError(f"{name} needs skops: pip install 'fairconstrained[clients]'.") from error
+        raise ImportError(f"{name} needs skops: pip install skops.") from error
     return skops
 
 

@@ -1,6 +1,6 @@
 """Differential privacy: what releases cost, and how much noise a budget asks for.
 
-Needs dp-accounting: ``python -m pip install 'fairconstrained[privacy]'``.
+Needs dp-accounting: ``pip install dp-accounting``.
 """
 
 from fairconstrained.privacy.accounting import (

@@ -360,10 +360,8 @@ def _library(module: str) -> Any:
     try:
         return importlib.import_module(f"dp_accounting.{module}".removesuffix("."))
     except ImportError as error:
-        raise ImportError(
-            "Privacy accounting needs dp-accounting: "
-            "python -m pip install 'fairconstrained[privacy]'."
-        ) from error
+        said = "Privacy accounting needs dp-accounting: pip install dp-accounting."
+        raise ImportError(said) from error
 
 
 @functools.lru_cache(maxsize=1024)

@@ -144,10 +144,7 @@ def _draw(
                 name=str(method),
                 violation_name=f"violation of {options.constraint.replace('_', ' ')}",
             ).plot(ax)
-        bars = (
-            "95 % intervals" if rows == "held out" else f"mean, deviation over {options.cv} folds"
-        )
-        ax.set_title(f"{rows}: {bars}")
+        ax.set_title(f"{rows} ({'95 % intervals' if rows == 'held out' else 'mean ± sd'})")
         ax.get_legend().remove()
     # The held-out rows show all methods.
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")

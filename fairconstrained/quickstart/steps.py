@@ -38,7 +38,7 @@ MISSING = "missing"
 _MOST_GROUPS = 30
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
-_AS_CSV = """Write it with commas between columns and points in numbers, with your own marks in
+_AS_CSV = """Write it in UTF-8 with commas between columns and points in numbers, for example by
 pandas.read_csv(FILE, sep=";", decimal=",", encoding="latin-1").to_csv(NEW, index=False)."""
 
 

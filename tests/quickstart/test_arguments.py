@@ -32,7 +32,6 @@ finally:
         (["--cv", "1"], "--cv must be at least 2"),
         (["--slack", "-0.1"], "--slack, --max-violation and --reductions must be between 0 and 1"),
         (["--max-violation", "nan"], "must be between 0 and 1"),
-        (["--reductions", "5"], "must be between 0 and 1"),
         (["--reductions", "x"], "--reductions: invalid float value: 'x'"),
         (["--seed", "-1"], "--seed must be at least 0"),
         (["--output", __file__], "--output must be a folder"),
@@ -47,9 +46,8 @@ def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--slack=-1"])
 def test_help_and_errors_wait_for_no_import(argument):
-    done = subprocess.run(
-        [sys.executable, "-c", OF_HELP, argument], capture_output=True, text=True, check=False
-    )
+    ran = [sys.executable, "-c", OF_HELP, argument]
+    done = subprocess.run(ran, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("set()\n")
     assert ("usage:" in done.stdout) == (done.returncode == 0) == (argument == "--help")
 

@@ -59,6 +59,8 @@ def test_writes_the_tradeoff_and_prints_it(tmp_path, capsys):
         assert tight < wide - 0.05
     assert "1200 training rows, 400 held-out rows, 8 features" in out
     assert out.count("<- chosen") == 2
+    assert "its slack bounds each group against all rows" in out
+    assert "predicted 'granted'" in out
     for picture in ("tradeoff.png", "groups.png"):
         assert (tmp_path / "new" / picture).read_bytes().startswith(b"\x89PNG")
 
@@ -91,8 +93,8 @@ def test_the_wanted_violation_decides(tmp_path, capsys, wanted, chosen):
     assert [float(line.split()[1]) for line in lines] == [chosen] * 2
 
 
-def test_data_sets_with_words_and_codes(tmp_path, monkeypatch):
-    """Codes are words; reductions are fitted once, at the wanted violation."""
+def test_data_sets_with_words_and_codes(tmp_path, monkeypatch, capsys):
+    """Codes are words; reductions are fitted once, at the wanted violation; odds are printed."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"age": rng.normal(40, 9, 300), "job": rng.choice(["a", "b"], 300), "SEX": 1}
@@ -106,8 +108,10 @@ def test_data_sets_with_words_and_codes(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(steps, "load_dataset", lambda name: bunch)
     assert steps.dataset("credit_card").words == ["job", "SEX"]
-    table = run(tmp_path, "--dataset", "credit_card", "--max-violation", "0.1")
-    assert table.loc[table["method"] == "reductions", "slack"].tolist() == [0.1]
+    odds = ["--constraint", "equalized_odds", "--max-violation", "0.2"]
+    table = run(tmp_path, "--dataset", "credit_card", *odds)
+    assert "false positive rate" in capsys.readouterr().out
+    assert table.loc[table["method"] == "reductions", "slack"].tolist() == [0.2]
 
 
 def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch, capsys):
