@@ -1,14 +1,17 @@
 """ONNX graphs of fitted classifiers, through skl2onnx.
 
-Everything after the inputs is computed in double precision, as here, whatever the inputs are.
+Everything after the inputs is computed in double precision, as here, whatever the inputs are; a sum
+over boosted trees is rounded once to single precision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
 from fairconstrained.models.perceptron import Layers
@@ -25,9 +28,10 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     model : fitted classifier
         Linear models, perceptrons (``model=(64, 32)``) and classifiers given as `model` that
         skl2onnx converts. Modules of your own go through ``torch.onnx.export(clf.module_, ...)``.
-    X : array-like of shape (n_samples, n_features)
-        Some rows, for the types of the inputs. Use float64: labels are then those of ``predict``,
-        except for scores that equal the threshold up to rounding.
+    X : array-like or DataFrame of shape (n_samples, n_features)
+        Some rows, for the types of the inputs: one for an array, and one for each column of a
+        DataFrame. Use float64: labels are then those of ``predict``, except for scores that equal
+        the threshold up to rounding. Words need a pipeline that encodes them.
     **options
         Options of ``skl2onnx.to_onnx``, such as ``target_opset``.
 
@@ -67,54 +71,108 @@ def register_onnx_converters() -> None:
 
     try:
         from skl2onnx import update_registered_converter
-        from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
     except ImportError as error:
-        raise ImportError("ONNX needs skl2onnx: pip install 'fairconstrained[clients]'.") from error
+        raise ImportError("ONNX needs skl2onnx: pip install 'fairconstrained[onnx]'.") from error
+    options = {"zipmap": [True, False, "columns"], "nocl": [True, False]}
     for name in estimators.__all__:
         update_registered_converter(
             getattr(estimators, name),
             f"Fair{name}",
-            calculate_linear_classifier_output_shapes,
+            _shapes,
             _convert,
-            options={"zipmap": [True, False, "columns"], "nocl": [True, False]},
+            options=options,
         )
+    update_registered_converter(
+        HistGradientBoostingClassifier,
+        "SklearnHistGradientBoostingClassifier",
+        _shapes,
+        _boosted_trees,
+        options={**options, "raw_scores": [True, False]},
+    )
 
 
 class _Graph:
     """ONNX operators of one version, for double precision."""
 
-    def __init__(self, version: int):
+    def __init__(self, scope: Any, container: Any):
         from onnx import TensorProto
         from skl2onnx.algebra import onnx_ops
 
         self.double, self.integer = int(TensorProto.DOUBLE), int(TensorProto.INT64)
-        self._operators, self._version = onnx_ops, version
+        self._operators, self._version = onnx_ops, container.target_opset
+        self._scope, self._container = scope, container
 
     def __getattr__(self, name: str) -> Any:
         """Return the operator as a function of its inputs, parameters and output names."""
         kind = getattr(self._operators, f"Onnx{name}")
-        return lambda *inputs, **given: kind(*inputs, op_version=self._version, **given)
+        version = int(name[-1]) if name[-1].isdigit() else self._version
+        return lambda *inputs, **given: kind(*inputs, op_version=version, **given)
 
     def product(self, X: Any, matrix: Any) -> Any:
         return self.MatMul(X, np.asarray(matrix, dtype=np.float64))
 
-    def sub_model(self, model: Any, X: Any) -> Any:
-        """Return class probabilities of a scikit-learn classifier, in double precision."""
-        from skl2onnx.algebra.onnx_operator import OnnxSubEstimator
+    def sub_model(self, model: Any, X: Sequence[Any]) -> Any:
+        """Return class probabilities of a scikit-learn classifier, in double precision.
+
+        It is converted alone and its nodes are copied: skl2onnx has no pipelines within converters.
+        """
+        from onnx.compose import add_prefix
+        from skl2onnx import convert_sklearn
+        from skl2onnx.common.data_types import DoubleTensorType
 
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"ONNX needs a classifier with predict_proba; got {model!r}.")
-        answer = OnnxSubEstimator(model, X, op_version=self._version, options={"zipmap": False})
-        return self.Cast(answer[1], to=self.double)
+        scope, container = self._scope, self._container
+        model = getattr(model, "best_estimator_", model)
+        if len(X) > 1 and not hasattr(model, "steps"):  # only pipelines know columns by name
+            table = scope.declare_local_variable("table", DoubleTensorType([None, len(X)]))
+            self.Identity(_table(self, X), output_names=[table.full_name]).add_to(scope, container)
+            X = [table]
+        alone = convert_sklearn(
+            model,
+            initial_types=[(column.raw_name, column.type) for column in X],
+            options={id(model): {"zipmap": False}},
+            target_opset=self._version,
+        )
+        prefix = scope.get_unique_operator_name("model") + "_"
+        own = add_prefix(alone, prefix).graph
+        for column in X:
+            name = scope.get_unique_operator_name("column")
+            to = [prefix + column.raw_name]
+            container.add_node("Identity", [column.full_name], to, op_domain="", name=name)
+        container.nodes.extend(own.node)
+        container.initializers.extend(own.initializer)
+        container.node_domain_version_pair_sets |= {
+            (used.domain, used.version) for used in alone.opset_import
+        }
+        answer = scope.declare_local_variable("posteriors", DoubleTensorType())
+        given, name = [own.output[1].name], scope.get_unique_operator_name("posteriors")
+        container.add_node("Cast", given, [answer.full_name], name=name, to=self.double)
+        return answer
+
+
+def _shapes(operator: Any) -> None:
+    """Set the types of labels and probabilities; inputs may be one table, or its columns."""
+    from skl2onnx.common.data_types import Int64TensorType, StringTensorType
+
+    classes, n_rows = operator.raw_operator.classes_, operator.inputs[0].get_first_dimension()
+    kind = StringTensorType if classes.dtype.kind in "OUS" else Int64TensorType
+    labels, probabilities = operator.outputs
+    labels.type, probabilities.type.shape = kind([n_rows]), [n_rows, len(classes)]
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    from skl2onnx.common.data_types import guess_proto_type
-
-    clf, graph = operator.raw_operator, _Graph(container.target_opset)
+    clf, graph = operator.raw_operator, _Graph(scope, container)
     if getattr(clf, "group_features", False):
         raise ValueError("ONNX needs group_features=False: the graph would have to know the group.")
-    scores = _scores(graph, clf, operator.inputs[0])
+    _answer(graph, _scores(graph, clf, operator.inputs), scope, operator, container)
+
+
+def _answer(graph: _Graph, scores: Any, scope: Any, operator: Any, container: Any) -> None:
+    """Add labels and probabilities of scores (n, K)."""
+    from skl2onnx.common.data_types import guess_proto_type
+
+    clf = operator.raw_operator
     labels, probabilities = (output.full_name for output in operator.outputs)
     if len(clf.classes_) == 2:
         threshold = np.array([getattr(clf, "threshold_", 0.0)])
@@ -130,10 +188,21 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     graph.Cast(given, to=wanted, output_names=[probabilities]).add_to(scope, container)
 
 
-def _scores(graph: _Graph, clf: Any, X: Any) -> Any:
-    """Return scores (n, K) of the classifier."""
+def _table(graph: _Graph, columns: Sequence[Any]) -> Any:
+    """Return one table of numbers."""
+    from skl2onnx.common.data_types import StringTensorType
+
+    words = [own.raw_name for own in columns if isinstance(own.type, StringTensorType)]
+    if words:
+        raise ValueError(f"ONNX needs a pipeline that encodes the words in the columns {words}.")
+    numbers = [graph.Cast(column, to=graph.double) for column in columns]
+    return numbers[0] if len(numbers) == 1 else graph.Concat(*numbers, axis=1)
+
+
+def _scores(graph: _Graph, clf: Any, X: Sequence[Any]) -> Any:
+    """Return scores (n, K) of the classifier for one table, or its columns."""
     posteriors = getattr(clf.model_, "fitted_", None)
-    table = graph.Cast(X, to=graph.double) if posteriors is None else _columns(graph, posteriors, X)
+    table = _table(graph, X) if posteriors is None else _columns(graph, posteriors, X)
     if hasattr(clf, "coef_"):
         return graph.Add(graph.product(table, clf.coef_.T), clf.intercept_)
     if isinstance(clf.module_, Layers):
@@ -162,6 +231,64 @@ def _ramps(graph: _Graph, arrays: Any, table: Any) -> Any:
     """Shift, scale and clip columns."""
     moved = graph.Sub(graph.Gather(table, arrays["index"], axis=1), arrays["centre"])
     return graph.Max(graph.Min(graph.Div(moved, arrays["scale"]), arrays["high"]), arrays["low"])
+
+
+# --- boosted trees: skl2onnx rounds their thresholds, and leaves their categories out ------------
+
+
+def _boosted_trees(scope: Any, operator: Any, container: Any) -> None:
+    from onnx.numpy_helper import from_array
+
+    model, graph = operator.raw_operator, _Graph(scope, container)
+    trees = [(k, tree) for each in model._predictors for k, tree in enumerate(each)]
+    nodes = np.concatenate([tree.nodes for _, tree in trees])
+    place = np.concatenate([np.arange(len(tree.nodes)) for _, tree in trees])
+    of_tree = np.cumsum(place == 0) - 1
+    target = np.array([k for k, _ in trees])[of_tree]
+    table = _table(graph, operator.inputs)
+    if model.is_categorical_ is not None:
+        left = [trees[i][1].raw_left_cat_bitsets for i in of_tree]
+        table, nodes = _split_columns(graph, model, table, nodes, left)
+    leaf = nodes["is_leaf"] == 1
+    scores = graph.TreeEnsembleRegressor_3(
+        table,
+        n_targets=model.n_trees_per_iteration_,
+        base_values_as_tensor=from_array(model._baseline_prediction.ravel()),
+        nodes_treeids=of_tree,
+        nodes_nodeids=place,
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_featureids=nodes["feature_idx"],
+        nodes_values_as_tensor=from_array(nodes["num_threshold"].copy()),
+        nodes_truenodeids=nodes["left"].astype(np.int64),
+        nodes_falsenodeids=nodes["right"].astype(np.int64),
+        nodes_missing_value_tracks_true=nodes["missing_go_to_left"].astype(np.int64),
+        target_treeids=of_tree[leaf],
+        target_nodeids=place[leaf],
+        target_ids=target[leaf],
+        target_weights_as_tensor=from_array(nodes["value"][leaf]),
+    )
+    _answer(graph, graph.Cast(scores, to=graph.double), scope, operator, container)
+
+
+def _split_columns(graph: _Graph, model: Any, table: Any, nodes: Any, left: Any) -> Any:
+    """Add a column for each split of categories, 1 for those on the right, and refer to it."""
+    order = np.argsort(~model.is_categorical_, kind="stable")  # the trees see categories first
+    nodes, columns, n_columns = nodes.copy(), [table], len(order)
+    nodes["feature_idx"] = order[nodes["feature_idx"]]
+    encoder = model._preprocessor.named_transformers_["encoder"]
+    for feature, categories in zip(order, encoder.categories_, strict=False):
+        own = np.flatnonzero(nodes["is_categorical"] & (nodes["feature_idx"] == feature))
+        if len(own):
+            bits = np.stack([left[i][nodes["bitset_idx"][i]] for i in own]).view(np.uint8)
+            right = 1.0 - np.unpackbits(bits, axis=1, bitorder="little")[:, : len(categories)]
+            unknown = 1.0 - nodes["missing_go_to_left"][own]
+            value = graph.Gather(table, np.array([feature]), axis=1)
+            known = graph.Cast(graph.Equal(value, categories[None].astype(float)), to=graph.double)
+            columns.append(graph.Add(graph.product(known, (right - unknown[:, None]).T), unknown))
+            nodes["feature_idx"][own] = n_columns + np.arange(len(own))
+            nodes["num_threshold"][own] = 0.5
+            n_columns += len(own)
+    return graph.Concat(*columns, axis=1), nodes
 
 
 # --- posteriors: as in models/posteriors.py and models/cross_fitting.py --------------------------

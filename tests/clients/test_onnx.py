@@ -1,14 +1,17 @@
 """ONNX graphs give the labels of predict, to the last one."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
 from fairconstrained import (
@@ -18,10 +21,11 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.export import to_onnx
+from fairconstrained.models import Posteriors
 from tests.helpers.clients import biased
 
-pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `clients`")
-runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is in the extra `clients`")
+pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `onnx`")
+runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is in the extra `onnx`")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of fits that are cut short, and of skl2onnx
 
@@ -72,6 +76,46 @@ def test_three_classes(name, words):
     np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=1e-6)
 
 
+def trees(**params):
+    return HistGradientBoostingClassifier(max_iter=3, max_leaf_nodes=8, random_state=0, **params)
+
+
+def encoded(*steps):
+    """A pipeline that turns words into codes, as the quick start does."""
+    codes = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
+    )
+    return make_pipeline(make_column_transformer((codes, ["c"]), remainder="passthrough"), *steps)
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "n_classes"),
+    [
+        ("linear", False, 2),
+        (Posteriors(trees(categorical_features=[0]), cv=2), False, 3),
+        (Posteriors(encoded(trees(categorical_features=[0])), cv=2), True, 2),
+        (Posteriors(GridSearchCV(encoded(trees()), {}, cv=2), cv=2), True, 2),
+    ],
+    ids=["linear", "categories", "words", "search"],
+)
+def test_each_column_of_a_frame_is_an_input(model, words, n_classes):
+    X, y, groups = biased()
+    y = y + (X[:, 0] > 1) * (n_classes == 3)
+    category = (2 * y + (X[:, 1] > 0)).astype(float)
+    category = category.astype(str).astype(object) if words else category
+    frame = pd.DataFrame({"c": category, "x": X[:, 0], "z": X[:, 2]})
+    if model != "linear":
+        frame.loc[::5, "x"] = np.nan
+    clf = RateConstrainedClassifier(model=model, random_state=0)
+    clf.fit(frame, y, sensitive_features=groups)
+    frame.loc[::7, "c"] = "another" if words else 9.0
+    session = runtime.InferenceSession(to_onnx(clf, frame[:1]).SerializeToString())
+    assert [given.name for given in session.get_inputs()] == list(frame)
+    labels, probabilities = session.run(None, {name: frame[[name]].to_numpy() for name in frame})
+    np.testing.assert_array_equal(labels, clf.predict(frame))
+    np.testing.assert_allclose(probabilities, clf.predict_proba(frame), atol=1e-6)
+
+
 def test_inputs_in_single_precision_are_computed_with_in_double():
     clf, X = fitted(RateConstrainedClassifier(), biased()[1])
     X = X.astype(np.float32)
@@ -104,3 +148,10 @@ def test_what_has_no_graph_is_refused_in_words(estimator, words):
     clf, X = fitted(estimator, biased()[1])
     with pytest.raises(ValueError, match=words):
         to_onnx(clf, X[:1])
+
+
+def test_words_need_a_pipeline():
+    X, y, groups = biased()
+    clf = RateConstrainedClassifier().fit(X[:, :1], y, sensitive_features=groups)
+    with pytest.raises(ValueError, match="a pipeline that encodes the words"):
+        to_onnx(clf, pd.DataFrame({"job": ["nurse"]}, dtype=object))
