@@ -138,9 +138,10 @@ def _read(path: Path) -> tuple[pd.DataFrame, list[str]]:
         frame = pd.read_csv(path, low_memory=False)
     except ValueError as error:  # of text, of columns
         raise Unusable(f"{path} cannot be read: {error}. {_AS_CSV}") from error
-    if frame.shape[1] < 2 or not isinstance(frame.index, pd.RangeIndex):
-        header = ",".join(frame)
-        raise Unusable(f"{path} has no commas between its columns, {header!r}. {_AS_CSV}")
+    # With more commas in the rows than in the header, pandas takes the first columns for an index.
+    if frame.shape[1] < 2 or not frame.index.equals(pd.RangeIndex(len(frame))):
+        said = f"{path} lacks commas between columns, or the header has fewer than the rows"
+        raise Unusable(f"{said}: {','.join(frame)!r}. {_AS_CSV}")
     frame.columns = frame.columns.str.strip()
     words = frame.select_dtypes(exclude=["number", "bool"])
     bare = words.apply(lambda c: c.map(lambda v: v.strip() if isinstance(v, str) else v))

@@ -134,10 +134,8 @@ def test_a_table_that_cannot_be_used_ends_in_a_sentence(written, frame, changes,
         (b"", "cannot be read: No columns to parse from file"),
         ("prénom,y\n".encode("latin-1"), "cannot be read: 'utf-8' codec can't decode byte"),
         (b'a,b\n"1,2\n3,4\n', "cannot be read"),
-        (
-            b"a;y\n1,5;0\n",
-            "has no commas between its columns, 'a;y'. Write it in UTF-8",
-        ),
+        (b"a;y\n1,5;0\n", "commas between columns, or .* rows: 'a;y'. Write it in UTF-8"),
+        (b"a,y\n1,0,\n2,1,\n", "header has fewer than the rows: 'a,y'. Write"),
     ],
 )
 def test_a_file_that_is_no_table_ends_in_a_sentence(tmp_path, content, message):
