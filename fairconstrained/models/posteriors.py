@@ -77,30 +77,29 @@ class Posteriors(Specification):
     row gets the posteriors of the model that has not seen it (cross-fitting), a new row the mean
     over the models.
 
-    Posteriors are calibrated by a logistic regression on their logarithms, out of fold, which makes
-    probabilities of decisions and shrinks posteriors of the group that say little.
+    A logistic regression on their logarithms, out of fold, calibrates the posteriors: it turns
+    decisions into probabilities, and shrinks posteriors of the group that say little.
 
     Parameters
     ----------
     estimator : classifier
-        With ``predict_proba`` or ``decision_function``. X reaches it as the caller gave it. A
-        :class:`sklearn.frozen.FrozenEstimator` is not fitted again; the rows given should be ones
-        that it has not seen.
+        With ``predict_proba`` or ``decision_function``. It receives X unchanged. A
+        :class:`sklearn.frozen.FrozenEstimator` is not refitted: give rows that it has not seen.
     group_model : classifier, optional
         Tells the groups apart; default: a clone of `estimator`, or of the frozen one. It is fitted
-        once for each set of labels that the constraint treats alike, and not at all where the
+        once for each set of labels that the constraint treats alike, and not at all if the
         constraint compares no groups.
     cv : int, splitter or iterable of (train, test), default=3
-        Folds, stratified by label and group where it is a number. Other splitters must give each
-        row to exactly one test part. More folds fit, and ask, more models on more rows each.
+        Number of folds, stratified by label and group, or a splitter, which must give each row to
+        exactly one test part. More folds fit, and ask, more models, each on more rows.
     memory : str or joblib.Memory, optional
         Folder, or cache, for fits on the same rows with the same `random_state` of the
         constrained classifier: a search over slacks then fits the classifiers once for each fold.
 
     Notes
     -----
-    The generator of a fit seeds every ``random_state`` that is None. A classifier that draws from
-    the global generator of numpy or torch instead has to be seeded by its user.
+    The generator of a fit seeds every ``random_state`` that is None. If a classifier draws from
+    the global generator of numpy or torch instead, seed that yourself.
 
     References
     ----------

@@ -121,25 +121,25 @@ class Linear(Specification):
 
 
 class Network(Specification):
-    """A neural network: a multilayer perceptron, or a torch module of your own.
+    """A neural network: a multilayer perceptron, or your own torch module.
 
     Parameters
     ----------
     layers : sequence of int or callable, default=(64, 32)
         Sizes of the hidden layers of a perceptron with rectified linear units. Or a function
-        ``(n_features, n_outputs) -> torch.nn.Module``, with one output for two classes; it is given
-        the columns as they are.
+        ``(n_features, n_outputs) -> torch.nn.Module``, with one output for two classes; it receives
+        the columns unchanged.
     n_bins : int or None, default=64
-        A perceptron sees each column of more than two values through ramps within at most so many
+        A perceptron sees each column of more than two values through ramps within at most this many
         bins, and learns steps and bends in a column quickly; neither units nor outliers matter. In
         private training the bins divide the public ``feature_range`` of a column into equal parts,
-        and one whose range is (0, 1) is taken for an indicator. None, or privately without ranges:
-        columns are standardised.
+        and a column with the range (0, 1) counts as an indicator. None, or privately without
+        ranges: columns are standardised.
 
     Notes
     -----
-    Under the default solver a perceptron with at least two units in each layer for each output
-    starts at the constrained linear model. Rows held out decide how far it goes from there.
+    Under the default solver a perceptron with at least two units per layer and output starts at the
+    constrained linear model. Held-out rows decide how far it moves from there.
 
     Examples
     --------

@@ -62,8 +62,8 @@ class ALM(StochasticSolver):
     -----
     Slack starts at :math:`[-c(x)]_+` of the full data: a constraint that stays inactive keeps
     :math:`C = 0` and exerts no force. Constraints are moved by the difference of hard and soft
-    values on the full data, measured after each iteration: the multipliers answer to predicted
-    labels. The feasible iterate of least error is kept.
+    values on the full data, measured after each iteration: the multipliers follow predicted labels.
+    The feasible iterate with the smallest error is kept.
 
     References
     ----------
@@ -181,7 +181,7 @@ class SwitchingSubgradient(StochasticSolver):
 
     Notes
     -----
-    The last iterate is the point drawn, and the result. There are no multipliers: they are zero.
+    The drawn point is the last iterate and the result. All multipliers are zero.
 
     References
     ----------

@@ -65,8 +65,8 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows this is repeated with soft rates twice as sharp, and the result of
     smaller error is kept. If soft rates lead to no feasible point, they are made four times as
-    sharp, up to three times. Of many rows a part is solved first, and its solution is the start. A
-    start that solves the problem without constraints and keeps them is the result.
+    sharp, up to three times. With many rows a part is solved first, and its solution is the start.
+    If the start is optimal without constraints and keeps them, it is the result.
 
     Parameters
     ----------
@@ -86,12 +86,12 @@ class AugmentedLagrangian(Solver):
     the KKT conditions of the shifted problem, and infinite while the targets still move.
 
     In convex problems the Lagrangian at its minimiser is a lower bound on the objective of all
-    points that meet the targets. With more than 1,000 rows rounds end if it exceeds the objective
-    at equal scores, where these meet the constraints: rates of many small groups differ by chance.
+    points that meet the targets. With more than 1,000 rows, rounds end if it exceeds the objective
+    at equal scores that meet the constraints: rates of many small groups differ by chance.
 
-    Where rounds end without a solution, nearly feasible iterates are repaired by searches of hard
-    values along lines, and once more with the sharpest rates if none has become feasible. If that
-    fails, the result is the best point along an offset: far out all predictions are equal.
+    If rounds end without a solution, nearly feasible iterates are repaired by searching hard values
+    along lines, and again with the sharpest rates if none has become feasible. If that fails, the
+    result is the best point along an offset: far out all predictions are equal.
 
     References
     ----------

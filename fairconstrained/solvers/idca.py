@@ -51,9 +51,9 @@ class IDCA(FromFeasible):
     :math:`c \le g`, the surrogate constraints hold up to :math:`\epsilon` from the first iterate
     on. True gaps are not used.
 
-    Constant scores are feasible if all groups have the same interval. From another start the same
-    steps first make the largest :math:`g_i` smaller, until all are at most :math:`\epsilon`. If
-    that does not happen within `max_outer` iterations it is an error.
+    Constant scores are feasible if all groups have the same interval. From any other start the same
+    steps first reduce the largest :math:`g_i`, until all are at most :math:`\epsilon`. It is an
+    error if that takes more than `max_outer` iterations.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class IDCA(FromFeasible):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DirectSwitching(FromFeasible):
-    r"""Switching subgradients on the problem as it is (Algorithm 3): the paper's comparison.
+    r"""Switching subgradients on the problem itself (Algorithm 3): the paper's comparison.
 
     .. math::
 
@@ -124,8 +124,8 @@ class DirectSwitching(FromFeasible):
         x \leftarrow x - \frac{c_i(x)}{\lVert \nabla c_i \rVert^2} \nabla c_i
         \;\text{ else, for the largest } c_i .
 
-    The result is the best nearly feasible point met; that there is none is an error. On problems
-    that are not convex nothing is guaranteed.
+    The result is the best nearly feasible point; it is an error if there is none. Nothing is
+    guaranteed if the problem is not convex.
 
     Parameters
     ----------
@@ -177,8 +177,8 @@ class StochasticIDCA(StochasticSolver):
         x^+ &= x - \eta\, \big( \nabla f(x; \xi) + \nabla g(x; \zeta)' \lambda \big), \\
         \lambda &\leftarrow [\, \lambda + \eta_\lambda\, (g(x^+; \zeta) + s) \,]_+
 
-    on rows :math:`\xi` and :math:`\zeta` of their own; their mean is the next anchor. The shift s
-    is the difference of hard and soft values on the full data, measured after each iteration.
+    on independent rows :math:`\xi` and :math:`\zeta`; their mean is the next anchor. The shift s is
+    the difference of hard and soft values on the full data, measured after each iteration.
 
     Parameters
     ----------

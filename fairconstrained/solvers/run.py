@@ -72,7 +72,7 @@ def run(
     tol : float
         The run ends when the residual of an iterate is at most `tol`.
     callbacks : sequence of callables
-        Each is called with every iterate. A true answer ends the run. Exceptions pass through.
+        Each is called with every iterate. Returning True ends the run. Exceptions pass through.
     known : sequence of Known
         Points that the result must not be worse than, each with the difference that matters. A
         point that is infeasible is moved along its offsets. The problem must be ``Sharpenable``.

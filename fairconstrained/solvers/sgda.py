@@ -110,12 +110,12 @@ class EarlyStoppedSGDA(SGDA):
     that train. Step sizes grow linearly at first and then fall to zero along a cosine. After each
     of `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its
     constraints are measured on all rows, and the shift s is the difference of their hard and soft
-    values. The average may keep a distance from the points where multipliers settle, so a fifth of
-    each violation is added to s, and taken back where labels leave slack. The error of an iterate
-    is that of the rows held out. Its objective is their loss, plus by how much its error exceeds
-    that of the start: a network that predicts worse labels than the linear model has to have a much
-    smaller loss. The result is the feasible iterate of least objective. Training ends when
-    `patience` iterates in a row had no smaller objective plus violation, and one was feasible.
+    values. The average may stay away from the points where multipliers settle, so a fifth of each
+    violation is added to s, and removed again if labels leave slack. The error of an iterate is
+    measured on the held-out rows. Its objective is their loss, plus the amount by which its error
+    exceeds that of the start: if a network predicts worse labels than the linear model, its loss
+    must be much smaller. The result is the feasible iterate with the smallest objective. Training
+    ends after `patience` iterates without a smaller objective plus violation, if one was feasible.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class EarlyStoppedSGDA(SGDA):
     patience : int, default=10
         Iterations without a better one after which training ends.
     held_out : int, default=7
-        One row in so many is held out. If a label has fewer rows in all groups, none is held out.
+        One in this many rows is held out; none if a label has fewer rows in all groups.
     averaging : float, default=0.995
         :math:`\gamma`, smaller in the first steps.
     penalty, max_dual, optimizer

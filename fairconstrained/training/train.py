@@ -44,12 +44,12 @@ class Trained:
     Attributes
     ----------
     module : torch.nn.Module
-        A copy of the module given, trained, in evaluation mode.
+        A trained copy of the module, in evaluation mode.
     multipliers : ndarray of shape (m,)
     values : ndarray of shape (m,)
-        Constraint values of the trained module; at most zero where they hold.
+        Constraint values of the trained module; at most zero if they hold.
     feasible : bool
-        Whether all hold up to 0.001.
+        Whether all constraints hold up to 0.001.
     history : dict of ndarray
         Per iteration: objective, values, multipliers, time (s).
     status : str
@@ -96,7 +96,7 @@ def train(
     module : torch.nn.Module
         Called with the first tensor of a batch: in training mode for steps, in evaluation mode,
         with batch statistics of all the data, for measuring. Lazy layers and compiled modules work.
-        It is left as it is; a copy is trained.
+        A copy is trained; the module itself is left unchanged.
     loss : callable
         ``loss(outputs, batch)``: one value, or one for each row.
     constraints : callable, constraint object, or list of them
@@ -105,29 +105,29 @@ def train(
         batch must hold class indices, and outputs be scores (one column for two classes).
     data : tuple of tensors or arrays, Dataset or iterable of batches
         Tensors or numpy arrays of equal length, any data set with ``len`` and ``[i]`` (or
-        ``__getitems__``, which takes the rows of a batch at once), or a loader. Memory is bounded
-        by what is given plus a batch. Of a loader each estimate takes the next batch, whatever the
-        solver's batch size. Real numbers of arrays get the type of the module's.
+        ``__getitems__`` for several rows at once), or a loader, whose next batch each estimate
+        takes, whatever the solver's batch size. Besides the data, memory holds one batch. Real
+        numbers of arrays get the module's type.
     groups : array-like of shape (n_rows,) or (n_rows, n_columns), optional
         Batches for constraints have equally many rows of each group, so that a constraint can
-        take means within groups. Not for loaders, which choose their rows themselves.
+        take means within groups. Not for loaders, which choose their own rows.
     solver : Solver, optional
-        Default: ``EarlyStoppedSGDA()``, as for the networks of estimators. Of a loader it holds no
-        rows out: all of them judge.
+        Default: ``EarlyStoppedSGDA()``, as for the networks of estimators. With a loader it holds
+        no rows out: all of them judge.
     alpha : float, default=0.0
         Weight of half the squared norm of the weight matrices.
     slack : float, default=0.05
         Of constraint objects without their own.
     callbacks : sequence of callables
-        Called with each :class:`fairconstrained.solvers.Iterate`; a true answer ends training.
+        Called with each :class:`fairconstrained.solvers.Iterate`. Returning True ends training.
     random_state : int, optional
         Seeds mini-batches and dropout; default: torch's global generator draws the seed.
     device : torch device, optional
         Where to train; batches are moved there. Default: where the module is.
     checkpoint : path-like, optional
         A file for the state of training, written after each evaluation, whole or not at all. If it
-        is there, training goes on from it and ends as it would have without an interruption, given
-        the same arguments and data that can be indexed. For stochastic solvers on the CPU.
+        exists, training resumes from it and ends as without the interruption, given the same
+        arguments and data that can be indexed. For stochastic solvers on the CPU.
 
     Returns
     -------
@@ -137,11 +137,11 @@ def train(
     ------
     ValueError
         If a parameter is not valid or cannot be used on this machine; if a loss or constraint
-        returns the wrong shape, nan, or values without gradient; if data run dry or a group is
-        empty; if the checkpoint is damaged, of another run, or in no folder that can be written to;
-        if workers differ in their rows, groups or checkpoints.
+        returns the wrong shape, nan, or values without gradient; if data run out or a group is
+        empty; if the checkpoint is damaged, from another run, or in a folder that cannot be written
+        to; if workers differ in their rows, groups or checkpoints.
     OSError
-        If the checkpoint cannot be written, such as on a full disk. The last one is intact.
+        If the checkpoint cannot be written, for instance to a full disk. The last one is intact.
     DivergenceError, WorkerError
         If training diverges; if a worker is gone or has raised an error.
 
@@ -149,11 +149,10 @@ def train(
     -----
     Under ``torch.distributed`` (call ``init_process_group`` first, as ``torchrun`` programs do) all
     workers call this function with the same arguments, all rows among them, and train one module.
-    Each takes its part of every draw of rows; moments and gradients are summed, so that the result
-    is that of one worker up to rounding, for criteria and for functions that are means over rows or
-    over groups. Batch normalisation sees a worker's own rows in a step, and dropout its own mask.
-    Loaders are each worker's own, with batches of one size. All workers must be able to read the
-    checkpoint.
+    Each takes its part of every draw of rows; moments and gradients are summed, so the result is
+    that of one worker up to rounding, for criteria and for functions that are means over rows or
+    groups. In a step, batch normalisation and dropout see only a worker's own rows. Every worker
+    has its own loader, with batches of one size. All must be able to read the checkpoint.
 
     Examples
     --------
