@@ -265,13 +265,21 @@ def random_seed(random_state: Any) -> int:
 
 def categories(values: Any, name: str) -> list[Any] | None:
     """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
-    # In tables of other libraries columns are not names.
-    names = getattr(values, "columns", None) if hasattr(values, "iloc") else None
-    columns = [values] if names is None else [values[name] for name in names]
+    columns = [values]
+    if isinstance(values, dict):
+        columns = list(values.values())
+    elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
+        columns = [values[name] for name in values.columns]
     dtypes = [getattr(column, "dtype", None) for column in columns]
     declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
-    if any(own is None for own in declared):
+    missing = [own is None for own in declared]
+    if all(missing):
         return None
+    if any(missing):
+        raise ValueError(
+            f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
+            f"values whether or not they occur; column {missing.index(True)} is none."
+        )
     try:  # rows would be read otherwise where only some of them occur, which would tell which
         own = [sorted(column) for column in declared]
     except TypeError as error:
@@ -281,7 +289,7 @@ def categories(values: Any, name: str) -> list[Any] | None:
         ) from error
     if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
         raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
-    return own[0] if names is None or len(own) == 1 else list(itertools.product(*own))
+    return own[0] if len(own) == 1 else list(itertools.product(*own))
 
 
 def in_domains(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import as_features, dense_features
-from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
 from fairconstrained.privacy.seeds import HiddenSeed
@@ -104,29 +105,31 @@ class PrivateTraining(Training):
                 f"{name}.margin must be 0 with epsilon: standard errors are read off the exact "
                 f"predictions; got {self.margin!r}."
             )
-        if isinstance(self.specification, Posteriors):
+        if type(self.specification) not in (Linear, Network):  # subclasses may read rows, too
             raise ValueError(
-                f"{name}.model must be 'linear' or a network with epsilon: a "
-                f"classifier such as {clf.model!r} reads the rows exactly, and what it learnt of "
-                "them would leave fit without noise."
+                f"{name}.model must be 'linear' or a network with epsilon: {clf.model!r} reads the "
+                "rows exactly, and what it learnt of them would leave fit without noise."
             )
         super().check()
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:
         """Read the samples; count all of a public domain, so as not to reveal what occurs."""
-        with workers.agreeing():
-            if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
-                raise ValueError(
-                    "sample_weight must be None with epsilon: a row of weight w would need w times "
-                    "the noise."
-                )
-            labels = categories(given.y, "y")
-            groups = categories(given.sensitive_features, "sensitive_features")
-        refuse_difference(
-            "categories of y and sensitive_features", workers.gather((labels, groups))
-        )
-        self.domains = labels, groups
-        return super().read(given, workers)
+        # What numpy and scikit-learn warn of depends on single entries and labels.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The number of unique classes")
+            with workers.agreeing():
+                if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
+                    raise ValueError(
+                        "sample_weight must be None with epsilon: a row of weight w would need w "
+                        "times the noise."
+                    )
+                labels = categories(given.y, "y")
+                groups = categories(given.sensitive_features, "sensitive_features")
+            refuse_difference(
+                "categories of y and sensitive_features", workers.gather((labels, groups))
+            )
+            self.domains = labels, groups
+            return super().read(given, workers)
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Prepare the rows; noise comes from the operating system unless it is seeded."""

@@ -90,10 +90,11 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     ``(sum 1/s_i**2)**-0.5``. Several Laplace releases are charged as one with scale
     ``1 / sum(1/b_i)``, the worst case that one row puts all its weight on one entry.
 
-    *Record*: one row is replaced by a null row, which adds nothing to any sum, or back. The number
-    of rows is public, because sampling rates depend on it: that a row is there at all is not
-    hidden. Replacing a record by another one is two such steps: at the same delta epsilon 0.1, 1
-    and 9 become 0.21, 2.1 and 19 to 22.
+    *Record*: one row is replaced by a null row, which is drawn into batches and uses random numbers
+    (of dropout, say) as any other, but adds nothing to any sum; or back. The number of rows is
+    public, because sampling rates depend on it: that a row is there at all is not hidden. Replacing
+    a record by another one is two such steps: at delta 1e-5 the default plans of epsilon 0.1, 1 and
+    9 then cost up to 0.22, 2.2 and 22.
 
     *Record replacement, sensitive features*: one row, or its sensitive features, are replaced by
     any other, all else being public. The worst case is the pair of antipodal contributions of norm

@@ -27,7 +27,7 @@ from fairconstrained import (
 from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.export import model_card
-from fairconstrained.models import Posteriors
+from fairconstrained.models import Linear, Posteriors
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
 
 TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
@@ -210,9 +210,14 @@ def test_private_training_is_refused_before_anything_is_fitted(clf):
         def fit(self, X, y, sample_weight=None):
             raise AssertionError("it has been fitted")
 
+    class Learning(Linear):
+        def fit_transform(self, rows, part_of_cell, rng):
+            raise AssertionError("it has read the rows")
+
     X, y, group = table()
-    with pytest.raises(ValueError, match="reads the rows exactly"):
-        clone(clf).set_params(model=Untouched()).fit(X, y, sensitive_features=group)
+    for model in (Untouched(), Learning()):
+        with pytest.raises(ValueError, match="reads the rows exactly"):
+            clone(clf).set_params(model=model).fit(X, y, sensitive_features=group)
 
 
 def test_streams_are_refused():

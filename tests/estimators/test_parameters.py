@@ -58,7 +58,7 @@ REFUSED = {
         ({"epsilon": 1.0, "model": mixes_rows}, "group normalisation"),
         ({"solver": DPSGDA(histogram_noise="uniform")}, "histogram_noise must be one of"),
         ({"solver": DPSGDA(n_steps=0)}, "n_steps must be an integer > 0"),
-        ({"solver": DPSGDA(clip=0)}, "clip must be a finite number > 0"),
+        ({"solver": DPSGDA(clip=5e-324)}, "clip must be a finite number > 1e-100"),
         ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),
         (
             {"solver": DPSGDA(histogram_fraction=1.0)},

@@ -54,6 +54,36 @@ def test_categories_of_several_columns_are_crossed():
     assert clf.groups_.tolist() == [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
 
 
+def test_columns_of_a_dict_declare_their_values():
+    declared = pd.Categorical(GROUPS, categories=["b", "a", "c"])
+    for columns, names in (
+        ({"one": declared}, ["a", "b", "c"]),
+        ({"one": declared, "two": declared}, [(i, j) for i in "abc" for j in "abc"]),
+    ):
+        clf = clone(ESTIMATORS["rates"]).fit(X, Y, sensitive_features=columns)
+        assert clf.groups_.tolist() == names
+
+
+@pytest.mark.parametrize("table", [dict, pd.DataFrame])
+def test_columns_of_which_some_declare_nothing_are_refused(table):
+    groups = table({"one": pd.Categorical(GROUPS, categories=["b", "a", "c"]), "two": GROUPS})
+    with pytest.raises(ValueError, match=r"must be categoricals, or none.*column 1 is none"):
+        clone(ESTIMATORS["rates"]).fit(X, Y, sensitive_features=groups)
+
+
+def test_no_warning_tells_how_many_of_the_declared_classes_occur():
+    """scikit-learn counts the labels that occur where they are many."""
+    clf = DPFermiClassifier(protect="record", solver=NoisyTables(n_steps=1), min_group_size=0)
+    said = []
+    for occurring in (2, 24):
+        y = pd.Series(pd.Categorical(np.arange(40) % occurring, categories=range(24)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            clf.fit(X[:40], y, sensitive_features=GROUPS[:40])
+        said.append({str(w.message) for w in caught if "unique classes" in str(w.message)})
+    assert said == [set(), set()]
+
+
 @pytest.mark.parametrize("name", ["rates", "record"])
 def test_a_declared_class_need_not_occur(name):
     declared = pd.Series(pd.Categorical(Y, categories=[0, 1, 2]))

@@ -44,6 +44,21 @@ def test_what_is_planned_is_what_is_spent(name):
     assert clf.privacy_ == planned
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_no_entry_of_a_row_decides_a_warning(place):
+    """Of a row that trains, or is held out: sums of such entries overflow."""
+    X = DATA.data.copy()
+    X[holdout_split(3000, 0.25, 0)[place][0]] = [1e308, 1e308, 1e308, -1e308, -1e308, -1e308]
+    said = []
+    for rows in (DATA.data, X):
+        search = PrivateGridSearch(RATES, {"slack": [1.0]}, random_state=0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            search.fit(rows, DATA.target, sensitive_features=DATA.sensitive_features)
+        said.append([w.category for w in caught])
+    assert said[0] == said[1]
+
+
 def test_a_plan_needs_epsilon_and_valid_parameters():
     with pytest.raises(ValueError, match=r"epsilon must be a number or a Budget"):
         RateConstrainedClassifier().planned_privacy(1000)

@@ -21,14 +21,17 @@ from fairconstrained.solvers import DPFERMI, DPSGDA, Budget, NoisyTables, Releas
 DATA = make_biased_classification(4000, 6, bias=0.6, random_state=0)
 
 
-@pytest.mark.parametrize(("epsilon", "steps", "moments"), [(0.1, 0.21, 0.21), (9.0, 18.6, 22.2)])
-def test_what_replacing_a_record_costs_where_a_null_record_was_meant(epsilon, steps, moments):
-    """The figures of the documentation: the default steps on 20,000 rows, and a private ranking."""
+@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 0.22), (1.0, 2.2), (9.0, 22.0)])
+def test_what_replacing_a_record_costs_where_a_null_record_was_meant(epsilon, most):
+    """The figures of the documentation: the default steps on few rows, and a private ranking."""
     budget = Budget(epsilon, 1e-5, "record")
-    plans = DPSGDA().plan(20_000, budget), plan_moments(budget)
-    for plan, expected in zip(plans, (steps, moments), strict=True):
+    for plan in (DPSGDA().plan(300, budget), plan_moments(budget)):
         replaced = privacy_spent(plan.phases, delta=1e-5, unit="record_replacement")
-        assert replaced == pytest.approx(expected, rel=0.03)
+        assert 0.95 * most < replaced <= most
+
+
+def test_the_price_of_a_ranking_is_stated_however_large():
+    assert 690 < plan_moments(Budget(700.0, 1e-5, "record")).epsilon <= 700
 
 
 @pytest.mark.slow

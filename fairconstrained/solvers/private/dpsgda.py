@@ -14,7 +14,7 @@ from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
-from fairconstrained.solvers.base import Iterate, Solver, count, positive
+from fairconstrained.solvers.base import Iterate, Solver, count, number, positive
 
 MOST_RELEASES = 6  # of points that may be the result: the plain average, and five to bisect
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
@@ -36,7 +36,7 @@ class NoisySteps(Solver):
     keeps_last = True  # choosing by exact quality would not be private
 
     step_size: float | None = positive(None)
-    clip: float = positive(1.0)
+    clip: float = number(1.0, ">", 1e-100)  # less would underflow, and the noise with it
     histogram_fraction: float = positive(0.2, below=1)
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
