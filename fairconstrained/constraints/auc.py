@@ -82,7 +82,6 @@ class AUCConstraint(MomentConstraint):
         self.sets, self.index = torch.as_tensor(columns[:, used]), torch.as_tensor(of_sides)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (2 m,)."""
         means = self._means(sums, counts)
         losses = self.surrogate.loss(means[:, None], means[None])  # of all pairs of sets
         return self._compared(lambda i, j: losses[i, j]) - 1.0 - self.slack.to(sums)
@@ -148,7 +147,6 @@ class AUCConstraint(MomentConstraint):
         return self._changed(surrogate=surrogate)
 
     def describe(self, j: int) -> str:
-        """Describe the AUCs that value j compares."""
         m = len(self.comparisons)
         sides = [self.space.describe(cells > 0) for cells in self.comparisons[j % m]]
         aucs = [f"AUC({sides[0]} | {sides[1]})", f"AUC({sides[2]} | {sides[3]})"]

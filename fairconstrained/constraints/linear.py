@@ -355,7 +355,6 @@ class LinearMoments(MomentConstraint):
         return part, first
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,)."""
         rates = self.rates(sums, counts)[:, None]
         return self.combinations.to(sums).times(rates)[:, 0] - self.slack.to(sums)
 
@@ -365,7 +364,6 @@ class LinearMoments(MomentConstraint):
         return ((above @ sums.reshape(-1, 1)) / (below @ counts[:, None]))[:, 0]
 
     def affine(self, counts: Tensor) -> AffineMap:
-        """The values as an affine map of the table."""
         rates = sp.diags_array(1.0 / (self._denominators @ counts.cpu().numpy())) @ self._numerators
         shape = self.n_parts, self.statistic.n_columns
         return AffineMap([self.combinations], rates, -self.slack.to(counts), shape)
@@ -408,7 +406,6 @@ class LinearMoments(MomentConstraint):
         return self.combinations.variances(covariance).clamp_min(0.0).sqrt()
 
     def describe(self, j: int) -> str:
-        """Describe the rates that value j compares."""
         terms = self.combinations
         rate, factor = terms.rate.numpy()[:, j].tolist(), terms.factor.numpy()[:, j].tolist()
         sides: list[set[str]] = [set(), set()]

@@ -103,7 +103,6 @@ class WithinIntervals(MomentConstraint):
         return rank_of_scores(z[used], part[used], w[used], self.n_parts)
 
     def describe(self, j: int) -> str:
-        """Words for value j."""
         pair, threshold = divmod(j, self._n_thresholds)
         first, second = (self._words(side[pair]) for side in (self.first, self.second))
         words = f"{self.name}: {first} against {second}"
@@ -161,11 +160,9 @@ class PartialRates(WithinIntervals):
         self.difference_of_convex = isinstance(steps, Above)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,)."""
         return self._differences(sums, counts, self.leak)
 
     def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values of G, without the leak."""
         return self._differences(sums, counts, 0.0)
 
     def _differences(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
@@ -207,7 +204,6 @@ class PartialGroupAUCs(WithinIntervals):
     """
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,)."""
         rates = sums / counts[:, None]
         ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
         edges = torch.cat((ones, rates, zeros), dim=1)
@@ -216,7 +212,6 @@ class PartialGroupAUCs(WithinIntervals):
         )
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Exact AUCs from sorted scores."""
         inside = self.intervals.fraction(self.ranks(scores, rows).rank)
         return self._of_aucs(torch.as_tensor(auc_inside(inside)).to(scores))
 
@@ -321,13 +316,11 @@ class PartialDistributions(WithinIntervals):
         self.slack = torch.full((n_values,), allowed, dtype=torch.float64)
 
     def statistic_at(self, aux: Tensor) -> Above:
-        """Steps at these thresholds."""
         return Above(aux, self.statistic.step, self.statistic.temperature)
 
     steps_at = statistic_at  # all extra variables are thresholds
 
     def loosened(self, by: float) -> Self:
-        """The constraint with more slack, and the grid for that slack."""
         return self._made(gap=self.gap + by)
 
     def narrowed(self, by: Tensor) -> Self:
@@ -398,7 +391,6 @@ class PartialDistributions(WithinIntervals):
         return torch.as_tensor(values).to(scores) - self.slack.to(scores)
 
     def describe(self, j: int) -> str:
-        """Words for value j."""
         side, rest = divmod(j, len(self.slack) // 2)
         q, c = divmod(rest, len(self.grid))
         word = ("above", "below")[side]

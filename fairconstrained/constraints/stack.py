@@ -79,12 +79,10 @@ class Stack(MomentConstraint):
         return self._members
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
-        """The extra variables of all members."""
         each = self._each(rows, scores.new_zeros(self.n_aux))
         return torch.cat([member.init_aux(scores, own) for member, (own, _) in each])
 
     def statistic_at(self, aux: Tensor) -> Statistic:
-        """The statistics of the members at their extra variables."""
         if self.n_aux == 0:
             return self.statistic
         pieces = zip(self.members, self._split_aux(aux), strict=True)
@@ -96,7 +94,6 @@ class Stack(MomentConstraint):
         return self.members[0].steps_at(aux) if len(self.members) == 1 else None
 
     def affine(self, counts: Tensor) -> AffineMap | None:
-        """The maps of all members on the common table, or None if one has no map."""
         shape = (self.n_parts, self.statistic.n_columns)
         tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
         maps = [member.affine(own_counts) for member, (_, own_counts, _) in tables]
@@ -115,34 +112,27 @@ class Stack(MomentConstraint):
         return AffineMap(combinations, sp.vstack(rates), offset, shape)
 
     def at_equal_scores(self) -> Self:
-        """The stack with all members as they are at equal scores."""
         return self._of([member.at_equal_scores() for member in self.members])
 
     def sharpened(self) -> Self:
-        """The stack with all members sharpened."""
         return self._of([member.sharpened() for member in self.members])
 
     def loosened(self, by: float) -> Self:
-        """The stack with all members loosened."""
         return self._of([member.loosened(by) for member in self.members])
 
     def narrowed(self, by: Tensor) -> Self:
-        """The stack with `by` (m,) subtracted from the slacks, down to zero."""
         pieces = zip(self.members, self.split(by), strict=True)
         return self._of([member.narrowed(own) for member, own in pieces])
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """All members' standard errors, one after the other."""
         errors = [m.deviations(scores, *own).to(scores) for m, own in self._each(rows, aux)]
         return torch.cat(errors)
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
-        """The sums of all members, one after the other."""
         each = self._each(rows, scores.new_zeros(self.n_aux))
         return torch.cat([member.scatter(scores, own).reshape(-1) for member, (own, _) in each])
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
-        """All members' standard errors from these sums."""
         columns = [member.statistic.n_columns + 1 for member in self.members]
         sizes = [m.n_parts * k * (k + 1) for m, k in zip(self.members, columns, strict=True)]
         pieces = zip(self.members, torch.split(scatter, sizes), strict=True)
@@ -155,19 +145,15 @@ class Stack(MomentConstraint):
         return type(self)(self.space, members)
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """The values of all members, one after the other."""
         return torch.cat([m.of_moments(*own) for m, own in self._tables(sums, counts, aux)])
 
     def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """The hard values of all members from the table."""
         return torch.cat([m.hard_of_moments(*own) for m, own in self._tables(sums, counts, aux)])
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """The hard values of all members on these rows."""
         return torch.cat([m.hard_values(scores, *own) for m, own in self._each(rows, aux)])
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """The convex parts of all members, (2, m)."""
         parts = [m.convex_parts(scores, *own) for m, own in self._each(rows, aux)]
         return torch.cat(parts, dim=1)
 
@@ -202,7 +188,6 @@ class Stack(MomentConstraint):
         return stacked(self.space, kept), [words for _, dropped in pairs for words in dropped]
 
     def describe(self, j: int) -> str:
-        """Describe value j, as its member does."""
         first = 0
         for member in self.members:
             if j < first + len(member.slack):
@@ -240,28 +225,22 @@ class Unconstrained(MomentConstraint):
         super().__init__(nowhere, NoColumns(), torch.zeros(0), "no constraint")
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """No values, (0,)."""
         return counts
 
     def affine(self, counts: Tensor) -> AffineMap:
-        """The map from nothing to nothing."""
         nothing = np.zeros((0, 0))
         return AffineMap([Combinations.of(nothing)], nothing, counts, (0, 0))
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """No standard errors, (0,)."""
         return scores.new_zeros(0)
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
-        """No sums, (0,)."""
         return scores.new_zeros(0)
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
-        """No standard errors, (0,)."""
         return scatter
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """No criterion has a value."""
         return {}
 
 

@@ -64,7 +64,6 @@ class Above(Statistic):
         return (1,) * self.n_columns
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Steps at the thresholds."""
         return self.step.value(self._distance(scores))
 
     def slopes(self, soft: Tensor) -> Tensor:
@@ -83,7 +82,6 @@ class Above(Statistic):
         return soft, pullback
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """1 where the score is above the threshold, else 0."""
         return (self._distance(scores) > 0).to(scores.dtype)
 
     def convex(self, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +95,6 @@ class Above(Statistic):
         return sums
 
     def sharpened(self) -> Above:
-        """Twice the temperature."""
         return replace(self, temperature=2.0 * self.temperature)
 
     def _distance(self, scores: Tensor) -> Tensor:
@@ -121,15 +118,12 @@ class ScoreBins(Statistic):
         return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Differences of logistic steps at the thresholds."""
         return self._weights(torch.sigmoid(self.temperature * (scores - self._thresholds(scores))))
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot indicator of the bin."""
         return self._weights((scores > self._thresholds(scores)).to(scores.dtype))
 
     def sharpened(self) -> ScoreBins:
-        """Twice the temperature."""
         return replace(self, temperature=2.0 * self.temperature)
 
     def above(self, sums: Tensor) -> Tensor:

@@ -26,7 +26,6 @@ class ScoreMoments(Statistic):
     n_columns = 2
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """(z, z^2)."""
         return torch.cat((scores, scores**2), dim=1)
 
 
@@ -60,7 +59,6 @@ class SplineBins(Statistic):
         return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Weights of each row in the bins."""
         rows = torch.arange(len(scores), device=scores.device)
         return self._table(scores, torch.ones_like(scores[:, 0]), rows, len(scores))
 
@@ -84,7 +82,6 @@ class SplineBins(Statistic):
         return (columns[:, None] == bins).T.to(scores.dtype)
 
     def sharpened(self) -> SplineBins:
-        """Histograms with twice as many knots."""
         return replace(self, n_columns=2 * self.n_columns - 3)
 
     def _place(self, scores: Tensor) -> Tensor:
@@ -200,7 +197,6 @@ class Binormal(Surrogate):
     """
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """The probability, from the means of (z, z^2)."""
         spread = (_variance(first) + _variance(second) + _SPREAD).sqrt()
         below: Tensor = torch.special.ndtr((second[..., 0] - first[..., 0]) / spread)
         return below
@@ -239,11 +235,9 @@ class SoftBins(Surrogate):
 
     @property
     def statistic(self) -> Statistic:
-        """Weights of a row in the bins."""
         return SplineBins(self.n_bins, self.reach)
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """The probability, from the two histograms."""
         not_below = second.flip(-1).cumsum(-1).flip(-1) - 0.5 * second
         below: Tensor = torch.einsum("...c,...c->...", first, not_below)
         return below

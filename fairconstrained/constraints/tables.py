@@ -234,21 +234,17 @@ class ClassProbabilities(Statistic):
         return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Class probabilities."""
         return class_probabilities(scores, self.temperature)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """In closed form."""
         p = self.soft(scores, y)
         return p, partial(through_probabilities, p, temperature=self.temperature)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot predictions."""
         classes = torch.arange(self.n_columns, device=scores.device)
         return (hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
 
     def sharpened(self) -> ClassProbabilities:
-        """Twice the temperature."""
         return replace(self, temperature=2.0 * self.temperature)
 
 
@@ -260,11 +256,9 @@ class Losses(Statistic):
     n_columns = 1
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss as one column."""
         return self.loss(scores, y)[:, None]
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """In closed form."""
         return self.soft(scores, y), lambda weights: weights * self.loss.gradient(scores, y)
 
 
@@ -274,11 +268,9 @@ class NoColumns(Statistic):
     n_columns = 0
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """No values, (n, 0)."""
         return scores[:, :0]
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """Zeros, as the product of nothing with nothing."""
         return scores[:, :0], partial(torch.matmul, other=scores.new_zeros(0, scores.shape[1]))
 
 
@@ -295,11 +287,9 @@ class Columns(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Widths of all members."""
         return tuple(width for member in self.members for width in member.widths)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Soft values of all members, side by side."""
         return _side_by_side(scores, [member.soft(scores, y) for member in self.members])
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
@@ -314,7 +304,6 @@ class Columns(Statistic):
         return _side_by_side(scores, [soft for soft, _ in terms]), pullback
 
     def sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Tables of all members, side by side."""
         none = scores.new_zeros((rows.n_parts, 0))
         return torch.cat([none, *(member.sums(scores, rows) for member in self.members)], dim=1)
 

@@ -246,11 +246,9 @@ class PrivateRecords(PrivateTraining):
     problem_class: type = PrivateERM  # of noisy tables and gradients
 
     def default_solver(self) -> Solver:
-        """Return the solver of that problem."""
         return DPSGDA()
 
     def pose(self) -> Any:
-        """Build the problem of noisy tables and gradients."""
         plan, model = self.plan(self.n_rows), self.model_in(self.public)
         noise = plan.noise(GRADIENT) * np.sqrt(model.n_params / plan.n_steps)
         noise /= plan.sampling_rate * self.n_rows
@@ -307,7 +305,6 @@ class PrivateRecords(PrivateTraining):
         return self.specification.build_private(centre, scale, outputs, given, run)
 
     def released_model(self, model: Any, releases: Releases) -> Any:
-        """The model in released coordinates."""
         n_rows, public = self.n_rows, self.public
         if self.estimator.feature_range is None:
             public = release_scales(self.data.X, n_rows, public, releases, self.rng)

@@ -167,7 +167,6 @@ class PenalisedTraining(Training):
         return LabelRounds() if self.is_linear else FERMI()
 
     def pose(self) -> Any:
-        """Build the penalised problem."""
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
         return FermiERM(
             *(self.model(), self.data, self.estimator._risk(), stack, self.alpha),
@@ -182,7 +181,6 @@ class _PrivatelyPenalised(PrivateTraining):
     estimator: DPFermiClassifier
 
     def problem(self, *posed: Any) -> Any:
-        """Build the problem of a model, rows, a criterion, counts of its parts and releases."""
         weight = float(self.estimator.penalty)
         return self.problem_class(*posed, self.alpha, self.n_rows, weight=weight)
 
@@ -207,7 +205,6 @@ class PenalisedRecords(_PrivatelyPenalised, PrivateRecords):
     problem_class = RecordFermi
 
     def default_solver(self) -> Solver:
-        """Return the solver of noisy tables of labels."""
         return NoisyTables()
 
 

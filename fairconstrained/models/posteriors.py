@@ -146,7 +146,6 @@ class Posteriors(Specification):
         check_memory(self.memory)
 
     def input_tags(self) -> Any:
-        """Return the tags of the estimator, if it has any."""
         try:
             return get_tags(self.estimator).input_tags
         except AttributeError:  # a frozen model of another library

@@ -51,7 +51,6 @@ class FermiERM(FairERM):
     shift: Tensor | None = field(default=None, kw_only=True)
 
     def start(self) -> Tensor:
-        """Point at which a fit begins."""
         return self.model.init()
 
     def saddle_gradients(

@@ -80,17 +80,14 @@ class RankedLoss(Objective):
     loss: Loss = log_loss
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Weighted sum of the loss, ()."""
         return _weighted_sum(self.loss, scores, y, weight)
 
     def of_sums(self, sums: Tensor) -> Tensor:
-        """The mean itself."""
         return sums.reshape(())
 
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> tuple[Tensor, Gradient]:
-        """In closed form."""
         weight = weight / (weight.sum() if total is None else total)
 
         def gradient() -> Tensor:
@@ -109,7 +106,6 @@ class MeanLoss(RankedLoss):
     of_rows: OfRows = zero_one_loss
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Weighted mean of the error."""
         return _weighted_sum(self.of_rows, scores, y, weight) / weight.sum()
 
 

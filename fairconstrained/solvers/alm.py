@@ -215,7 +215,6 @@ class SwitchingSubgradient(StochasticSolver):
         now.on_constraint = Descent(now.x, self.optimizer, self.constraint_step_size)
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Take a step on the objective or on the worst constraint."""
         _, deciding, weighted = estimates.independent(now.x)
         weights = torch.zeros_like(now.dual)
         # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,

@@ -238,7 +238,6 @@ class StochasticIDCA(StochasticSolver):
         return bool(problem.has_convex_bounds)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Let the point be the first anchor."""
         now.anchor, now.total, now.inner = now.x, torch.zeros_like(now.x), 0
 
     def step(self, estimates: Estimates, now: Memory) -> None:

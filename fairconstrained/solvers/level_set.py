@@ -319,7 +319,6 @@ class ProximalLevelSet(Solver):
         return self.level_set or LevelSet(n_steps=500, step_size=0.1, max_levels=3)
 
     def check(self, problem: Any) -> None:
-        """Raise where the level-set method would."""
         self._inner().check(problem)
 
     def iterate(

@@ -79,7 +79,6 @@ class SGDA(StochasticSolver):
     optimizer: Callable[..., Any] = torch.optim.Adam
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Both from the same rows."""
         terms = estimates.problem.linearize(now.x, estimates.rows())
         self.move(now, estimates.moved(terms), cosine(now.progress), self.dual_step_size)
 
@@ -186,7 +185,6 @@ class EarlyStoppedSGDA(SGDA):
         now.error_of_start, now.best, now.waited, now.feasible = None, torch.inf, 0, False
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Move the point, the multipliers and the average."""
         step = now.step + 1
         factor = min(1.0, step / (_WARM_UP * now.n_steps)) * cosine(now.progress)
         problem, rows = estimates.problem, estimates.rows()
@@ -286,19 +284,16 @@ class FERMI(StochasticSolver):
     optimizer: Callable[..., Any] = torch.optim.Adam
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_choices(self)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Begin at W = 0."""
         information = estimates.problem.information  # type: ignore[attr-defined]
         now.matrix = now.x.new_zeros((information.n_parts, information.n_classes))
         now.last = last_step(self.output, now.n_steps, estimates.rng)
         now.output = now.x
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Take a step in the parameters and one in W, both from the same rows and point."""
         problem: Any = estimates.problem
         table = followed(self.table, now.step + 1, now.n_steps)
         gradient, ascent = problem.saddle_gradients(now.x, now.matrix, estimates.rows(), table)

@@ -278,7 +278,6 @@ class StochasticSolver(Solver):
         return self.n_evaluations + self._evaluates_start
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
         super().check(problem)
         for name in ("optimizer", "schedule"):
             value, default = getattr(self, name, None), getattr(type(self), name, None)
@@ -314,7 +313,6 @@ class StochasticSolver(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield after each evaluation."""
         for iterate, _ in self.resumable(problem, x, dual, rng, {}):
             yield iterate
 

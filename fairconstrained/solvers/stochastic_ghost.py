@@ -108,7 +108,6 @@ class StochasticGhost(StochasticSolver):
     n_steps: int = count(3000)
 
     def check(self, problem: SampledProblem) -> None:
-        """Raise ValueError for a bad parameter."""
         super().check(problem)
         for name, allowed, wording in (
             ("lam", self.lam <= 1, "at most 1"),
@@ -121,7 +120,6 @@ class StochasticGhost(StochasticSolver):
                 )
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Add the first step size."""
         now.step_size = self.step_size
 
     def step(self, estimates: Estimates, now: Memory) -> None:

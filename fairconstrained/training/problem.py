@@ -90,7 +90,6 @@ class FunctionConstraint(Term):
     _n_values: int | None = None
 
     def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        """Return the batch's part of the function's values, after these have been checked."""
         value: Any = self._function(outputs, batch)
         if not isinstance(value, Tensor):
             raise self._wrong(f"a tensor; it returned {type(value).__name__}")
@@ -145,7 +144,6 @@ class NotionConstraint(Term):
         self._counts = self._stack.place(y, group, torch.ones(len(y)).double()).counts()
 
     def on(self, rows: Tensor) -> Term:
-        """Return the constraints with the counts of these rows."""
         part = copy.copy(self)
         part.cell = self.cell[rows]
         y, group = part.cell // self._n_groups, part.cell % self._n_groups
@@ -153,19 +151,16 @@ class NotionConstraint(Term):
         return part
 
     def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        """Return the table of soft statistics."""
         rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
         scores = outputs.reshape(len(outputs), -1)
         return self._stack.sums(scores, rows, outputs.new_zeros(0)).reshape(-1)
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        """Return the tables of soft statistics and of predicted labels."""
         rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
         hard = self._stack.hard_sums(outputs.reshape(len(outputs), -1), rows).reshape(-1)
         return torch.stack((self.soft(outputs, batch, drawn), hard))
 
     def values(self, moments: Tensor) -> Tensor:
-        """Return values from the table."""
         sums = moments.reshape(self._stack.n_parts, -1)
         return self._stack.of_moments(sums, self._counts.to(sums), sums.new_zeros(0))
 

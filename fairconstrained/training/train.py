@@ -324,12 +324,10 @@ class Checkpointed(Solver):
             )
 
     def check(self, problem: SampledProblem) -> None:
-        """Raise where the solver does."""
         check_solves(self.solver, problem)
         self.solver.check(problem)
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose as the solver does."""
         return self.solver.select(iterates)
 
     def iterate(

@@ -35,7 +35,6 @@ class _NoisySaddle(NoisySteps):
     table: str = "labels"
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
-        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         self.check(None)
         # Features are public where groups are the secret: nothing is released to scale them.
         of_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
@@ -48,7 +47,6 @@ class _NoisySaddle(NoisySteps):
         )
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter."""
         super().check(problem)
         check_choices(self)
 

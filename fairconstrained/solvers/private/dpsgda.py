@@ -150,7 +150,6 @@ class DPSGDA(NoisySteps):
     histogram_noise: str = "gaussian"
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
-        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         self.check(None)
         if self.histogram_noise not in _NOISES:
             raise ValueError(
