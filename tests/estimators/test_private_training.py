@@ -8,7 +8,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -41,6 +40,7 @@ from fairconstrained.solvers import (
     ReleasedMoments,
 )
 from tests.helpers.fits import CAPS, METRIC_OF
+from tests.helpers.private_fits import Keeps
 from tests.helpers.releases import answered_by, honest
 from tests.helpers.steep import STEEP
 
@@ -401,26 +401,11 @@ def test_no_row_decides_whether_a_network_with_steep_layers_is_fitted(build, est
     assert np.isfinite(clf.decision_function(LARGE.data[:300])).all()
 
 
-class Keeps(nn.Module):
-    """Remembers what went through it, where a state dictionary does not look and where it does."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(6, 1)
-        self.register_buffer("seen", torch.zeros(6).double())
-
-    def forward(self, X):
-        self.last = X
-        if len(X) > 50:  # not in a trial
-            self.seen = X[0].detach().clone()
-        return self.layer(X)
-
-
 @quiet
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 def test_a_fitted_module_holds_no_rows_of_training_and_of_prediction():
-    clf = private(n=300, model=lambda d, k: Keeps(), epsilon=5.0, solver=DPSGDA(n_steps=5))
+    clf = private(n=300, model=Keeps, epsilon=5.0, solver=DPSGDA(n_steps=5))
     for predict in (clf.predict, clf.predict_proba, clf.decision_function, lambda X: X):
         predict(LARGE.data[:300])
         assert not hasattr(clf.module_, "last")

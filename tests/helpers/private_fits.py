@@ -1,5 +1,8 @@
 """Small private fits on every path that releases something."""
 
+import torch
+from torch import nn
+
 from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
@@ -9,7 +12,7 @@ from fairconstrained import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 
-__all__ = ["DATA", "PRIVATE", "fitted"]
+__all__ = ["DATA", "PRIVATE", "Keeps", "fitted"]
 
 DATA = make_biased_classification(2000, 6, bias=0.6, random_state=0)
 OF_RECORDS = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0}
@@ -29,6 +32,21 @@ PRIVATE = {
         solver=DPFERMI(n_steps=4, batch_size=400), random_state=0
     ),
 }
+
+
+class Keeps(nn.Module):
+    """Remembers what went through it, where a state dictionary does not look and where it does."""
+
+    def __init__(self, n_features, n_outputs):
+        super().__init__()
+        self.layer = nn.Linear(n_features, n_outputs)
+        self.register_buffer("seen", torch.zeros(n_features).double())
+
+    def forward(self, X):
+        self.last = X
+        if len(X) > 50:  # not in a trial
+            self.seen = X[0].detach().clone()
+        return self.layer(X)
 
 
 def fitted(clf, X=DATA.data, y=DATA.target, groups=DATA.sensitive_features):

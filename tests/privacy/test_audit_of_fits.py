@@ -9,12 +9,16 @@ same history, and nothing else may differ:
 * the fitted estimators are equal to the last bit: the fit is a function of its releases.
 """
 
+import io
+import pickle
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -22,8 +26,10 @@ from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained.distributed import sharded_rows
+from fairconstrained.estimators import _base
 from fairconstrained.estimators._training import Training
 from fairconstrained.estimators.auc_fair import PrivateRanking
+from fairconstrained.model_selection import PrivateGridSearch, private_search
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
@@ -32,7 +38,7 @@ from fairconstrained.problems.private import coordinates, moments
 from fairconstrained.problems.private.erm import PrivateERM
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
-from tests.helpers.private_fits import DATA, PRIVATE
+from tests.helpers.private_fits import DATA, PRIVATE, Keeps
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.releases import answered_by, with_less_noise, without_noise
 
@@ -58,11 +64,11 @@ def with_canary(entries, group):
     return X, groups
 
 
-def fit(name, unit, rows, part=slice(None)):
+def fit(name, unit, rows, part=slice(None), within=clone):
     """A fit, on all rows or on the part of one of several workers, and the text of its warnings."""
     clf = clone(PRIVATE[name])
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
-    X, groups = rows
+    clf, (X, groups) = within(clf), rows
     y = DATA.target[: X.shape[0]]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -233,6 +239,61 @@ def test_sums_of_rare_columns_move_no_fit_by_more_than_is_priced(monkeypatch):
     assert min(n_runs) >= 2
     assert equal
     assert 0.4 * priced < moved <= priced
+
+
+class ByValue(pickle.Pickler):
+    """Tensors by their values; torch's own pickles have addresses in memory."""
+
+    def reducer_override(self, given):
+        own = isinstance(given, torch.Tensor)
+        return (torch.tensor, (given.detach().numpy(),)) if own else NotImplemented
+
+
+KEEPS = clone(PRIVATE["rates of a network"]).set_params(model=Keeps)
+SEARCHES = {"module": KEEPS, "rates": PRIVATE["rates"]}
+FIRST = np.arange(N) < N // 2
+PLACES = {"training": (~FIRST, FIRST), "held out": (FIRST, ~FIRST)}  # of the last row
+
+
+def audit_of_search(name, place, patch):
+    """(what moved, what was priced, whether pickles and words are equal, what counts moved)."""
+    unit, counts = "record_replacement", []
+
+    def first_wins(given, scale, rng):
+        counts.append(np.array(given))
+        return 0
+
+    def within(clf):
+        return PrivateGridSearch(clf, {"alpha": [1e-4, 1e-3]}, random_state=0)
+
+    with patch.context() as p:
+        p.setitem(PRIVATE, name, SEARCHES[name])
+        split = [np.flatnonzero(part) for part in PLACES[place]]
+        p.setattr(private_search, "holdout_split", lambda *_: split)
+        p.setattr(mechanisms, "noisy_argmax", first_wins)
+        fits = [partial(fit, name, unit, rows, within=within) for rows in neighbours(unit)]
+        (one, said), (other, said_then), moved = answered_alike(fits, p)
+    stored = [io.BytesIO() for _ in "12"]
+    for search, file in zip((one, other), stored, strict=True):
+        ByValue(file).dump(search)
+    equal = said == said_then and stored[0].getvalue() == stored[1].getvalue()
+    return moved, price_of(one, unit), equal, np.abs(counts[1] - counts[0]).max()
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", slow_where(SEARCHES, "rates"))
+def test_a_record_moves_no_search_by_more_than_is_priced(name, place, monkeypatch):
+    """All candidates together; their modules, and pickles of all, are equal to the last bit."""
+    moved, priced, equal, counts = audit_of_search(name, place, monkeypatch)
+    assert equal
+    assert (0.2 * priced < moved <= priced) if place == "training" else moved == 0.0
+    assert counts <= (place == "held out")
+
+
+def test_the_audit_sees_held_out_rows_that_a_module_keeps(monkeypatch):
+    """As if no copy computed predictions."""
+    monkeypatch.setattr(_base, "copy", SimpleNamespace(deepcopy=lambda module: module))
+    assert not audit_of_search("module", "held out", monkeypatch)[2]
 
 
 def test_the_fifth_estimator_promises_nothing():

@@ -8,13 +8,17 @@ releases of a batch, so the audit is nearly as sharp as the accountant.
 import numpy as np
 import pytest
 import torch
+from sklearn.dummy import DummyClassifier
 
 from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.model_selection import PrivateGridSearch, private_search
+from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Gaussian, Laplace, Phase, mechanisms, privacy_spent
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator
+from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.problems import Rows
 from fairconstrained.problems.private import erm as private_problem
 from fairconstrained.problems.private.erm import PrivateERM
@@ -173,6 +177,45 @@ def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
 
     audited = epsilon_lower_bound(statistic(False), statistic(True), delta=DELTA)
     assert audited > claim("gaussian")
+
+
+# --- searches ------------------------------------------------------------------------------------
+
+
+class Predicts(DummyClassifier):
+    """A private estimator that releases nothing, and predicts one label."""
+
+    feasible_, protect = True, "record_replacement"
+    privacy_ = privacy_guarantee([], delta=DELTA, unit=protect)
+
+    def __init__(self, constant=0, epsilon=None, random_state=None):
+        super().__init__(strategy="constant", random_state=random_state, constant=constant)
+        self.epsilon = epsilon
+
+    def planned_privacy(self, n_samples):
+        return self.privacy_
+
+
+def choices_of_searches(canary, n_searches=400):
+    """Which label the winners of searches predict; of 16 rows held out 7 or 8 have label 1."""
+    search, chosen = PrivateGridSearch(Predicts(), {"constant": [0, 1]}), []
+    for seed in range(n_searches):
+        y, (_, held_out) = np.arange(64) % 2, holdout_split(64, 0.25, seed)
+        y[held_out] = np.arange(16) < 7 + canary
+        search.set_params(random_state=seed).fit(y[:, None], y)
+        chosen.append(search.best_params_["constant"])
+    return chosen
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("noise", [2.0, 1.0])
+def test_the_audit_of_searches_stays_below_the_claim_and_sees_half_the_noise(noise, monkeypatch):
+    """One record that is held out has one label or the other."""
+    monkeypatch.setitem(private_search._NOISE, "record_replacement", noise)
+    audited = epsilon_lower_bound(*map(choices_of_searches, (0, 1)), delta=1e-9)
+    assert (audited <= 1.0) == (noise == 2.0)
+    assert audited > 0.3
 
 
 # --- releases that two workers make together -----------------------------------------------------
