@@ -77,10 +77,6 @@ class SystemGenerator(Generator):
         drawn, self._words = self._words[:n], self._words[n:]
         return drawn
 
-    def exponential(self, n: int) -> Floats:
-        """Standard exponential doubles."""
-        return -np.log(_probability(self.words(n)))
-
     def steps(self, law: Law, n: int, per_unit: float) -> Ints:
         """Noise in units of which there are `per_unit` in 1, rounded as real numbers would be."""
         if n > _BLOCK_WORDS:  # parts stay in the processor's cache
@@ -90,12 +86,11 @@ class SystemGenerator(Generator):
         # A word and its complement are as far from the median, on both sides.
         tails = np.minimum(words, ~words)
         noise = per_unit * law.quantile(_probability(tails))
-        steps = np.rint(noise)
+        steps: Floats = np.rint(noise)
         doubt = np.abs(noise - steps) - _DOUBT * noise > 0.5 - _DOUBT * per_unit
         for i in np.flatnonzero(doubt | (tails < _SHORT)):
             steps[i] = self._decided(law, int(tails[i]), per_unit)
-        signed: Ints = np.where(words == tails, steps, -steps).astype(np.int64)
-        return signed
+        return np.where(words == tails, steps, -steps).astype(np.int64)
 
     @cached_property
     def _digits(self) -> Any:
@@ -156,22 +151,21 @@ def _source(rng: Generator) -> Generator:
 def _exponential(rng: Generator, n: int) -> Floats:
     source = _source(rng)
     if isinstance(source, SystemGenerator):
-        return source.exponential(n)
+        return -np.log(_probability(source.words(n)))
     uniform: Floats = torch.rand(n, generator=source, dtype=torch.float64).numpy()
     return -np.log1p(-uniform)
 
 
-def _seeded_normal(rng: Generator, n: int) -> Floats:
-    return torch.randn(n, generator=rng, dtype=torch.float64).numpy()
-
-
-def _seeded_laplace(rng: Generator, n: int) -> Floats:
-    one, other = _exponential(rng, 2 * n).reshape(2, n)  # the difference of two is Laplace
-    return one - other
-
-
-_NORMAL = Law(ndtri, lambda mp, value: mp.erfc(-value / mp.sqrt(2)) / 2, _seeded_normal)
-_LAPLACE = Law(lambda p: np.log(2.0 * p), lambda mp, value: mp.exp(value) / 2, _seeded_laplace)
+_NORMAL = Law(
+    ndtri,
+    lambda mp, value: mp.erfc(-value / mp.sqrt(2)) / 2,
+    lambda rng, n: torch.randn(n, generator=rng, dtype=torch.float64).numpy(),
+)
+_LAPLACE = Law(
+    lambda p: np.log(2.0 * p),
+    lambda mp, value: mp.exp(value) / 2,
+    lambda rng, n: np.subtract(*_exponential(rng, 2 * n).reshape(2, n)),
+)
 
 
 def _released(rng: Generator, part: Ints, noise: Ints) -> Ints:
