@@ -34,12 +34,10 @@ class Space(NamedTuple):
 
     Examples
     --------
-    >>> import torch
+    >>> import numpy as np
     >>> from fairconstrained.constraints import Space
-    >>> space = Space(["no", "yes"], ["a", "b"])
-    >>> space.count_cells(y=torch.tensor([0, 1, 1]), group=torch.tensor([0, 0, 1]))
-    tensor([[1, 0],
-            [1, 1]])
+    >>> Space(["no", "yes"], ["a", "b"]).describe(np.array([[True, False], [False, False]]))
+    'group a, label no'
     """
 
     classes: Sequence[Any]
@@ -49,12 +47,6 @@ class Space(NamedTuple):
     def n_cells(self) -> int:
         """Number of (label, group) pairs."""
         return len(self.classes) * len(self.groups)
-
-    def count_cells(self, y: Tensor, group: Tensor) -> Tensor:
-        """Number of rows of each label and group, (n_classes, n_groups)."""
-        shape = (len(self.classes), len(self.groups))
-        cells = torch.bincount(y * shape[1] + group, minlength=self.n_cells)
-        return cells.reshape(shape)
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
         """Describe a set of rows, given by its cells as booleans, (n_classes, n_groups)."""

@@ -26,6 +26,13 @@ from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 
 
+def counts_of(data, space):
+    """Number of rows of each label and group."""
+    counts = np.zeros((len(space.classes), len(space.groups)), dtype=int)
+    np.add.at(counts, (data.y.numpy(), data.group.numpy()), 1)
+    return counts
+
+
 def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):
     """A random problem with ties, weights, and rows in no part."""
     rng = np.random.default_rng(seed)
@@ -35,8 +42,7 @@ def problem_of(notion, seed, n=25, d=3, n_groups=3, n_classes=2):
     data = Rows((as_features(X, "cpu"),), *map(torch.as_tensor, columns))
     space = Space(list(range(n_classes)), list(range(n_groups)))
     bound = CONSTRAINTS[notion]().bind(space, 0.1)
-    counts = space.count_cells(data.y, data.group).numpy()
-    stack = Stack(space, [bound.without_small(counts, 1)[0]])
+    stack = Stack(space, [bound.without_small(counts_of(data, space), 1)[0]])
     outputs = n_outputs(n_classes)
     model = LinearModel.preconditioned(data.X, data.weight, outputs, 1e-4, fit_intercept=True)
     return FairERM(model, data, MeanLoss(log_loss), stack, 1e-4)
@@ -47,7 +53,7 @@ def rankings_of(notion, seed, n=25, n_groups=3):
     data = problem_of("demographic_parity", seed, n, 3, n_groups).data
     space = Space([0, 1], list(range(n_groups)))
     bound = AUCS[notion]().bind(space, 0.1)
-    stack = Stack(space, [bound.without_small(space.count_cells(data.y, data.group).numpy(), 1)[0]])
+    stack = Stack(space, [bound.without_small(counts_of(data, space), 1)[0]])
     model = LinearModel.preconditioned(data.X, data.weight, 1, 1e-4, fit_intercept=True)
     return RankingERM(model.for_ranking(), data, RankedLoss(), stack, 1e-4)
 
