@@ -174,7 +174,7 @@ from fairconstrained.distributed import one_thread, seeded
 from fairconstrained.solvers import SGDA
 torch.set_num_threads(2)
 rng = np.random.default_rng(0)
-X, groups = rng.normal(size=(10_000, 20)), rng.integers(0, 2, 10_000)
+X, groups = rng.normal(size=(4_000, 20)), rng.integers(0, 2, 4_000)
 def fit(model, solver):
     clf = RateConstrainedClassifier(slack=1.0, model=model, solver=solver)
     return clf.fit(X, X[:, 0] > 0, sensitive_features=groups).predict(X).mean()

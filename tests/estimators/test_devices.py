@@ -162,14 +162,14 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [400_000, 40])
 @pytest.mark.parametrize(
-    ("kind", "params"),
+    ("kind", "params", "most"),
     [
-        (RateConstrainedClassifier, {}),
-        (AUCFairClassifier, {}),
-        (AUCFairClassifier, {"constraint": AUCParity(surrogate="binormal")}),
-        (PartialParityClassifier, {"interval": (0.1, 0.5)}),
+        (RateConstrainedClassifier, {}, 400_000),
+        (AUCFairClassifier, {}, 40),
+        (AUCFairClassifier, {"constraint": AUCParity(surrogate="binormal")}, 40),
+        (PartialParityClassifier, {"interval": (0.1, 0.5)}, 400_000),
+        (PartialParityClassifier, {"interval": (0.1, 0.5)}, 40),
     ],
     ids=named,
 )
@@ -185,10 +185,14 @@ def test_rows_in_blocks(kind, params, most, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "n_classes"), [((8,), 2), ((8,), 3), (Module, 2)], ids=["two", "three", "module"]
-)
-@pytest.mark.parametrize(
-    "kind", [RateConstrainedClassifier, LossParityClassifier, DPFermiClassifier]
+    ("kind", "model", "n_classes"),
+    [
+        (RateConstrainedClassifier, (8,), 3),
+        (LossParityClassifier, Module, 2),
+        (DPFermiClassifier, (8,), 2),
+        (DPFermiClassifier, Module, 3),
+    ],
+    ids=named,
 )
 def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_classes):
     data, short = table(n_classes, 3), {} if kind is DPFermiClassifier else SHORT

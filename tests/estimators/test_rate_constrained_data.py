@@ -82,7 +82,7 @@ def test_labels_of_many_small_cells_are_repaired_not_given_up():
 def test_fewer_rows_than_columns():
     """Every labelling is linear: fits are feasible, beat constants, and mostly by far."""
     scores, gaps = [], []
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         group = np.arange(60) % 2
         X = rng.normal(size=(60, 200)) + group[:, None]
