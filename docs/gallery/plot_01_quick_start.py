@@ -3,7 +3,7 @@ Quick start
 ===========
 
 Train a classifier that keeps a promise to groups, compare it with one that makes none,
-and then do the same with a table of your own.
+and then do the same with your own table.
 """
 
 import tempfile
@@ -38,8 +38,7 @@ print(f"largest gap on the training rows: {fair.violation_:.3f}")
 print(f"promise kept: {fair.feasible_}")
 
 # %%
-# What changed: the rates come together, and some accuracy is the price. Predictions
-# need no group.
+# The rates come together, at the price of some accuracy. Predictions need no group.
 
 models = {"no constraint": plain, "slack 0.05": fair}
 rates = {
@@ -64,7 +63,7 @@ plt.show()
 # The same on your own table
 # --------------------------
 #
-# First we write a CSV file to have one. Yours replaces it.
+# First we write a CSV file, which stands in for yours.
 
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name) / "applications.csv"
@@ -73,9 +72,9 @@ columns |= {"approved": y, "sex": np.where(groups == 0, "m", "f")}
 pd.DataFrame(columns).to_csv(path, index=False)
 
 # %%
-# From here on it is your code: read, split, fit, measure. With four of the imports
-# above it is a program of twelve lines. The group is no feature here, columns of words
-# become columns of zeros and ones, and nothing needs to be scaled.
+# The rest is your code: read, split, fit, measure. With four of the imports above it
+# is a program of twelve lines. The group is not a feature, columns of words become
+# columns of zeros and ones, and nothing needs to be scaled.
 
 table = pd.read_csv(path)
 y, sex = table.pop("approved"), table.pop("sex")
@@ -92,9 +91,9 @@ gap = demographic_parity_difference(
 print(f"held-out rows: accuracy {clf.score(X_test, y_test):.3f}, gap {gap:.3f}")
 
 # %%
-# The slack is kept on the training rows. On others the gap scatters around it, the more
-# the smaller the groups: :ref:`sphx_glr_auto_examples_plot_12_small_groups.py` shows by
-# how much. Pipelines and searches hand ``sensitive_features`` on:
+# The slack is kept on the training rows. On other rows the gap scatters around it, most
+# in small groups: :ref:`sphx_glr_auto_examples_plot_12_small_groups.py` shows by how
+# much. Pipelines and searches pass ``sensitive_features`` on:
 # :doc:`/guide/cross_validation`.
 
 folder.cleanup()

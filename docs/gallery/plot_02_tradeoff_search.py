@@ -36,9 +36,9 @@ X, X_test, y, y_test, groups, groups_test = train_test_split(
 )
 
 # %%
-# Every parameter of ours is a scikit-learn parameter, so a search is a search. The
-# scorer asks for the sensitive features by itself; the folds hold equal fractions of
-# each label in each group.
+# Our parameters are scikit-learn parameters, so any search works. The scorer requests
+# the sensitive features itself; the folds have equal fractions of each label in each
+# group.
 
 slacks = [0.01, 0.03, 0.07, 0.12, 0.2]
 with config_context(enable_metadata_routing=True):
@@ -53,9 +53,9 @@ with config_context(enable_metadata_routing=True):
 print("chosen:", search.best_params_)
 
 # %%
-# Two models without a constraint, on the same folds: one of all columns, and one that
-# drops the two columns that tell the groups apart. Here we know which these are,
-# because we drew the data.
+# Two models without a constraint, on the same folds: one with all columns, and one
+# without the two columns that tell the groups apart. We know which these are because
+# we generated the data.
 
 everything = tradeoff_curve(
     LogisticRegression(), X, y, sensitive_features=groups, cv=search.cv

@@ -24,8 +24,8 @@ train, test = slice(None, 8_000), slice(8_000, None)
 # One fit and its receipt
 # -----------------------
 #
-# ``feature_range`` comes from public knowledge: private training may not learn scales
-# from the data. ``random_state`` is for this page only, since whoever knows the seed
+# ``feature_range`` comes from public knowledge: private training must not learn scales
+# from the data. ``random_state`` is for this page only, since anyone who knows the seed
 # can subtract the noise.
 
 clf = RateConstrainedClassifier(

@@ -2,10 +2,10 @@
 Fair where the decision is made
 ===============================
 
-A school admits about a quarter of its applicants. Whether the scores of the hopeless
-and of the certain are distributed alike matters little; among the candidates near the
-cut it matters a lot. :class:`~fairconstrained.PartialParityClassifier` asks for parity
-on an interval of ranks only.
+A school admits about a quarter of its applicants. For applicants with no chance, or
+sure of a place, it matters little whether scores are distributed alike; near the
+cut-off it matters a lot. :class:`~fairconstrained.PartialParityClassifier` requires
+parity only on an interval of ranks.
 """
 
 import matplotlib.pyplot as plt
@@ -47,8 +47,8 @@ for name, scores in scores_of.items():
     )
 
 # %%
-# The distributions of the scores; the ranks of the interval are shaded. With the
-# constraint the shaded parts lie on each other.
+# The distributions of the scores, with the ranks of the interval shaded. Under the
+# constraint the shaded parts coincide.
 
 rows = {"sensitive_features": groups, "bins": 40}
 GroupScoreDisplay.from_estimator(plain, X, interval=interval, **rows)
@@ -59,7 +59,7 @@ plt.show()
 
 # %%
 # The curve shows, for every threshold, the fraction of each group above it. On the
-# diagonal the groups fare alike: in the grey band the constrained curve follows it.
+# diagonal the groups fare alike; in the grey band the constrained curve follows it.
 
 # sphinx_gallery_thumbnail_number = 3
 figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")

@@ -25,8 +25,8 @@ for slack in (1.0, 0.1, 0.02):
     models[slack] = clf.fit(X[train], y[train], sensitive_features=groups[train])
 
 # %%
-# All four comparisons of positives with negatives, on rows not trained on. The
-# constraint is on the two that cross groups: they meet as the slack gets smaller.
+# All four comparisons of positives with negatives, on rows not used for training. The
+# constraint applies to the two that cross groups: they meet as the slack shrinks.
 
 names = {s: "no constraint" if s == 1.0 else f"slack {s:g}" for s in models}
 pairs = {(0, 1): "#0072B2", (1, 0): "#D55E00", (0, 0): "0.6", (1, 1): "0.75"}

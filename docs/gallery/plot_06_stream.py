@@ -2,9 +2,9 @@
 Learning from a stream of chunks
 ================================
 
-Where data come in chunks, :meth:`fairconstrained.AUCFairClassifier.partial_fit` keeps
-as many rows as you allow. While all fit into that memory, the model after the last
-chunk is that of one fit. Beyond, it is that of a uniform sample of the stream.
+If data arrive in chunks, :meth:`fairconstrained.AUCFairClassifier.partial_fit` keeps as
+many rows as you allow. As long as all of them fit, the last model is the same as from
+one fit. After that, it is fitted to a uniform sample of the stream.
 """
 
 import matplotlib.pyplot as plt
@@ -44,7 +44,7 @@ whole.fit(X[:8000], y[:8000], sensitive_features=groups[:8000])
 one_fit = roc_auc_score(y[test], whole.decision_function(X[test]))
 
 # %%
-# The stream kept 2,000 of 8,000 rows, which are enough for this model of few columns.
+# The stream kept 2,000 of 8,000 rows, enough for this model with few columns.
 
 curves = {
     "AUC on held-out rows": (auc, "#0072B2", one_fit, "one fit"),

@@ -1,6 +1,6 @@
 """
-A torch module, a loss and a constraint of your own
-===================================================
+Your own torch module, loss and constraint
+==========================================
 
 :func:`fairconstrained.training.train` needs no estimator: it takes any module, any loss
 and constraints as functions of outputs and batch, and trains with the solvers of the
@@ -21,9 +21,9 @@ group = torch.tensor(data.sensitive_features)
 
 
 # %%
-# The constraint here is on *scores*: the mean output of the two groups may differ by at
-# most 0.2. It is a function that returns values which must be at most zero. Batches
-# hold equally many rows of each group, because ``groups=`` says so.
+# The constraint here is on *scores*: mean outputs of the two groups may differ by at
+# most 0.2. It is a function whose values must be at most zero. Because of ``groups=``,
+# batches have equally many rows of each group.
 
 
 def loss(outputs, batch):

@@ -1,11 +1,11 @@
 """
-A constraint of your own
-========================
+Your own constraint
+===================
 
-Any linear combination of prediction rates can be a constraint, and several hold at
-once. Here a lender's: group 1 may not be approved *less* often than group 0 (more often
-is fine), and of those who would default no more than a quarter may be approved, in each
-group.
+Any linear combination of prediction rates can be a constraint, and several can be
+combined. A lender's example: group 1 must not be approved *less* often than group 0
+(more often is fine), and in each group at most a quarter of those who would default may
+be approved.
 """
 
 import matplotlib.pyplot as plt
@@ -44,8 +44,8 @@ for name, multiplier in zip(both.constraints_, both.multipliers_, strict=True):
     print(f"  multiplier {multiplier:.3f}: {name}")
 
 # %%
-# Multipliers say what each promise costs: the objective falls at that rate as a slack
-# grows. The objective is the log loss; accuracy may go either way.
+# Multipliers say what each constraint costs: the objective falls at this rate as its
+# slack grows. The objective is the log loss; accuracy may go either way.
 
 for name, clf in choices.items():
     print(f"{' '.join(name.split())}: accuracy {clf.score(X, y):.3f}")

@@ -2,9 +2,9 @@
 Crossed groups and several classes
 ==================================
 
-Two sensitive columns are crossed: a model can be fair by sex and by region, and unfair
-to the women of one region. Labels may have several classes; the promise then holds for
-the worst class.
+Two sensitive columns are crossed: a model can be fair by sex and by region, but unfair
+to the women of one region. With several classes (multiclass labels) the constraint
+applies to each class.
 """
 
 import matplotlib.pyplot as plt
@@ -40,9 +40,9 @@ models = {
 }
 
 # %%
-# The rate of offers in each of the six groups. With "fair by sex" the gap of the sexes
-# is within 0.05, and the gap of the crossed groups is not. The gaps are those of the
-# worst of the three classes.
+# The rate of offers in each of the six groups. With "fair by sex" the gap between the
+# sexes is within 0.05, but not the gap between the crossed groups. Each gap is that of
+# the worst of the three classes.
 
 for name, clf in models.items():
     sexes, crosses = (
@@ -65,8 +65,7 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Each multiplier names the two groups that it holds together; the largest ones say
-# which promise costs most.
+# Each multiplier belongs to two groups; the largest ones show which pair costs most.
 
 for j in np.argsort(-by_both.multipliers_)[:3]:
     print(f"{by_both.multipliers_[j]:.3f}  {by_both.constraints_[j]}")

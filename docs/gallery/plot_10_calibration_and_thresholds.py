@@ -2,9 +2,9 @@
 Probabilities and thresholds after training
 ===========================================
 
-A constrained model is still a scikit-learn classifier: its probabilities can be
-calibrated, its threshold moved. Both happen *after* the constraint, and nothing says
-that it survives. Measure again.
+A constrained model is still a scikit-learn classifier: you can calibrate its
+probabilities and move its threshold. Both happen *after* training, and the constraint
+may not survive them. Measure again.
 """
 
 import matplotlib.pyplot as plt
@@ -36,9 +36,9 @@ models = {
 }
 
 # %%
-# Among rows that were given the probability p, how many are positive? Equal rates for
-# groups whose labels differ cannot be calibrated within each group, whatever is done
-# afterwards. Solid lines are group 0, dotted ones group 1.
+# Of the rows with predicted probability p, how many are positive? If labels differ
+# between groups, a model with equal rates cannot be calibrated within each group,
+# whatever you do afterwards. Solid lines are group 0, dotted lines group 1.
 
 colors = ["#0072B2", "#D55E00", "#009E73"]
 figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")
@@ -57,9 +57,9 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# The promise was made for the threshold one half, on the training rows. Another
-# threshold is another classifier with another gap. Here it drifts a little; nothing in
-# the constraint says so.
+# The constraint applies to the threshold one half, on the training rows. Another
+# threshold gives another classifier with another gap. Here it drifts a little, and
+# nothing in the constraint prevents that.
 
 # sphinx_gallery_thumbnail_number = 2
 thresholds = np.linspace(0.1, 0.9, 33)

@@ -2,7 +2,7 @@
 Comparing solvers
 =================
 
-The same promise by three algorithms: the deterministic default, mini-batch
+The same constraint with three algorithms: the deterministic default, mini-batch
 descent-ascent, and the stochastic augmented Lagrangian of the benchmark by Kliachkin et
 al. ``history_`` records each run.
 """
@@ -51,9 +51,9 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# An iteration of the default is one update of the multipliers, of the others a
-# thirtieth of the mini-batch steps. Multipliers and objective meet; only the default
-# says how far from solved it is, by a residual.
+# An iteration of the default is one update of the multipliers; for the others it is a
+# thirtieth of the mini-batch steps. Multipliers and objectives meet; only the default
+# reports a residual, which says how far from solved the problem is.
 
 display = None
 for name, clf in fitted.items():

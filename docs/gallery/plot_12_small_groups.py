@@ -2,10 +2,10 @@ r"""
 Why the gap is larger on new rows
 =================================
 
-A slack is kept on the training rows. The rate of a group of m rows is known up to about
-:math:`\sqrt{r (1 - r) / m}`, so on new rows the gap scatters around the slack, widely
-where a group is small. No training can remove that; more rows can, and a margin in the
-slack helps.
+A slack is kept on the training rows. The rate of a group of m rows is uncertain by
+about :math:`\sqrt{r (1 - r) / m}`, so on new rows the gap scatters around the slack,
+widely if a group is small. No training method can remove that; more rows can, and a
+margin helps.
 """
 
 import matplotlib.pyplot as plt
@@ -77,7 +77,7 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Two effects add up: the model fitted these rows (blue against grey), and a gap
-# measured on few rows is itself noisy (orange against blue). The second one also makes
-# a *fair* model look unfair: before you blame a model for a gap, ask how many rows the
-# gap was measured on.
+# Two effects add up: the model was fitted to these rows (blue against grey), and a gap
+# measured on few rows is itself noisy (orange against blue). The second also makes a
+# *fair* model look unfair: before you blame a model for a gap, ask on how many rows it
+# was measured.

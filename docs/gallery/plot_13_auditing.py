@@ -2,8 +2,8 @@
 Auditing a model you did not train
 ==================================
 
-The metrics and displays need predictions or scores, a label and the groups: they take
-any classifier of any library. Here a gradient boosting model is audited.
+The metrics and displays need only predictions or scores, labels and groups, so they
+work for any classifier of any library. Here we audit a gradient boosting model.
 """
 
 import matplotlib.pyplot as plt
@@ -94,7 +94,6 @@ ax.set(xlabel="false positive rate", ylabel="true positive rate")
 plt.show()
 
 # %%
-# Within each group the model ranks equally well: the ROC curves lie on each other. And
-# yet positives of one group are outranked by negatives of the other far more often than
-# the reverse. What a model is guilty of depends on the criterion: choose it before you
-# look.
+# Within each group the model ranks equally well: the ROC curves coincide. Yet negatives
+# of one group outrank positives of the other far more often than the reverse. The
+# verdict depends on the criterion: choose it before you look.

@@ -1,9 +1,9 @@
 """
 On real data: income and sex
-=================================
+============================
 
-The Adult table of the 1994 census, if ``FAIRCONSTRAINED_DATA`` names a folder that has
-it; otherwise generated data take its place. The script prints which of the two you see.
+This example uses the Adult table of the 1994 census if the folder
+``FAIRCONSTRAINED_DATA`` has it, and otherwise generated data. It prints which you see.
 """
 
 import os
@@ -71,5 +71,4 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Being a measurement of 1994 incomes, this is a table for comparing methods, not a
-# model to use.
+# With incomes of 1994, this table serves to compare methods, not to build a model.

@@ -36,8 +36,8 @@ ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Where the difference comes from: the hard rate counts a row of probability 0.51 as a
-# whole and one of 0.49 not at all.
+# The difference arises because the hard rate counts a row of probability 0.51 fully,
+# and one of 0.49 not at all.
 
 figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
 p = clf.predict_proba(data.data)[:, 1]

@@ -31,7 +31,7 @@ y, s = loans.target, loans.sensitive_features["sex"]
 X, X_test, y, y_test, s, s_test = train_test_split(X, y, s, stratify=y, random_state=0)
 
 # %%
-# The classifier goes where "linear" stands by default. X goes to it as it came.
+# The classifier replaces the default, "linear". It receives X unchanged.
 
 trees = HistGradientBoostingClassifier(random_state=0)
 fair = RateConstrainedClassifier(
@@ -42,7 +42,7 @@ print(f"gap on rows that the trees had not seen: {fair.violation_:.3f}")
 
 # %%
 # ``violation_`` is measured out of fold: each row is judged by trees that have not seen
-# it. So it says what new rows will see, up to their sampling error.
+# it. So it predicts the gap on new rows, up to their sampling error.
 
 
 def measured(predicted):
@@ -73,9 +73,9 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# Parameters of the trees are those of the model, in searches too. What the linear model
-# does is in its coefficients: of the log odds and the probability of the label, of how
-# much more likely than on average each group is, and of the products of these.
+# Searches reach the parameters of the trees through ``model``. The coefficients of the
+# linear model belong to the log odds and the probability of the label, to how much more
+# likely than average each group is, and to the products of these.
 
 fair.set_params(model__max_depth=3)
 print(fair.model, np.round(fair.coef_[0], 2))

@@ -2,9 +2,9 @@
 A fitted model from elsewhere
 =============================
 
-The model is in production, its training rows are gone, or its library is not
-scikit-learn's. With new rows that have labels and groups it can still be made fair: it
-is asked, never fitted again.
+The model is in production, its training rows are gone, or it comes from another library
+than scikit-learn. New rows with labels and groups suffice to make it fair: it predicts,
+but is never refitted.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ X, y, s = data.data, data.target, data.sensitive_features
 old, new, test = slice(0, 3000), slice(3000, 6000), slice(6000, 9000)
 
 # %%
-# Any object with ``predict_proba`` and ``classes_`` will do. This one stands for a
-# library that knows nothing of scikit-learn.
+# Any object with ``predict_proba`` and ``classes_`` will do. This one stands in for a
+# library unrelated to scikit-learn.
 
 
 class Elsewhere:
@@ -49,9 +49,9 @@ production = Elsewhere(X[old], y[old])
 before = production.predict_proba(X[test]).argmax(axis=1)
 
 # %%
-# Only the model for the groups is fitted. A frozen scikit-learn model would be cloned
-# for that; where it cannot be, name one. The rows must be new: on its own training rows
-# a model looks better than it is, and what is learnt on top of it would believe that.
+# Only the model of the groups is fitted. A frozen scikit-learn model is cloned for this;
+# if yours cannot be cloned, name one. The rows must be new: on its own training rows a
+# model looks better than it is, and whatever learns from it would rely on that.
 
 model = Posteriors(
     FrozenEstimator(production),

@@ -262,13 +262,12 @@ def test_code_of_the_gallery_fits_the_column_of_the_site(script):
     assert max(map(len, script.read_text(encoding="utf-8").splitlines())) <= 88
 
 
-WORDS = ("disparate impact", "adverse impact ratio", "four fifths", "multiclass", "80 % rule")
-
-
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize(
+    "words", ["disparate impact", "adverse impact ratio", "four fifths", "multiclass"]
+)
 def test_a_page_has_the_words_that_newcomers_search_for(words):
-    pages = (page.read_text(encoding="utf-8").lower() for page in DOCS.glob("*.md"))
-    assert any(set(words.split()) <= set(re.findall(r"\w+|%", page)) for page in pages)
+    pages = (re.findall(r"\w+", page.read_text("utf-8").lower()) for page in DOCS.glob("*.md"))
+    assert any(set(words.split()) <= set(page) for page in pages)
 
 
 def test_no_page_is_hidden_in_a_drop_down_of_the_header():
