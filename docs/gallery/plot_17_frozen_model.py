@@ -49,9 +49,9 @@ production = Elsewhere(X[old], y[old])
 before = production.predict_proba(X[test]).argmax(axis=1)
 
 # %%
-# Only the model of the groups is fitted. A frozen scikit-learn model is cloned for this;
-# if yours cannot be cloned, name one. The rows must be new: on its own training rows a
-# model looks better than it is, and whatever learns from it would rely on that.
+# Only the model of the groups is fitted. A frozen scikit-learn model is cloned for
+# this; if yours cannot be cloned, name one. The rows must be new: on its own training
+# rows a model looks better than it is, and whatever learns from it would rely on that.
 
 model = Posteriors(
     FrozenEstimator(production),
