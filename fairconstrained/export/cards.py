@@ -6,7 +6,6 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.estimators._base import FairClassifier
@@ -174,11 +173,9 @@ def _privacy(around: list[Any]) -> str:
 
 def _model(clf: Any) -> str:
     classes = ", ".join(map(str, clf.classes_))
-    # The seed of a private fit undoes its noise, and a card is published.
-    shown = clf if clf.privacy_ is None else clone(clf).set_params(random_state=None)
     features = f" by {clf.n_features_in_} features" if hasattr(clf, "n_features_in_") else ""
     return (
-        f"```python\n{shown!r}\n```\n\n"
+        f"```python\n{clf!r}\n```\n\n"
         f"It tells the classes {classes} apart{features}. Training ended "
         f"after {clf.n_iter_} iterations: {clf.status_}."
     )

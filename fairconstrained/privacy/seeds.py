@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 
 
@@ -26,7 +27,11 @@ class HiddenSeed:
         return {"random_state": None}
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return super(HiddenSeed, copy.copy(self)).__repr__(N_CHAR_MAX)  # type: ignore[call-arg]
+        shown: Any = copy.copy(self)
+        # Lines are broken for classes with scikit-learn's own method alone.
+        plain = {"__repr__": BaseEstimator.__repr__}
+        shown.__class__ = type(type(self).__name__, (type(self),), plain)
+        return str(BaseEstimator.__repr__(shown, N_CHAR_MAX))
 
     def _html_repr(self) -> Any:
         return estimator_html_repr(copy.copy(self))
