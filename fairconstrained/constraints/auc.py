@@ -112,7 +112,6 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((above, below))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Values of the true AUCs on these rows, from one sort, (2 m,)."""
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
         counts = rows.counts().cpu().numpy()
@@ -155,7 +154,6 @@ class AUCConstraint(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[AUCConstraint, list[str]]:
-        """Drop the comparisons with a side of too few rows."""
         cells = self._sets_of_cells.reshape(-1, *rows.shape) > 0
         least = np.array([self.least_rows(own, rows, min_rows) for own in cells])
         index = self.index.numpy()

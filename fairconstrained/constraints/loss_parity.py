@@ -71,7 +71,6 @@ class LossParity(Parity):
         return _NAMES.get(self.within, "loss_parity")
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
-        """The loss within each condition."""
         positive = list(range(1, len(classes)))
         if self.pos_label is not None:
             positive = self.positive(classes)
@@ -79,7 +78,6 @@ class LossParity(Parity):
         return [Event(labels, labels[:, None]) for labels in conditions]
 
     def statistic(self, n_classes: int) -> Statistic:
-        """The loss of a row, which needs no temperature."""
         return Losses(chosen(self, "loss", LOSSES))
 
 

@@ -328,7 +328,6 @@ class PartialDistributions(WithinIntervals):
         return self._made(gap=max(self.gap - float(by.max()), 0.0) if len(by) else self.gap)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
-        """Describe the parts with fewer rows in their intervals than grid points."""
         n = self._n_rows(rows)
         return self._counted(n * self.intervals.lengths < len(self.grid), n)
 

@@ -75,7 +75,6 @@ class Stack(MomentConstraint):
 
     @property
     def members(self) -> tuple[MomentConstraint, ...]:
-        """The constraints."""
         return self._members
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
@@ -90,7 +89,6 @@ class Stack(MomentConstraint):
         return side_by_side(tuple(at[i] for i in self._owners))
 
     def steps_at(self, aux: Tensor) -> Above | None:
-        """The steps of the member if there is only one."""
         return self.members[0].steps_at(aux) if len(self.members) == 1 else None
 
     def affine(self, counts: Tensor) -> AffineMap | None:
@@ -182,7 +180,6 @@ class Stack(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
-        """Drop the values that depend on too few rows, and members without values."""
         pairs = [member.without_small(rows, min_rows) for member in self.members]
         kept = [member for member, _ in pairs if len(member.slack)]
         return stacked(self.space, kept), [words for _, dropped in pairs for words in dropped]

@@ -285,7 +285,6 @@ class Columns(Statistic):
         return _side_by_side(scores, [member.soft(scores, y) for member in self.members])
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """Sum of the derivatives of all members."""
         terms = [member.linearize(scores, y) for member in self.members]
         widths = [member.n_columns for member in self.members]
 

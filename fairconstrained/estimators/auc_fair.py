@@ -289,7 +289,6 @@ class RankingTraining(Training):
         return MomentERM if self.is_linear and of_moments and free else FairERM
 
     def pose(self) -> Any:
-        """Build the problem of moments, or of scores."""
         data, clf = self.data, self.estimator
         stack = self.stack(self.rows.cells, clf.min_group_size)
         if self.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
@@ -307,7 +306,6 @@ class RankingTraining(Training):
         return kind(model, data, objective, stack, self.alpha)
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
-        """Attributes of the model of log odds, after Platt scaling if scores only rank."""
         attributes = super().attributes(problem, w)
         if self.estimator.objective == "log":
             return attributes
@@ -334,7 +332,6 @@ class PrivateRanking(PrivateRecords):
     cell: Tensor  # the label and group of each row
 
     def default_solver(self) -> Solver:
-        """Return the solver of that problem, which is exact."""
         return AugmentedLagrangian()
 
     def plan(self, n_samples: int) -> PrivacyGuarantee:
@@ -359,7 +356,6 @@ class PrivateRanking(PrivateRecords):
         super().check()
 
     def pose(self) -> PrivateMomentERM:
-        """Release the moments of all cells, and build the problem from them."""
         space, plan, X = self.rows.space, self.plan(self.n_rows), self.data.X
         shape, releases = (2, len(space.groups)), Releases(plan)
         self.warn_of(plan)
@@ -401,7 +397,6 @@ class PrivateRanking(PrivateRecords):
         return problem.corrected(x, self.data.X, self.cell, self.rng)
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
-        """Coefficients of the original columns, from those in the released coordinates."""
         slope, offset = problem.log_odds_scale(w)
         coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
         intercept = offset - coef @ problem.released.centre

@@ -163,7 +163,6 @@ class PenalisedTraining(Training):
     problem_class = FermiERM
 
     def default_solver(self) -> Solver:
-        """Return the solver that answers to labels, or for networks that of the paper."""
         return LabelRounds() if self.is_linear else FERMI()
 
     def pose(self) -> Any:
@@ -217,11 +216,9 @@ class PenalisedGroups(_PrivatelyPenalised):
         return SecretGroups if solves(self.solver, SecretGroups) else AttributeFermi
 
     def default_solver(self) -> Solver:
-        """Return the solver that releases group moments of public features."""
         return ReleasedMoments()
 
     def pose(self) -> Any:
-        """Build the problem of noisy releases; where there is one group, nothing is secret."""
         model, (_, delta, unit), workers = self.model(), self.budget, self.data.workers
         if self.problem_class is AttributeFermi:
             if any(workers.gather(bool((self.data.weight != 1).any()))):

@@ -276,7 +276,6 @@ class IntervalTraining(Training):
     estimator: PartialParityClassifier
 
     def default_solver(self) -> Solver:
-        """Return the solver for distributions, or else that of all estimators."""
         (notion,) = self.estimator._notions()
         if not isinstance(notion, PartialStatisticalParity):
             return super().default_solver()
@@ -286,7 +285,6 @@ class IntervalTraining(Training):
         return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
 
     def features(self, table: Any, group: Ints) -> Features:
-        """The columns of some rows, and those of their groups."""
         if not self.estimator.group_features:
             return super().features(table, group)
         groups = self.rows.groups

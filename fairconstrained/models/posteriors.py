@@ -128,7 +128,6 @@ class Posteriors(Specification):
         self.memory = memory
 
     def check(self) -> None:
-        """Raise ValueError unless these are classifiers with scores, and at least two folds."""
         for name in ("estimator", "group_model"):
             model = getattr(self, name)
             if model is not None and not is_scoring_classifier(model):
@@ -162,7 +161,6 @@ class Posteriors(Specification):
         return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Fit all models, and return the out-of-fold columns of the training rows."""
         columns = check_memory(self.memory).cache(Posteriors.columns)
         self.fitted_: FittedPosteriors
         table: Floats
@@ -179,7 +177,6 @@ class Posteriors(Specification):
         return table
 
     def transform(self, X: Any) -> Floats:
-        """Return columns of new rows, by the mean over the models of the folds."""
         with one_openmp_thread(X):
             return self.fitted_.columns(X)
 

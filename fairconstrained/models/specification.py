@@ -189,7 +189,6 @@ class Network(Specification):
         public_range: tuple[Tensor, Tensor] | None = None,
         run: Tensor | None = None,
     ) -> NetworkModel:
-        """Build the network, whose rows must not depend on each other."""
         first: nn.Module = Standardize(centre, scale)
         if public_range is not None and self.n_bins is not None:
             first = PiecewiseLinear.within(*public_range, centre, scale, self.n_bins)

@@ -120,7 +120,6 @@ class FermiERM(FairERM):
         return replace(self, shift=torch.lerp(before, apart, fraction))
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Objective and error, each with the measured values of the criterion."""
         self.model.update_batch_norm(x, self.data.X)
         risk, soft, error, hard = self._at(x)
         objective = risk + self._penalty_of(soft) + self.alpha * self.model.penalty(x).value
@@ -138,7 +137,6 @@ class FermiERM(FairERM):
         return risk[0], soft, error[0], hard
 
     def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
-        """The objective without the l2 penalty, (1,)."""
         risk, table = self._divided_sums(sums)
         return risk + self._penalty_of(table)
 

@@ -90,13 +90,11 @@ class ALM(StochasticSolver):
     smoothing = averaging = 0.0  # of SSLALM
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Add the slack, and the first centre: the point with its slack."""
         now.y = now.dual
         now.slack = (-estimates.problem.evaluate(now.x).soft[1:]).clamp_min(0.0)
         now.centre = torch.cat((now.x, now.slack))
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Take a step in y, then in x and the slack, and then move the centre."""
         factor = self.schedule(now.progress)
         step_size = factor * self.step_size
         first, second, weighted = estimates.independent(now.x)
@@ -206,11 +204,9 @@ class SwitchingSubgradient(StochasticSolver):
     schedule: Callable[[float], float] = constant
 
     def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
-        """Return draws, of which those that decide may have a size of their own."""
         return Estimates(problem, self.batch_size, rng, self.constraint_batch_size)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Record nothing yet; each kind of step has an update rule."""
         now.dual, now.output, now.total = torch.zeros_like(now.dual), now.x, 0.0
         now.on_constraint = Descent(now.x, self.optimizer, self.constraint_step_size)
 

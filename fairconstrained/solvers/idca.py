@@ -96,7 +96,6 @@ class IDCA(FromFeasible):
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
-        """Whether the constraints are known differences of convex functions."""
         return bool(problem.difference_of_convex)
 
     def iterate(
@@ -234,14 +233,12 @@ class StochasticIDCA(StochasticSolver):
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
-        """Whether the constraints are known differences of convex functions of the scores."""
         return bool(problem.has_convex_bounds)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         now.anchor, now.total, now.inner = now.x, torch.zeros_like(now.x), 0
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Take one step on the subproblem; after the last of them the anchor moves."""
         factor = self.schedule(now.progress)
         problem: Any = estimates.problem
         draw = estimates.balanced_rows() if len(now.dual) else ()

@@ -205,7 +205,6 @@ class LBFGS(Solver):
 
     @classmethod
     def suits(cls, problem: Problem) -> bool:
-        """Whether there are no constraints."""
         return problem.n_constraints == 0
 
     def iterate(

@@ -159,7 +159,6 @@ class LevelSet(Solver):
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
-        """Whether all AUCs have the quadratic surrogate."""
         return problem.saddle() is not None
 
     def check(self, problem: Any) -> None:

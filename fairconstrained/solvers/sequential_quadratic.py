@@ -357,7 +357,6 @@ class QCQP(Solver):
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
-        """Whether the objective and the constraints are quadratic."""
         return bool(problem.is_quadratic)
 
     def iterate(

@@ -168,11 +168,9 @@ class EarlyStoppedSGDA(SGDA):
     optimizer: Callable[..., Any] = torch.optim.AdamW
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose the feasible iterate of least objective, or the least violation."""
         return min(iterates, key=_merit)
 
     def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
-        """Return draws of most rows, and hold the others out."""
         part, held_out = problem.divided(self.held_out, rng)
         return Estimates(part, self.batch_size, rng, held_out=held_out)
 

@@ -123,7 +123,6 @@ class StochasticGhost(StochasticSolver):
         now.step_size = self.step_size
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Take a step along the direction of a level drawn."""
         probabilities = self.p0 * (1.0 - self.p0) ** torch.arange(self.max_level + 1).double()
         probabilities /= probabilities.sum()
         level = int(torch.multinomial(probabilities, 1, generator=estimates.rng))

@@ -333,7 +333,6 @@ class Checkpointed(Solver):
     def iterate(
         self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield what is stored, then what follows."""
         past: list[Iterate] = []
         stored, sizes = self._stored, (len(x), len(dual))
         if stored is not None:

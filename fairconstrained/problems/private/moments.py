@@ -230,7 +230,6 @@ class PrivateMomentERM(MomentERM):
         return replace(self, shift=shift, noise=noise)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft values, and for hard ones 1 - AUC and the gaps of normal scores."""
         soft = self.linearize(x).value
         hard = soft.clone()
         hard[0] = Binormal().loss(*self._score_moments(x).flip(0))
