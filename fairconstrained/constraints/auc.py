@@ -186,8 +186,7 @@ class AUCParity(Notion):
         ``"group_auc"``, ``"inter_group"``, ``"intra_group"``, ``"positive_equality_gap"``,
         ``"negative_equality_gap"`` or ``"bpsn_bnsp"``. The metrics of these names in
         :mod:`fairconstrained.metrics` define what is compared. The positive label is the second in
-        sorted order. If the first one is meant, the two equality gaps change places; the others are
-        the same.
+        sorted order. If the first is meant, the two equality gaps change places.
     slack : float, optional
         Largest allowed difference of AUCs; default: the estimator's ``slack``.
     surrogate : {"soft_bins", "binormal", "quadratic"} or surrogate object, default="soft_bins"

@@ -80,8 +80,7 @@ def load_dataset(
     sensitive : str or list of str, default=None
         Sensitive features to return: columns of the table, or groups derived from them
         (``age_25_60``, ``caucasian``, ``white``; ``sex`` and ``race`` of a9a). ``None`` takes the
-        first one in the table above. Sensitive columns stay among the features unless `drop` names
-        them.
+        first one in the table above. Sensitive columns stay features unless `drop` names them.
     drop : str or list of str, default=()
         Columns to leave out of the features, such as the sensitive one. ``"sex"`` also leaves out
         the indicators ``sex=...`` of a9a.

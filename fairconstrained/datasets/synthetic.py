@@ -235,8 +235,7 @@ def make_loan_applications(
 
     The merit f is not linear, so boosted trees are better than a linear model. The ratio of
     instalment to income counts beyond a threshold, which is lower for less steady occupations.
-    Occupation and income depend on the sex, so a model without the sex among its features infers
-    it from these.
+    Occupation and income depend on the sex, so a model without the sex infers it from these.
 
     Parameters
     ----------
@@ -246,8 +245,7 @@ def make_loan_applications(
         At least 0: the odds of a man are :math:`\exp(2 \, \text{bias})` times those of a woman with
         the same features.
     missing : float, default=0.1
-        Fraction in [0, 1) of the values of ``savings`` and of ``housing`` that are missing, at
-        random.
+        Fraction in [0, 1) of ``savings`` and of ``housing`` that is missing, at random.
     random_state : int, RandomState or None, default=None
         Pass an int for reproducible data.
 

@@ -61,8 +61,7 @@ class _OfScores:
     ) -> Any:
         """Draw the scores of a fitted binary classifier of any library.
 
-        The scores are its ``decision_function`` or, without one, the probabilities of the second
-        class.
+        The scores are its ``decision_function``, or the probabilities of the second class.
 
         Parameters
         ----------
@@ -151,8 +150,7 @@ class GroupScoreDisplay(_OfScores):
 class ParityCurveDisplay(_OfScores):
     """Ranks of each group against those of the first group, over all thresholds.
 
-    On the diagonal the distributions agree (Figure 2 of the partial-parity paper). The interval is
-    shaded.
+    On the diagonal the distributions agree (Figure 2 of the partial-parity paper).
 
     Parameters
     ----------

@@ -36,8 +36,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         ``false_negative_rate`` and ``false_positive_rate`` (the last two are caps), or an object
         of :mod:`fairconstrained.constraints`. All constraints in a list must hold.
     slack : float, default=0.05
-        Largest allowed gap, or the cap. It applies to names, and to objects without their own
-        slack.
+        Largest allowed gap, or the cap. It applies to names, and to objects without a slack.
     margin : float, default=0.0
         Narrow each constraint by this many of its own standard errors, but not below zero. A first
         fit estimates them, and a second starts from it. The gap on new samples then exceeds the

@@ -126,8 +126,7 @@ def difference_p_value(
 
     over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
     (Berger and Boos 1994). It falls with p_1 and grows with p_2, so that on a cell of a grid the
-    rates at two of its corners bound it. A bound for each rate and a union bound would be wider by
-    half.
+    rates at two of its corners bound it. A union bound over both rates would be wider by half.
     """
     (k1, k2), (n1, n2) = hits, rows
     observed = k1 / n1 - k2 / n2

@@ -136,8 +136,7 @@ class CertifiedClassifier(DelegatingClassifier):
 
     Samples are split at random within each group, which keeps them independent draws of the group;
     for a cap on all samples together they are split without regard to groups, which keeps them
-    independent draws of the population. A certificate counts samples: `sample_weight` is for
-    training only.
+    independent draws of the population. Certificates ignore `sample_weight`.
 
     References
     ----------

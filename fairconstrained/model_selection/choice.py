@@ -151,8 +151,7 @@ def tradeoff_curve(
     y : array-like of shape (n_samples,)
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
     param_name : str, optional
-        Parameter to vary, such as ``"slack"``, or ``"clf__slack"`` in a pipeline. None: nothing
-        varies.
+        Parameter to vary, such as ``"slack"``, in a pipeline ``"clf__slack"``; None: nothing.
     param_range : sequence
         Its values.
     cv : int or splitter, default=5

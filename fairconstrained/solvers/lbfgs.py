@@ -174,8 +174,7 @@ class LBFGS(Solver):
     Parameters
     ----------
     inner_max_iter : int, default=60
-        Largest number of L-BFGS iterations in one recorded iteration, which reduces the gradient to
-        a tenth.
+        Most L-BFGS iterations in one recorded iteration, which reduces the gradient to a tenth.
     memory : int, default=20
         Number of pairs of steps and gradient changes that L-BFGS keeps.
 

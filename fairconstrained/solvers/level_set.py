@@ -111,8 +111,7 @@ class LevelSet(Solver):
         Where the level stops falling: :math:`\epsilon_{opt} = -U(r^{(0)})\, \epsilon / \theta`.
     max_levels : int, default=30
     interval : float, default=2.0
-        The interval I of a, b and alpha, in units of :math:`c_2`: it must hold the sets' mean
-        scores.
+        The interval I of a, b and alpha, in units of :math:`c_2`, with the sets' mean scores.
     radius : float, default=inf
         Parameters stay in this ball about the start (the compact W of the theory).
 

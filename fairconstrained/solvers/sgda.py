@@ -127,8 +127,7 @@ class EarlyStoppedSGDA(SGDA):
     batch_size : int, default=256
         Rows of each of the two draws.
     n_steps : int, optional
-        Steps in all, if training is not stopped; default: 2000, or 25 passes over the data if that
-        is more.
+        Most steps in all; default: 2000, or 25 passes over the data if that is more.
     n_evaluations : int, default=40
         Iterations after the first: evaluations on all the data, evenly spread over the steps.
     patience : int, default=10
@@ -252,8 +251,7 @@ class FERMI(StochasticSolver):
     output : {"average", "last", "random"}, default="average"
         The mean over the second half of the steps, the last point, or one drawn uniformly.
     table : {"labels", "probabilities"}, default="labels"
-        What the gradient in W is taken with: predicted labels, or class probabilities as in the
-        paper.
+        Take the gradient in W with predicted labels, or with probabilities as in the paper.
     optimizer : callable, default=torch.optim.Adam
         ``(parameters, lr=...) -> torch.optim.Optimizer`` for the descent.
 
