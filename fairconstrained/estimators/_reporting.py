@@ -172,7 +172,17 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
             "min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
         )
-    residual = solution.iterate.residual
+    own, better = solution.iterate, solution.better or solution.iterate
+    if better is not own:
+        name = type(estimator.solver).__name__
+        warn_caller(
+            f"{name} keeps its result, of error {float(own.hard[0]):.4f} and excess over the slack "
+            f"{own.excess:.4f}. A known point (equal scores, the model without constraints, a "
+            f"relaxation, or another intercept) has {float(better.hard[0]):.4f} and "
+            f"{better.excess:.4f}. To take such points, write takes_known = True in class {name}.",
+            ConvergenceWarning,
+        )
+    residual = own.residual
     unfinished = solution.status is Status.FINISHED and estimator.tol < residual < np.inf
     if unfinished or solution.ended is Status.MAX_ITER:
         advice = "Increase max_iter, or tol."

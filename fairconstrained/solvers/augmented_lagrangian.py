@@ -110,6 +110,7 @@ class AugmentedLagrangian(Solver):
     """
 
     requires = ("exact", "sharpness")
+    takes_known = True
     scope = "problems with constraints, without privacy (epsilon=None)"
 
     penalty: float = positive(10.0)

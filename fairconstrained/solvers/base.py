@@ -92,6 +92,7 @@ class Solution:
     history: list[Any]  # what `run` was asked to record of each iterate
     times: list[float]
     ended: Status  # why the solver ended
+    better: Iterate | None = None  # the iterate, or a known point that the solver does not take
 
     @property
     def words(self) -> str:
@@ -115,6 +116,9 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         ``fairconstrained.problems.base`` lists. A solver that requires nothing tries every problem.
     keeps_last : bool
         Whether the last iterate is the result, and not the best feasible one.
+    takes_known : bool
+        Whether a known point that is better, such as equal predictions, takes the place of the
+        result, as for the solvers of this package. Otherwise estimators warn that there is one.
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str
@@ -130,6 +134,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     requires: ClassVar[tuple[str, ...]] = ()
     keeps_last: ClassVar[bool] = False
+    takes_known: ClassVar[bool] = False
     length: int | None = None
     scope = "other problems"
 

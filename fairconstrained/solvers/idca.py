@@ -26,6 +26,7 @@ class FromFeasible(Solver):
 
     epsilon: float
     keeps_last = True  # these methods do not use hard values
+    takes_known = True
 
     def _found(self, value: Tensor) -> None:
         """Raise ValueError if the last point is not nearly feasible."""

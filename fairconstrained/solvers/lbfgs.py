@@ -196,6 +196,7 @@ class LBFGS(Solver):
     """
 
     requires = ("exact",)
+    takes_known = True
     keeps_last = True  # the objective descends
     scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
 

@@ -140,6 +140,7 @@ class LevelSet(Solver):
     """
 
     requires = ("saddle",)
+    takes_known = True
     keeps_last = True  # true gaps are not used
     scope = (
         "AUC constraints with the quadratic surrogate: AUCFairClassifier(AUCParity(..., "
@@ -306,6 +307,7 @@ class ProximalLevelSet(Solver):
     """
 
     requires = ("saddle",)
+    takes_known = True
     scope = LevelSet.scope
     suits = LevelSet.suits
 

@@ -83,8 +83,9 @@ def run(
     -------
     Solution
         The last iterate if the run converged, otherwise the one that the solver selects. A known
-        point takes its place, as one more iterate of status ``Status.KNOWN``, if its violation is
-        lower by more than 0.001 or, where both are feasible, its hard objective by ``Known.by``.
+        point is better if its violation is lower by more than 0.001 or, where both are feasible,
+        its hard objective by ``Known.by``. It takes the place of the result, as one more iterate of
+        status ``Status.KNOWN``, if the solver takes known points.
 
     Raises
     ------
@@ -146,8 +147,8 @@ def run(
         if chosen is None:
             raise RuntimeError(f"{solver!r} yielded no iterate.")
         better = not_worse(problem, chosen, known) if known else chosen
-    if better is chosen:
-        return Solution(chosen, len(history), ended, history, times, ended)
+    if better is chosen or not solver.takes_known:
+        return Solution(chosen, len(history), ended, history, times, ended, better)
     history.append(record(better) if record else better)
     times.append(time.perf_counter() - start)
     for callback in callbacks:

@@ -96,6 +96,7 @@ class SequentialQuadratic(Solver):
     """
 
     requires = ("exact", "sharpness", "more_slack")
+    takes_known = True
     scope = "problems with constraints, without privacy (epsilon=None)"
 
     n_steps: int = count(15)
@@ -346,6 +347,7 @@ class QCQP(Solver):
     """
 
     requires = ("quadratic_forms",)
+    takes_known = True
     keeps_last = True  # the dual increases, and the true gaps are not used
     scope = (
         "quadratic objectives and constraints: AUCFairClassifier(AUCParity(..., "

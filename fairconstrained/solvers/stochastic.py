@@ -263,6 +263,7 @@ class StochasticSolver(Solver):
     """
 
     requires: ClassVar[tuple[str, ...]] = ("draws",)
+    takes_known = True
     scope = "problems with constraints whose rows can be drawn, without privacy (epsilon=None)"
     _least_steps, _passes = 1000, 10  # the larger of both is the default of n_steps
     _evaluates_start = False

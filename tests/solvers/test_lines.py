@@ -150,6 +150,8 @@ def test_thresholds_for_losses_are_between_all_scores_of_a_small_table():
 class Stays(Solver):
     """A solver that does not move, and converges or not."""
 
+    takes_known = True
+
     def __init__(self, residual=0.0):
         self.residual = residual
 
@@ -185,6 +187,34 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     assert seen == solution.history
     assert seen[-1] is solution.iterate
     assert len(solution.times) == solution.n_iter == 2
+
+
+class Guesses(Solver):
+    """Returns random parameters."""
+
+    def iterate(self, problem, x, dual, tol, rng):
+        x = 3.0 * torch.randn(len(x), generator=rng, dtype=x.dtype)
+        yield Iterate(x, *problem.evaluate(x), dual, residual=math.inf)
+
+
+class TakesKnown(Guesses):
+    takes_known = True
+
+
+def test_a_solver_of_the_user_keeps_its_result_unless_its_class_says_otherwise():
+    """Whoever compares methods gets the method, and not a known point under its name."""
+    data, points = make_biased_classification(300, random_state=0), []
+    params = {"slack": 0.01, "random_state": 0, "callbacks": lambda own: points.append(own.x)}
+    clf = RateConstrainedClassifier(solver=Guesses(), **params)
+    with pytest.warns(ConvergenceWarning, match="takes_known = True in class Guesses"):
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert len(points) == clf.n_iter_ == 1
+    assert clf.status_ == Status.FINISHED.value
+    assert clf.score(data.data, data.target) < 0.5
+    clf = RateConstrainedClassifier(solver=TakesKnown(), **params)
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.score(data.data, data.target) > 0.7
+    assert clf.status_.startswith(Status.KNOWN.value)
 
 
 def test_a_known_point_does_not_hide_that_the_iterations_did_not_suffice():
