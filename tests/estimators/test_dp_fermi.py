@@ -92,7 +92,7 @@ def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_large_penalty_brings_labels_to_parity(seed):
     """Probabilities that are independent of the groups leave labels apart; rounds do not."""
     data = make_biased_classification(600, 6, 2, 2, random_state=seed)
@@ -126,7 +126,7 @@ def test_rounds_lower_the_objective_of_labels(constraint, penalty):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(4, 2), (2, 3), (4, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(4, 2), (2, 3)], ids=str)
 def test_labels_reach_what_a_constraint_reaches(shape):
     """Many groups and classes within labels: gap and error no larger than the constraint's."""
     data = make_biased_classification(3000, 20, *shape, random_state=0)

@@ -39,8 +39,7 @@ from tests.helpers.fits import (
     [
         (2, 2),
         (2, 4),
-        pytest.param(3, 2, marks=pytest.mark.slow),  # all names together
-        pytest.param(3, 4, marks=pytest.mark.slow),
+        pytest.param(3, 4, marks=pytest.mark.slow),  # all names together
     ],
 )
 @pytest.mark.parametrize("name", CONSTRAINTS)

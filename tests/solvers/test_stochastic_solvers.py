@@ -43,15 +43,14 @@ def test_augmented_lagrangians_meet_cvxpy_in_variables_and_multipliers(solver, s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers(seed):
-    problem = QuadraticProblem.random(seed)
+def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers():
+    problem = QuadraticProblem.random(0)
     exact_x, exact_dual = solve_quadratic(problem)
     solver = StochasticGhost(step_size=0.5, step_decay=0.0, tau=2.0, n_steps=200)
     last = solve(solver, problem, *problem.start()).history[-1]
     torch.testing.assert_close(last.x, exact_x, rtol=0, atol=1e-5)
     torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=1e-4)
-    rows = Rows(n_rows=300, seed=seed, noise=0.3)
+    rows = Rows(n_rows=300, seed=0, noise=0.3)
     exact_x, _ = solve_quadratic(rows.quadratic())
     noisy = StochasticGhost(step_size=0.1, step_decay=0.3, batch_size=16, max_level=5, n_steps=400)
     tail = [iterate.x for iterate in solve(noisy, rows).history[-10:]]
