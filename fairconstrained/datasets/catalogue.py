@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -47,13 +47,14 @@ class Dataset:
     caution: str  # harms, limits and traps
     files: tuple[File, ...]  # in the order in which `parse` takes their texts
     target: str  # column of the label, which is never a feature
-    positive: Callable[[pd.Series], pd.Series]  # from the column of the label to booleans
     target_names: tuple[str, str]  # meanings of 0 and 1
     sensitive: str  # the sensitive feature of the benchmarks
     # Sensitive features with readable values that are not columns of the table.
     groups: Mapping[str, Group] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)  # columns for each reason
     codes: str = ""  # numeric columns that hold codes of categories
+    # From the column of the label to booleans.
+    positive: Callable[[pd.Series], pd.Series] = lambda label: label == 1
     parse: Callable[[Sequence[str]], pd.DataFrame] = table  # from the texts of the files
 
 
@@ -79,35 +80,50 @@ _GITHUB = "https://raw.githubusercontent.com"
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 _CENSUS = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year"
 
-_COMPAS_LICENCE = "none stated; published by ProPublica as the data behind its article"
-_COMPAS_GROUPS: Mapping[str, Group] = {
-    # The attribute of the AUC benchmark; "race" has all six groups, some of them tiny.
-    "caucasian": either(lambda t: t["race"] == "Caucasian", "Caucasian", "non-Caucasian"),
-}
-_COMPAS_LEFT_OUT = {
-    "identifier": "id",
-    "output of the COMPAS tool that the data were collected to audit": (
-        "decile_score decile_score.1 score_text type_of_assessment v_decile_score v_score_text "
-        "v_type_of_assessment"
+_COMPAS = Dataset(
+    title="COMPAS, recidivism within two years",
+    source="ProPublica, Machine Bias: compas-scores-two-years.csv (Broward County, Florida)",
+    licence="none stated; published by ProPublica as the data behind its article",
+    caution=(
+        "The label is a new arrest, not a new crime: arrests depend on policing, which differs by "
+        "race and neighbourhood, so a classifier that fits the label well may repeat that "
+        "difference. Race was recorded by officials. Names, birthdays and case numbers were removed. "
+        "The row filter of the ProPublica article is not applied. Do not use models of these data "
+        "to judge people."
     ),
-    "known only after the screening": (
-        "is_recid two_year_recid r_charge_degree r_days_from_arrest r_offense_date r_charge_desc "
-        "r_jail_in r_jail_out violent_recid is_violent_recid vr_charge_degree vr_offense_date "
-        "vr_charge_desc num_r_cases num_vr_cases start end event in_custody out_custody"
+    files=one_file(
+        "compas/compas-scores-two-years.csv.gz",
+        "e6afe34c6f68e873e89b0a6c6981446564d0ebc8eba5f81f282706d92f1757b3",
+        "07572f2cc3667a907344fa8971498f5ad696e625cced61ecc065f162c45dc41b",
+        f"{_GITHUB}/propublica/compas-analysis/master/compas-scores-two-years.csv",
+        sources.compas,
     ),
-    "dates and durations, partly missing": (
-        "compas_screening_date screening_date v_screening_date days_b_screening_arrest c_jail_in "
-        "c_jail_out c_offense_date c_arrest_date c_days_from_compas"
-    ),
-    "free text": "c_charge_desc",
-    "copy of another column": "priors_count.1",
-}
-_COMPAS_CAUTION = (
-    "The label is a new arrest, not a new crime: arrests depend on policing, which differs by race "
-    "and neighbourhood, so a classifier that fits the label well may repeat that difference. "
-    "Race was recorded by officials. Names, birthdays and case numbers were removed. The row "
-    "filter of the ProPublica article is not applied. Do not use models of these data to judge "
-    "people."
+    target="two_year_recid",
+    target_names=("no new arrest", "new arrest"),
+    sensitive="caucasian",
+    groups={
+        # The attribute of the AUC benchmark; "race" has all six groups, some of them tiny.
+        "caucasian": either(lambda t: t["race"] == "Caucasian", "Caucasian", "non-Caucasian"),
+    },
+    left_out={
+        "identifier": "id",
+        "output of the COMPAS tool that the data were collected to audit": (
+            "decile_score decile_score.1 score_text type_of_assessment v_decile_score v_score_text "
+            "v_type_of_assessment"
+        ),
+        "known only after the screening": (
+            "is_recid two_year_recid r_charge_degree r_days_from_arrest r_offense_date "
+            "r_charge_desc r_jail_in r_jail_out violent_recid is_violent_recid vr_charge_degree "
+            "vr_offense_date vr_charge_desc num_r_cases num_vr_cases start end event in_custody "
+            "out_custody"
+        ),
+        "dates and durations, partly missing": (
+            "compas_screening_date screening_date v_screening_date days_b_screening_arrest "
+            "c_jail_in c_jail_out c_offense_date c_arrest_date c_days_from_compas"
+        ),
+        "free text": "c_charge_desc",
+        "copy of another column": "priors_count.1",
+    },
 )
 
 DATASETS: Mapping[str, Dataset] = {
@@ -156,7 +172,6 @@ DATASETS: Mapping[str, Dataset] = {
             ),
         ),
         target="label",
-        positive=lambda label: label == 1,
         target_names=("<=50K", ">50K"),
         sensitive="sex",
         # There is no such column, only its indicators.
@@ -190,31 +205,13 @@ DATASETS: Mapping[str, Dataset] = {
         groups={"age_25_60": either(lambda t: t["age"].between(25, 60), "25 to 60", "other")},
         left_out={"known only after the call, and gives its outcome away": "duration"},
     ),
-    "compas": Dataset(
-        title="COMPAS, recidivism within two years",
-        source="ProPublica, Machine Bias: compas-scores-two-years.csv (Broward County, Florida)",
-        licence=_COMPAS_LICENCE,
-        caution=_COMPAS_CAUTION,
-        files=one_file(
-            "compas/compas-scores-two-years.csv.gz",
-            "e6afe34c6f68e873e89b0a6c6981446564d0ebc8eba5f81f282706d92f1757b3",
-            "07572f2cc3667a907344fa8971498f5ad696e625cced61ecc065f162c45dc41b",
-            f"{_GITHUB}/propublica/compas-analysis/master/compas-scores-two-years.csv",
-            sources.compas,
-        ),
-        target="two_year_recid",
-        positive=lambda label: label == 1,
-        target_names=("no new arrest", "new arrest"),
-        sensitive="caucasian",
-        groups=_COMPAS_GROUPS,
-        left_out=_COMPAS_LEFT_OUT,
-    ),
-    "compas_scores": Dataset(
+    "compas": _COMPAS,
+    "compas_scores": replace(
+        _COMPAS,
         title="COMPAS, recidivism of all people scored",
         source="ProPublica, Machine Bias: compas-scores.csv (Broward County, Florida)",
-        licence=_COMPAS_LICENCE,
         caution=(
-            f"{_COMPAS_CAUTION} The 719 of 11,757 rows whose outcome is unknown (is_recid is -1) "
+            f"{_COMPAS.caution} The 719 of 11,757 rows whose outcome is unknown (is_recid is -1) "
             "are left out; people were followed for different lengths of time."
         ),
         files=one_file(
@@ -225,11 +222,6 @@ DATASETS: Mapping[str, Dataset] = {
             sources.compas,
         ),
         target="is_recid",
-        positive=lambda label: label == 1,
-        target_names=("no new arrest", "new arrest"),
-        sensitive="caucasian",
-        groups=_COMPAS_GROUPS,
-        left_out=_COMPAS_LEFT_OUT,
         # The outcome of the others is unknown.
         parse=lambda texts: table(texts).query("is_recid >= 0").reset_index(drop=True),
     ),
@@ -251,7 +243,6 @@ DATASETS: Mapping[str, Dataset] = {
             sources.plain_csv,
         ),
         target="pass_bar",
-        positive=lambda label: label == 1,
         target_names=("failed", "passed"),
         sensitive="race",
         groups={"male": decode("male", "female", "male")},
@@ -273,7 +264,6 @@ DATASETS: Mapping[str, Dataset] = {
             sources.plain_csv,
         ),
         target="default payment",
-        positive=lambda label: label == 1,
         target_names=("paid", "default"),
         sensitive="SEX",
         # Some copies of these data have other codes for SEX.
@@ -351,7 +341,6 @@ DATASETS: Mapping[str, Dataset] = {
             sources.table_in("heart_disease_health_indicators_BRFSS2015.csv"),
         ),
         target="HeartDiseaseorAttack",
-        positive=lambda label: label == 1,
         target_names=("no", "reported"),
         sensitive="Sex",
         groups={

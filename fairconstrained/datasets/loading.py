@@ -235,15 +235,7 @@ def content_hash(text: str) -> str:
 
 
 def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
-    """Read `file` from `folder`, or from its public source if it is missing.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file is not in `folder` and was not or could not be downloaded.
-    OSError
-        If the file, or the answer of the source, is not the data set.
-    """
+    """Read `file` from `folder`, or from its public source if it is missing."""
     path = folder / file.path
     if path.exists():
         packed = path.read_bytes()
