@@ -87,9 +87,9 @@ _COMPAS = Dataset(
     caution=(
         "The label is a new arrest, not a new crime: arrests depend on policing, which differs by "
         "race and neighbourhood, so a classifier that fits the label well may repeat that "
-        "difference. Race was recorded by officials. Names, birthdays and case numbers were removed. "
-        "The row filter of the ProPublica article is not applied. Do not use models of these data "
-        "to judge people."
+        "difference. Race was recorded by officials. Names, birthdays and case numbers were "
+        "removed. The row filter of the ProPublica article is not applied. Do not use models of "
+        "these data to judge people."
     ),
     files=one_file(
         "compas/compas-scores-two-years.csv.gz",
