@@ -32,11 +32,8 @@ N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out 
 
 def check_confidence(confidence: Any) -> None:
     """Raise ValueError unless it is a probability that is neither 0 nor 1."""
-    if (
-        isinstance(confidence, bool)
-        or not isinstance(confidence, Real)
-        or not 0 < float(confidence) < 1
-    ):
+    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
+    if not number or not 0 < float(confidence) < 1:
         raise ValueError(f"confidence must be a number between 0 and 1; got {confidence!r}.")
 
 

@@ -145,14 +145,6 @@ def _ratio(asked: Asked, notion: Rates) -> float:
     return ratio(asked.counts.rates(notion), asked.method, asked.agg)
 
 
-def _sum(asked: Asked, notion: Rates) -> float:
-    return summed_gap(asked.counts.rates(notion))
-
-
-def _largest(asked: Asked, notion: Rates) -> float:
-    return float(asked.counts.rates(notion).values().max())
-
-
 DIFFERENCE = Way(
     _gap,
     "Largest difference between groups in the {words}.",
@@ -167,13 +159,13 @@ RATIO = Way(
     "    zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).",
 )
 SUM = Way(
-    _sum,
+    lambda asked, notion: summed_gap(asked.counts.rates(notion)),
     "Gaps between groups in the {words}, summed.",
     r"\sum_v | {of_g} - {of_h} |",
     "Between 0 and the number of labels; nan where {undefined}.",
 )
 CAP = Way(
-    _largest,
+    lambda asked, notion: float(asked.counts.rates(notion).values().max()),
     "Largest {words} of any group.",
     r"\max_{{{over}g}} \; {of_g}",
     "Between 0 and 1; nan where {undefined}.",
