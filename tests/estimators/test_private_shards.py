@@ -19,12 +19,15 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import DPFERMI, DPSGDA, LBFGS, NoisyTables, ReleasedMoments
+from tests.helpers import shards
 from tests.helpers.processes import needs_gloo, run_on_workers
 
 pytestmark = [pytest.mark.slow, needs_gloo]
 
 N = 4000
 DATA = make_biased_classification(N, 6, bias=0.6, random_state=0)
+GROUP = np.asarray(DATA.sensitive_features)
+ROWS = DATA.data, DATA.target, GROUP, 2.0 + (GROUP.max() == GROUP)
 RECORDS = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0}
 RANGE = np.full(6, -4.0), np.full(6, 4.0)
 ALL_ROWS = {  # batches of all rows are the same, however they are drawn
@@ -67,27 +70,11 @@ BATCHES = {
 }
 
 
-def shard(rank, size):
-    """Sorted by group and label, so that workers lack groups and labels that others have."""
-    order = np.lexsort((DATA.target, DATA.sensitive_features))
-    own = np.array_split(order, size)[rank]
-    return DATA.data[own], DATA.target[own], np.asarray(DATA.sensitive_features)[own]
-
-
 def fitted(case, rank, size):
     """Weights, where there are any, are larger on the last worker."""
-    clf, (X, y, group) = {**ALL_ROWS, **BATCHES}[case], shard(rank, size)
-    weight = 2.0 + (group == max(DATA.sensitive_features)) if "weights" in case else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
-    return {
-        "coef": clf.coef_,
-        "intercept": clf.intercept_,
-        "multipliers": clf.multipliers_,
-        "violation": clf.violation_,
-        "privacy": clf.privacy_,
-    }
+    X, y, group, weight = shards.shard(ROWS, rank, size)
+    clf, weight = {**ALL_ROWS, **BATCHES}[case], weight if "weights" in case else None
+    return {**shards.fitted(clf, (X, y, group, weight)), "privacy": clf.privacy_}
 
 
 def all_fits(rank, size):
@@ -137,7 +124,7 @@ def said(call):
 
 def troubles(rank, size):
     """What each worker is told; at last what one is told when the other dies."""
-    X, y, group = shard(rank, size)
+    X, y, group, _ = shards.shard(ROWS, rank, size)
     first = rank == 0
 
     def fit(X=X, y=y, group=group, weight=None, **params):
