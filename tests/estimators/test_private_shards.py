@@ -19,8 +19,9 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import DPFERMI, DPSGDA, LBFGS, NoisyTables, ReleasedMoments
-from tests.helpers import shards
 from tests.helpers.processes import needs_gloo, run_on_workers
+from tests.helpers.shards import fitted as attributes_of
+from tests.helpers.shards import shard
 
 pytestmark = [pytest.mark.slow, needs_gloo]
 
@@ -72,9 +73,9 @@ BATCHES = {
 
 def fitted(case, rank, size):
     """Weights, where there are any, are larger on the last worker."""
-    X, y, group, weight = shards.shard(ROWS, rank, size)
+    X, y, group, weight = shard(ROWS, rank, size)
     clf, weight = {**ALL_ROWS, **BATCHES}[case], weight if "weights" in case else None
-    return {**shards.fitted(clf, (X, y, group, weight)), "privacy": clf.privacy_}
+    return {**attributes_of(clf, (X, y, group, weight)), "privacy": clf.privacy_}
 
 
 def all_fits(rank, size):
@@ -124,7 +125,7 @@ def said(call):
 
 def troubles(rank, size):
     """What each worker is told; at last what one is told when the other dies."""
-    X, y, group, _ = shards.shard(ROWS, rank, size)
+    X, y, group, _ = shard(ROWS, rank, size)
     first = rank == 0
 
     def fit(X=X, y=y, group=group, weight=None, **params):
