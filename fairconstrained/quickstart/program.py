@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from sklearn import config_context
 
+from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics import certify, group_report
 from fairconstrained.quickstart import steps
@@ -35,7 +36,11 @@ def run(options: argparse.Namespace) -> None:
     folder = options.output
     folder.mkdir(parents=True, exist_ok=True)
     print(_headline(table, train, test, options))
-    with config_context(enable_metadata_routing=True), tempfile.TemporaryDirectory() as cache:
+    with (
+        config_context(enable_metadata_routing=True),
+        one_openmp_thread(train.X),
+        tempfile.TemporaryDirectory() as cache,
+    ):
         compared = steps.methods(table, options, cache)
         name, slack, model, validated = steps.cross_validate(compared, train, options)
         # The folder of the cache will be gone.

@@ -53,7 +53,8 @@ MAY_IMPORT = {
     "export": {"estimators", "groups", "metrics", "models"},
     "the package": {"_version", "estimators"},
     "quickstart": {
-        *("the package", "datasets", "display", "groups", "metrics", "model_selection", "models"),
+        *("the package", "datasets", "display", "distributed", "groups", "metrics"),
+        *("model_selection", "models"),
     },
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
