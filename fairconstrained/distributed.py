@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from sklearn.utils.validation import _num_samples
 from threadpoolctl import ThreadpoolController
 from torch import Generator, Tensor
 
@@ -129,7 +130,8 @@ def one_openmp_thread(X: Any) -> Iterator[None]:
     they wait thousands of times for its turn to end. A number chosen by the user stays: that of
     OMP_NUM_THREADS, or of a limit that differs from the number of cores.
     """
-    few = math.prod(getattr(X, "shape", (len(X),))) <= _FEW_ENTRIES
+    shape = X.shape if hasattr(X, "shape") else (_num_samples(X),)
+    few = math.prod(shape) <= _FEW_ENTRIES
     if not few or "OMP_NUM_THREADS" in os.environ:
         yield
         return
