@@ -403,6 +403,7 @@ def test_the_audit_sees_what_leaves_without_noise(case, monkeypatch):
     """For every unit of privacy of the estimator."""
     name, broken = LEAKS[case]
     broken(monkeypatch)
+    monkeypatch.setitem(globals(), "FAR", 15.0)  # entries of both signs may cancel in a score
     for unit in units_of(name):
         _, _, equal = audit(name, unit, monkeypatch)
         assert not equal
