@@ -6,9 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from sklearn.base import clone
 
-import fairconstrained
+from fairconstrained import distributed
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.model_selection import PrivateGridSearch
 from fairconstrained.privacy import mechanisms
@@ -78,7 +79,7 @@ def test_a_callback_that_fails_after_all_releases_carries_what_was_spent(name, h
 
 def lines_of_end(clf, monkeypatch, releases, interrupted_at=None):
     """Number of lines of the package that a fit runs after its releases; one is interrupted."""
-    room, lines = str(Path(fairconstrained.__file__).parent), []
+    room, lines = str(Path(distributed.__file__).parent), []
 
     def trace(frame, event, _):
         if event == "line" and frame.f_code.co_filename.startswith(room):
@@ -93,11 +94,13 @@ def lines_of_end(clf, monkeypatch, releases, interrupted_at=None):
             frame.f_trace = trace
         sys.settrace(trace)
 
-    before = sys.gettrace()
+    before, threads = sys.gettrace(), torch.get_num_threads()
+    monkeypatch.setattr(distributed, "_shared", type(distributed._shared)())  # it may stay limited
     try:
         releases_of(clf, monkeypatch, releases, begin)
     finally:
         sys.settrace(before)
+        torch.set_num_threads(threads)
     return len(lines)
 
 

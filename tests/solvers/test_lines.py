@@ -27,7 +27,6 @@ from fairconstrained.solvers.base import FEASIBILITY_TOL
 
 
 def counts_of(data, space):
-    """Number of rows of each label and group."""
     counts = np.zeros((len(space.classes), len(space.groups)), dtype=int)
     np.add.at(counts, (data.y.numpy(), data.group.numpy()), 1)
     return counts
