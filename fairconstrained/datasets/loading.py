@@ -205,8 +205,10 @@ def one_hot(frame: pd.DataFrame, *, categorical: Collection[str] = ()) -> tuple[
         )
     numbers = [name for name in frame.select_dtypes(["number", "bool"]) if name not in categorical]
     values = frame[numbers].to_numpy(dtype=np.float64)
-    constant = np.ptp(values, axis=0) == 0  # computed deviations of it are rounding errors
-    centred = values - values.mean(axis=0)
+    spread = np.ptp(values, axis=0)
+    constant = spread == 0  # computed deviations of it are rounding errors
+    # In units of the spread: squares of tiny numbers would all be 0.
+    centred = (values - values.mean(axis=0)) / np.where(constant, 1.0, spread)
     scaled = centred / np.where(constant, 1.0, centred.std(axis=0))
     indicator = ((values == 0) | (values == 1)).all(axis=0)
     dense = np.where(indicator, values, np.where(constant, 0.0, scaled))

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -152,6 +152,7 @@ COLUMNS = {
 
 
 @given(st.lists(st.tuples(*COLUMNS.values()), min_size=1, max_size=30))
+@example([("a", 1.0, 0, 0.0), ("a", 1.0, 0, 2e-313)])
 def test_one_hot_columns(rows):
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     X, names = one_hot(frame, categorical=["code"])
