@@ -21,6 +21,7 @@ from fairconstrained.solvers import IDCA, QCQP, LevelSet
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted, same_on_all, shard, table
 
+pytestmark = pytest.mark.xdist_group(__name__)
 INTERVAL = (0.1, 0.6)
 
 
