@@ -229,10 +229,10 @@ def test_one_output_may_come_without_its_axis():
 
 def test_frozen_and_shared_parameters_keep_their_roles():
     """Frozen ones stay as they came; a shared one counts, and is pulled back, once."""
-    first, second = nn.Linear(5, 5).double(), nn.Linear(5, 5).double()
+    first, activation, second = layers = network(5, 5, 5)
     second.weight = first.weight
     second.bias.requires_grad_(False)
-    model, frozen = NetworkModel(nn.Sequential(first, nn.Tanh(), second)), second.bias.clone()
+    model, frozen = NetworkModel(layers), second.bias.clone()
     assert model.n_params == 25 + 5
     w, features, seed = some_parameters(model), DenseFeatures(X), cotangent(30, 5)
     expected = numerical_jacobian(lambda v: (seed * model.scores(v, features)).sum(), w)[0]
