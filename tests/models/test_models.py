@@ -229,7 +229,7 @@ def test_one_output_may_come_without_its_axis():
 
 def test_frozen_and_shared_parameters_keep_their_roles():
     """Frozen ones stay as they came; a shared one counts, and is pulled back, once."""
-    first, activation, second = layers = network(5, 5, 5)
+    first, _, second = layers = network(5, 5, 5)
     second.weight = first.weight
     second.bias.requires_grad_(False)
     model, frozen = NetworkModel(layers), second.bias.clone()
