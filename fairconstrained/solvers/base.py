@@ -27,6 +27,11 @@ def number(
     return field(default=default, metadata={"range": (kind, sign, least, below)})
 
 
+def choice(default: str, *others: str) -> Any:
+    """Return the field of a parameter that is one of these names."""
+    return field(default=default, metadata={"choices": [default, *others]})
+
+
 positive, nonnegative = partial(number, sign=">", least=0), partial(number, sign=">=", least=0)
 count = partial(number, sign=">", least=0, kind=Integral)
 
@@ -114,6 +119,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     requires : tuple of str
         Capabilities that a problem must have (``offers``), such as ``("exact",)``, which
         ``fairconstrained.problems.base`` lists. A solver that requires nothing tries every problem.
+    assumes : str or None
+        Attribute of such problems that must be true, such as ``"is_quadratic"``.
     keeps_last : bool
         Whether the last iterate is the result, and not the best feasible one.
     takes_known : bool
@@ -133,15 +140,20 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     """
 
     requires: ClassVar[tuple[str, ...]] = ()
+    assumes: ClassVar[str | None] = None
     keeps_last: ClassVar[bool] = False
     takes_known: ClassVar[bool] = False
     length: int | None = None
     scope = "other problems"
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad parameter; those of :func:`number` have bounds."""
+        """Raise ValueError for a bad :func:`number` or :func:`choice`."""
         for own in getattr(self, "__dataclass_fields__", {}).values():
-            value = getattr(self, own.name)
+            value, choices = getattr(self, own.name), own.metadata.get("choices")
+            if choices and not (isinstance(value, str) and value in choices):
+                raise ValueError(
+                    f"{type(self).__name__}.{own.name} must be one of {choices}; got {value!r}."
+                )
             if "range" not in own.metadata or (value is None and own.default is None):
                 continue
             kind, sign, least, below = own.metadata["range"]
@@ -157,7 +169,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     @classmethod
     def suits(cls, problem: Any) -> bool:
         """Whether a problem with the required capabilities meets the algorithm's assumptions."""
-        return True
+        return cls.assumes is None or bool(getattr(problem, cls.assumes))
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator

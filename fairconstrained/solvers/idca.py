@@ -81,6 +81,7 @@ class IDCA(FromFeasible):
     """
 
     requires = ("convex_parts",)
+    assumes = "difference_of_convex"
     scope = (
         "linear models under constraints that are differences of convex functions: the partial "
         "criteria but group_auc"
@@ -94,10 +95,6 @@ class IDCA(FromFeasible):
     def length(self) -> int:  # type: ignore[override]
         """Number of subproblems."""
         return self.max_outer
-
-    @classmethod
-    def suits(cls, problem: Any) -> bool:
-        return bool(problem.difference_of_convex)
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -219,6 +216,7 @@ class StochasticIDCA(StochasticSolver):
     """
 
     requires = ("draws", "convex_bounds")
+    assumes = "has_convex_bounds"
     scope = (
         "constraints that are differences of convex functions of the scores, as the partial "
         "criteria but group_auc are, without privacy (epsilon=None)"
@@ -231,10 +229,6 @@ class StochasticIDCA(StochasticSolver):
     batch_size: int = count(64)
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = cosine
-
-    @classmethod
-    def suits(cls, problem: Any) -> bool:
-        return bool(problem.has_convex_bounds)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         now.anchor, now.total, now.inner = now.x, torch.zeros_like(now.x), 0

@@ -31,9 +31,7 @@ _FIRST = 1e-1  # accuracy of the solver's first iteration; each later one is ten
 _MOST = 100  # iterations of the solver
 
 # Of LabelRounds
-_TOWARDS = (
-    0.5  # of the shift, towards its present value; with 1 rounds alternate at large penalties
-)
+_TOWARDS = 0.5  # of the shift, towards its value; with 1 rounds alternate at large penalties
 _PATIENCE = 3  # rounds without a better one
 _INDEPENDENT = 1e-12  # mutual information of labels that is left to rounding
 _SHARPENINGS = 4

@@ -294,10 +294,6 @@ class Quadratics:
         """Return values at x, (1 + m,)."""
         return 0.5 * (self.P @ x) @ x + self.q @ x + self.r
 
-    def gradients(self, x: Tensor) -> Tensor:
-        """Gradients at x, (1 + m, p)."""
-        return self.P @ x + self.q
-
     def minimiser(self, dual: Tensor) -> tuple[Tensor, Tensor]:
         """The minimiser of the Lagrangian, and the Cholesky factor of its Hessian."""
         weights = torch.cat((dual.new_ones(1), dual))
@@ -347,6 +343,7 @@ class QCQP(Solver):
     """
 
     requires = ("quadratic_forms",)
+    assumes = "is_quadratic"
     takes_known = True
     keeps_last = True  # the dual increases, and the true gaps are not used
     scope = (
@@ -356,10 +353,6 @@ class QCQP(Solver):
     )
 
     max_dual: float = 1e8
-
-    @classmethod
-    def suits(cls, problem: Any) -> bool:
-        return bool(problem.is_quadratic)
 
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -374,7 +367,7 @@ class QCQP(Solver):
             yield Iterate(x, soft, hard, dual, gap)
             # A Newton step in the free multipliers; the others stay at zero.
             free = (dual > 0) | (value > 0)
-            J = quadratics.gradients(x)[1:][free]
+            J = (quadratics.P @ x + quadratics.q)[1:][free]  # the Jacobian of the free constraints
             curvature = J @ torch.cholesky_solve(J.T, factor)
             curvature.diagonal().add_(1e-12 * (1.0 + curvature.diagonal().sum()))
             step = torch.zeros_like(dual)

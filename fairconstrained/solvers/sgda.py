@@ -10,14 +10,19 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.problems.base import Linearization, SampledProblem
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, count, nonnegative, positive
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
+    Iterate,
+    choice,
+    count,
+    nonnegative,
+    positive,
+)
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver, cosine
 
 _WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
 _GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
 _FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers
-OUTPUTS = ("average", "last", "random")
-TABLES = ("labels", "probabilities")  # that W may answer to
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -275,13 +280,9 @@ class FERMI(StochasticSolver):
 
     dual_step_size: float = positive(0.2)
     batch_size: int = count(512)
-    output: str = "average"
-    table: str = "labels"
+    output: str = choice("average", "last", "random")
+    table: str = choice("labels", "probabilities")
     optimizer: Callable[..., Any] = torch.optim.Adam
-
-    def check(self, problem: Any) -> None:
-        super().check(problem)
-        check_choices(self)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         information = estimates.problem.information  # type: ignore[attr-defined]
@@ -315,13 +316,3 @@ def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int
 def followed(table: str, step: int, n_steps: int) -> str:
     """Return the table that W answers to in a step: probabilities in the first quarter."""
     return "probabilities" if step <= n_steps // 4 else table
-
-
-def check_choices(solver: Any) -> None:
-    """Raise ValueError unless the solver's `output` and `table` are known."""
-    for name, known in (("output", OUTPUTS), ("table", TABLES)):
-        value = getattr(solver, name)
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(
-                f"{type(solver).__name__}.{name} must be one of {list(known)}; got {value!r}."
-            )

@@ -17,19 +17,15 @@ from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolv
 
 _INFEASIBLE = 1e-12
 
+# Rows drawn for the objective, and for the constraints with what each stands for
+Drawn = tuple[Tensor, tuple[Tensor, Tensor]]
+
 
 class Direction(NamedTuple):
     """A direction and the multipliers of the linearised constraints."""
 
     d: Floats  # (n,)
     dual: Floats  # (m,)
-
-
-class Drawn(NamedTuple):
-    """Rows drawn for the objective, and for the constraints with what each stands for."""
-
-    of_objective: Tensor
-    of_constraints: tuple[Tensor, Tensor]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -135,9 +131,9 @@ class StochasticGhost(StochasticSolver):
         """Estimate the direction at `x` for a drawn level."""
         single, even, odd = (self.draw(estimates, n) for n in (1, 2**level, 2**level))
         # The whole sample is measured as one: values need not be means over rows.
-        (index, scale), (other, of_other) = even.of_constraints, odd.of_constraints
+        (rows, (index, scale)), (others, (other, of_other)) = even, odd
         constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, of_other))
-        whole = Drawn(torch.cat((even.of_objective, odd.of_objective)), constraints)
+        whole = torch.cat((rows, others)), constraints
         first, fine, *halves = (
             self.solve(estimates, x, rows) for rows in (single, whole, even, odd)
         )
@@ -148,11 +144,11 @@ class StochasticGhost(StochasticSolver):
         """Draw `size` rows; for the constraints, as many of each part."""
         size = size * self.batch_size
         rows = torch.randint(estimates.problem.n_rows, (size,), generator=estimates.rng)
-        return Drawn(rows, estimates.balanced.draw(size, estimates.rng))
+        return rows, estimates.balanced.draw(size, estimates.rng)
 
     def solve(self, estimates: Estimates, x: Tensor, rows: Drawn) -> Direction:
         """Return the direction d(S) of these rows, and its multipliers."""
-        terms = estimates.problem.estimates(x, rows.of_objective, rows.of_constraints)
+        terms = estimates.problem.estimates(x, *rows)
         gradients = terms.jacobian().cpu().double().numpy()
         gradient, jacobian = gradients[0], gradients[1:]
         # Paper: c as it is; here: moved by hard minus soft values, because labels are what counts.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -13,9 +12,9 @@ from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, RecordFermi
-from fairconstrained.solvers.base import Iterate, count, nonnegative, positive
+from fairconstrained.solvers.base import Iterate, choice, count, nonnegative, positive
 from fairconstrained.solvers.private.dpsgda import NoisySteps, sampling_rate, unreleased
-from fairconstrained.solvers.sgda import check_choices, followed, last_step, output_after
+from fairconstrained.solvers.sgda import followed, last_step, output_after
 from fairconstrained.solvers.stochastic import evaluated_steps
 
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
@@ -31,8 +30,8 @@ class _NoisySaddle(NoisySteps):
 
     n_steps: int = count(400)
     batch_size: int | None = count(None)
-    output: str = "average"
-    table: str = "labels"
+    output: str = choice("average", "last", "random")
+    table: str = choice("labels", "probabilities")
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         self.check(None)
@@ -45,10 +44,6 @@ class _NoisySaddle(NoisySteps):
             sampling_rate=sampling_rate(n_rows, self.batch_size),
             n_steps=self.n_steps,
         )
-
-    def check(self, problem: Any) -> None:
-        super().check(problem)
-        check_choices(self)
 
     def iterate(
         self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator

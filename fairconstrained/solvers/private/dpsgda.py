@@ -14,7 +14,7 @@ from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import one_off_noise, plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
-from fairconstrained.solvers.base import Iterate, Solver, count, number, positive
+from fairconstrained.solvers.base import Iterate, Solver, choice, count, number, positive
 
 MOST_RELEASES = 6  # of points that may be the result: the plain average, and five to bisect
 _RATE, _BATCH = 0.05, (256, 8192)  # fraction of the rows in a batch; fewest and most of them
@@ -23,7 +23,6 @@ _ITERATIONS = 30  # recorded points of one run
 _STEPS = 1.5  # for n = 1 and full-batch noise of standard deviation 1 (see `DPSGDA`)
 _MOST_ROWS = 400 * 8192  # that the steps of a fit read
 _FRACTIONS = {COUNTS: 0.05, FINAL: 0.06, **dict.fromkeys(SCALING, 0.06 / len(SCALING))}
-_NOISES = {"gaussian": (), "laplace": (TABLE,)}  # releases with Laplace noise
 _STEP, _STEP_OF_NETWORK = 4.0, 1.0
 _STABLE = 5.0  # largest step of a multiplier times its gain
 
@@ -147,15 +146,10 @@ class DPSGDA(NoisySteps):
     n_steps: int | None = count(None)
     sampling_rate: float | None = None
     max_dual: float = positive(10.0)
-    histogram_noise: str = "gaussian"
+    histogram_noise: str = choice("gaussian", "laplace")
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         self.check(None)
-        if self.histogram_noise not in _NOISES:
-            raise ValueError(
-                f"DPSGDA.histogram_noise must be one of {list(_NOISES)}; got "
-                f"{self.histogram_noise!r}."
-            )
         rate = sampling_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         # More steps learn more, and noise with it: where both are equal.
         best = _STEPS * math.pow(n_rows / one_off_noise(1.0, budget), 2 / 3)
@@ -167,7 +161,7 @@ class DPSGDA(NoisySteps):
             step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
             sampling_rate=rate,
             n_steps=n_steps if self.n_steps is None else self.n_steps,
-            laplace=_NOISES[self.histogram_noise],
+            laplace=(TABLE,) if self.histogram_noise == "laplace" else (),
         )
 
     @classmethod
