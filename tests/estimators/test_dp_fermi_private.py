@@ -56,6 +56,16 @@ def test_released_moments_come_near_the_fit_without_privacy():
     assert private_.violation_ == pytest.approx(gap, abs=0.03)
 
 
+@pytest.mark.parametrize("penalty", [5e-324, 1e-300])
+def test_a_penalty_whose_noise_would_underflow_is_none(penalty):
+    """Otherwise its exact gradients would stand where those of public rows are zero."""
+    none, least = (
+        private(unit="sensitive_features", penalty=p, solver=NoisyTables(n_steps=20))
+        for p in (0.0, penalty)
+    )
+    np.testing.assert_array_equal(least.coef_, none.coef_)
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_noisy_tables_lower_the_gap(unit):
     free, fair = (

@@ -258,13 +258,14 @@ class AttributeFermi(RecordFermi):
     step_size = 0.5  # suits public columns, which are whitened
 
     def __init__(self, model: Model, data: Rows, *problem: Any, weight: float):
-        super().__init__(model, data.own, *problem, weight=weight)
+        # The noise on a penalty of less would underflow, and the penalty not always with it.
+        super().__init__(model, data.own, *problem, weight=weight if weight >= 1e-100 else 0.0)
         self._n_before = data.n_before
         self._n_public = max(1, round(self.plan.sampling_rate * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
         part_of_label = self.constraint.part_of_cell.max(dim=1).values  # -1 without parts
         shared = pad(self.information.shared, (0, 0, 0, 1))[part_of_label]
-        self._shared = weight * self.n_rows * shared
+        self._shared = self.weight * self.n_rows * shared
 
     def release(
         self,
