@@ -21,19 +21,14 @@ DATA = make_biased_classification(2000, random_state=0)
 ESTIMATORS = {
     "parity": RateConstrainedClassifier(),
     "odds": RateConstrainedClassifier("equalized_odds"),
-    "network": RateConstrainedClassifier(model=(4,), random_state=0, max_iter=20, slack=0.9),
+    "network": RateConstrainedClassifier(model=(4,), random_state=0, max_iter=5, slack=0.9),
     "auc": AUCFairClassifier("inter_group"),
     "auc from moments": AUCFairClassifier(AUCParity("inter_group", surrogate="binormal")),
     "loss": LossParityClassifier(),
     "penalty": DPFermiClassifier(epsilon=None),
 }
 SOME_SLOW = slow_where(ESTIMATORS, "network", "penalty", "auc", "loss")
-UNITS = {
-    "milli": 1e-3,
-    "micro": 1e-6,
-    "kilo": 1e3,
-    "one column": np.where(np.arange(DATA.data.shape[1]) == 0, 1e-3, 1.0),
-}
+UNITS = 1e-6, 1e3, np.where(np.arange(DATA.data.shape[1]) == 0, 1e-3, 1.0)
 
 
 def fit(clf, X=DATA.data, weight=None):
@@ -46,7 +41,7 @@ def fit(clf, X=DATA.data, weight=None):
 def test_positive_factors_of_columns_change_no_prediction(name):
     clf = ESTIMATORS[name]
     labels, scores, violation = fit(clf)
-    for units in UNITS.values():
+    for units in UNITS:
         other = fit(clf, DATA.data * units)
         np.testing.assert_array_equal(other[0], labels)
         np.testing.assert_allclose(other[1], scores, atol=1e-6)
@@ -62,7 +57,7 @@ def test_nor_do_they_under_partial_parity_but_for_rounding():
     for units in (2.0**-10, 2.0**-20, 2.0 ** np.arange(DATA.data.shape[1])):
         other = fit(clf, DATA.data * units)
         np.testing.assert_array_equal(other[1], scores)
-    for units in UNITS.values():
+    for units in UNITS:
         other = fit(clf, DATA.data * units)
         assert (other[0] == labels).mean() > 0.95
         errors = [(found != DATA.target).mean() for found in (other[0], labels)]
@@ -104,11 +99,11 @@ def test_a_column_of_two_values_is_penalised_by_its_range(wrap, codes):
 
 
 @pytest.mark.parametrize("name", SOME_SLOW)
-@pytest.mark.parametrize("factor", [1e-310, 1e-5, 1e307])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_factor_of_all_weights_changes_no_prediction(name, factor):
+def test_a_factor_of_all_weights_changes_no_prediction(name):
     clf = ESTIMATORS[name]
     labels, scores, _ = fit(clf)
-    other = fit(clf, weight=np.full(2000, factor))
-    np.testing.assert_array_equal(other[0], labels)
-    np.testing.assert_allclose(other[1], scores, atol=1e-6)
+    for factor in (1e-310, 1e307):
+        other = fit(clf, weight=np.full(len(labels), factor))
+        np.testing.assert_array_equal(other[0], labels)
+        np.testing.assert_allclose(other[1], scores, atol=1e-6)
