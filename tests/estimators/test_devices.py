@@ -37,11 +37,9 @@ from fairconstrained.solvers import (
     DPSGDA,
     FERMI,
     IDCA,
-    LBFGS,
     QCQP,
     SGDA,
     SSLALM,
-    AugmentedLagrangian,
     DirectSwitching,
     EarlyStoppedSGDA,
     LevelSet,
@@ -136,13 +134,13 @@ LINEAR = [
     *[(RateConstrainedClassifier, {"constraint": name}) for name in CONSTRAINTS],
     *[
         (PartialParityClassifier, {"constraint": name, "interval": (0.1, 0.5)})
-        for name in ("statistical_parity", "equal_opportunity", "rank_parity", "group_auc")
+        for name in ("equal_opportunity", "rank_parity", "group_auc")
     ],
-    *[(AUCFairClassifier, {"constraint": name}) for name in ("group_auc", "bpsn_bnsp")],
+    (AUCFairClassifier, {"constraint": "group_auc"}),
     (RateConstrainedClassifier, {"alpha": 1e-2}),
     (RateConstrainedClassifier, {"constraint": ["equalized_odds", "false_negative_rate"]}),
     (RateConstrainedClassifier, {"margin": 1.0}),
-    (LossParityClassifier, {"model": "linear", "solver": ALM(n_steps=50)}),
+    (LossParityClassifier, {"model": "linear", "solver": ALM(n_steps=10)}),
     (DPFermiClassifier, {"penalty": 3.0, "epsilon": None}),
     (DPFermiClassifier, {"penalty": 3.0, "constraint": "equalized_odds", "epsilon": None}),
 ]
@@ -170,7 +168,6 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
         (AUCFairClassifier, {}, 40),
         (AUCFairClassifier, {"constraint": AUCParity(surrogate="binormal")}, 40),
         (PartialParityClassifier, {"interval": (0.1, 0.5)}, 400_000),
-        (PartialParityClassifier, {"interval": (0.1, 0.5)}, 40),
     ],
     ids=named,
 )
@@ -202,7 +199,7 @@ def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_clas
     assert np.isfinite(clf.predict_proba(data[0])).all()
 
 
-SMALL_LEVELS = LevelSet(n_steps=100, step_size=0.1, max_levels=2)
+SMALL_LEVELS = LevelSet(n_steps=20, step_size=0.1, max_levels=2)
 # What the solvers of a paper need beside the defaults.
 PAPERS = {
     AUCFairClassifier: {
@@ -217,24 +214,22 @@ SOLVERS = [
     *[
         (RateConstrainedClassifier, solver)
         for solver in (
-            AugmentedLagrangian(),
             SequentialQuadratic(),
-            SGDA(n_steps=50),
-            ALM(n_steps=50),
-            SSLALM(n_steps=50),
+            SGDA(n_steps=20),
+            ALM(n_steps=20),
+            SSLALM(n_steps=20),
             StochasticGhost(n_steps=20),
-            SwitchingSubgradient(n_steps=50),
+            SwitchingSubgradient(n_steps=20),
         )
     ],
-    *[
-        (PartialParityClassifier, solver)
-        for solver in (IDCA(), DirectSwitching(), StochasticIDCA())
-    ],
+    (PartialParityClassifier, IDCA(inner_steps=20)),
+    (PartialParityClassifier, DirectSwitching(n_steps=20)),
+    (PartialParityClassifier, StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)),
     *[
         (AUCFairClassifier, solver)
         for solver in (QCQP(), SMALL_LEVELS, ProximalLevelSet(level_set=SMALL_LEVELS, n_rounds=2))
     ],
-    *[(DPFermiClassifier, solver) for solver in (LBFGS(), FERMI(n_steps=50))],
+    (DPFermiClassifier, FERMI(n_steps=20)),
 ]
 
 
