@@ -21,7 +21,7 @@ from fairconstrained.exceptions import WorkerError
 from fairconstrained.solvers import DPFERMI, DPSGDA, LBFGS, NoisyTables, ReleasedMoments
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted as attributes_of
-from tests.helpers.shards import shard
+from tests.helpers.shards import same_on_all, shard
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(__name__), needs_gloo]
 
@@ -89,13 +89,6 @@ def all_fits(rank, size):
 @pytest.fixture(scope="module")
 def on_workers(tmp_path_factory):
     return run_on_workers(all_fits, tmp_path_factory.mktemp("private"), 2, 2)
-
-
-def same_on_all(on_workers, case):
-    first, second = (found[case] for found in on_workers)
-    for name, value in first.items():
-        np.testing.assert_array_equal(second[name], value)
-    return first
 
 
 @pytest.mark.parametrize("case", ALL_ROWS)
