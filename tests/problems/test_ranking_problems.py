@@ -98,11 +98,11 @@ def test_quadratic_forms_are_the_values(notion):
     quadratics = Quadratics(*p.quadratic_forms())
     x = torch.tensor([0.3, -0.2, 0.1, 0.7], dtype=torch.float64)
     np.testing.assert_allclose(quadratics.values(x), p.linearize(x).value, rtol=1e-10)
-    for j in range(1 + p.n_constraints):
-        weights = torch.eye(1 + p.n_constraints, dtype=torch.float64)[j]
+    each = torch.eye(1 + p.n_constraints, dtype=torch.float64)
+    for P, q, weights in zip(quadratics.P, quadratics.q, each, strict=True):
         expected = p.linearize(x).pullback(weights)
-        np.testing.assert_allclose(quadratics.gradients(x)[j], expected, atol=1e-10)
-        assert torch.linalg.eigvalsh(quadratics.P[j]).min() > -1e-10
+        np.testing.assert_allclose(P @ x + q, expected, atol=1e-10)
+        assert torch.linalg.eigvalsh(P).min() > -1e-10
 
 
 # --- QCQP ----------------------------------------------------------------------------------------
