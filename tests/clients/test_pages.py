@@ -4,13 +4,10 @@ import ast
 import importlib.util
 import os
 import re
-import runpy
 import subprocess
 import sys
-import warnings
 
 import pytest
-import sklearn
 
 from tests.helpers.clients import array_api
 from tests.helpers.processes import needs_gloo
@@ -48,26 +45,11 @@ def missing(code):
     )
 
 
-def written(program, folder):
-    """The file of a program, all of whose packages are installed."""
-    if absent := missing(program):
-        pytest.skip(f"not installed: {absent}")
-    path = folder / "program.py"
-    path.write_text(program, encoding="utf-8")
-    return path
-
-
-def in_this_process(program, folder, monkeypatch):
-    """Run the program in a folder that it may write to; what it sets is as before."""
-    path = written(program, folder)
-    monkeypatch.chdir(folder)
-    with sklearn.config_context(), warnings.catch_warnings():
-        runpy.run_path(str(path), run_name="__main__")
-
-
 def run(program, folder, *start, **environment):
     """What the program prints, in a process of its own, in a folder that it may write to."""
-    written(program, folder)
+    if absent := missing(program):
+        pytest.skip(f"not installed: {absent}")
+    (folder / "program.py").write_text(program, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, *start, "program.py"],
         cwd=folder,
@@ -98,15 +80,13 @@ def test_the_program_of_a_section_on_large_data_runs(section, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", OTHERS)
-def test_the_program_of_a_section_on_another_library_runs(section, tmp_path, monkeypatch):
-    """To its last assertion."""
+def test_the_program_of_a_section_on_another_library_runs(section, tmp_path):
+    """In a process of its own: scipy is asked for the array API before it is imported."""
     code = "\n".join([QUIET, *BLOCK.findall(START), OTHERS[section]])
-    if "array_api_dispatch" not in code:  # scipy is asked for it before it is imported
-        in_this_process(code, tmp_path, monkeypatch)
-    elif array_api():
-        run(code, tmp_path, "-W", "error", SCIPY_ARRAY_API="1")
-    else:
+    needs_array_api = "array_api_dispatch" in code
+    if needs_array_api and not array_api():
         pytest.skip("scikit-learn before 1.9 needs more packages for its array API")
+    run(code, tmp_path, "-W", "error", **({"SCIPY_ARRAY_API": "1"} if needs_array_api else {}))
 
 
 def test_the_versions_are_those_of_the_constraints():
