@@ -101,6 +101,12 @@ CAPS: Mapping[str, Rates] = {
 }
 
 
+def needs_labels(rates: Rates) -> bool:
+    """Whether the true label decides if a row is a hit, or if it could be one."""
+    tables = (table for rate in rates([0, 1], [1]) for table in (rate.hits, rate.possible))
+    return any(bool(np.ptp(table, axis=0).any()) for table in tables)
+
+
 def _one_hot(classes: Sequence[Any], positions: Sequence[int]) -> Iterator[tuple[Any, Floats]]:
     """Some of the classes, each with its indicator."""
     chosen = map(classes.__getitem__, positions)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, check_samples
+from fairconstrained.arrays import check_samples
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.metrics.auc import Ranked
@@ -29,6 +29,7 @@ from fairconstrained.metrics.bounds import (
 from fairconstrained.metrics.inputs import (
     Labels,
     check_labels,
+    check_scores,
     count_table,
     counted,
     predicted,
@@ -36,7 +37,7 @@ from fairconstrained.metrics.inputs import (
     two_labels,
 )
 from fairconstrained.metrics.partial import read_scored
-from fairconstrained.rates import CAPS, PARITIES
+from fairconstrained.rates import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
 _ASSUMPTIONS = (
@@ -46,10 +47,13 @@ _ASSUMPTIONS = (
 
 
 def certify(
-    estimator: Any,
-    X: Any,
-    y: ArrayLike,
+    estimator: Any = None,
+    X: Any = None,
+    y: ArrayLike | None = None,
     *,
+    y_true: ArrayLike | None = None,
+    y_pred: ArrayLike | None = None,
+    y_score: ArrayLike | None = None,
     sensitive_features: Any,
     constraint: Any,
     slack: float,
@@ -57,12 +61,14 @@ def certify(
     interval: Any = None,
     threshold: float = 0.0,
     min_group_size: Any = "auto",
+    pos_label: Any = None,
     name: str = "certification rows",
     label_names: Mapping[Any, str] | None = None,
 ) -> Certificate:
     r"""Bound a constraint's violation on the population from rows that no fit has seen.
 
-    For a gap or cap :math:`v` of the model's predictions on the population, the upper bound U from
+    Give a fitted model with X and y, or predictions alone: a table of decisions is enough. For a
+    gap or cap :math:`v` of the predictions on the population, the upper bound U from
     n rows satisfies
 
     .. math:: P(v \leq U) \geq \text{confidence}
@@ -71,11 +77,19 @@ def certify(
 
     Parameters
     ----------
-    estimator : fitted classifier
-        Any with ``predict``; rankings need ``decision_function`` or ``predict_proba``.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,)
+    estimator : fitted classifier, optional
+        Any with ``predict``; rankings need ``decision_function`` or ``predict_proba``. The
+        predictions for `X` then stand for `y_pred` or `y_score`, and `y` for `y_true`.
+    X : array-like of shape (n_samples, n_features), optional
+    y : array-like of shape (n_samples,), optional
         True labels.
+    y_true : array-like of shape (n_samples,), optional
+        True labels. Demographic parity and the partial criteria "statistical_parity",
+        "rank_parity", "demographic_parity" and "group_auc" do not need them.
+    y_pred : array-like of shape (n_samples,), optional
+        Predicted labels, for gaps and caps of rates.
+    y_score : array-like of shape (n_samples,), optional
+        Scores, for rankings and partial criteria.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         None for a cap on all rows together.
     constraint : str or constraint object
@@ -84,8 +98,7 @@ def certify(
         together, or of each group with ``FalseNegativeRate(per_group=True)``; "group_auc",
         "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
         "bpsn_bnsp"; and with `interval` "statistical_parity", "rank_parity", "group_auc",
-        "demographic_parity", "equal_opportunity", "equalized_odds". The positive label is the
-        ``pos_label`` of an object; by default the second one.
+        "demographic_parity", "equal_opportunity", "equalized_odds".
     slack : float
         The bound to certify; for a cap, the cap.
     confidence : float, default=0.95
@@ -97,6 +110,9 @@ def certify(
         Groups, or groups within a label, with fewer rows are left out; a warning names them.
         "auto": if one row moves the rate by more than the slack, since no number of other rows
         could certify it. 1 leaves none out.
+    pos_label : label, optional
+        The positive label; by default the ``pos_label`` of the constraint object, or the larger of
+        two labels.
     name : str
         Of the sample, for the statement.
     label_names : dict, optional
@@ -150,23 +166,32 @@ def certify(
     ...                       constraint="demographic_parity")
     >>> certificate.kept
     True
+
+    Of decisions alone:
+
+    >>> certify(y_pred=model.predict(data.data[test]), slack=0.5, constraint="demographic_parity",
+    ...         sensitive_features=data.sensitive_features[test]).upper == certificate.upper
+    True
     """
     check_confidence(confidence)
     notion = _check(constraint, interval, slack, min_group_size)
-    check_samples(X=X, y=y, sensitive_features=sensitive_features)
-    true = check_labels(y, "y")
-    if sensitive_features is None and notion in CAPS:
-        sensitive_features = [OVERALL] * len(true)
-    least = min(1.0 / max(slack, 1e-9), len(true)) if min_group_size == "auto" else min_group_size
-    alpha, pos_label = 1.0 - float(confidence), getattr(constraint, "pos_label", None)
-    per_group = bool(getattr(constraint, "per_group", False))
-    names = label_names or {}
+    decides = interval is None and (notion in PARITIES or notion in CAPS)
+    if pos_label is None:
+        pos_label = getattr(constraint, "pos_label", None)
+    rows = _Rows(y_true, y_pred, y_score, sensitive_features)
+    model = "the given predictions"
+    if estimator is not None:
+        rows, model = _of_model(estimator, X, y, rows, decides), " ".join(repr(estimator).split())
+        classes: Any = getattr(estimator, "classes_", ())
+        pos_label = classes[1] if pos_label is None and len(classes) == 2 else pos_label
+    rows = _checked(rows, notion, decides, interval is not None)
+    least = min(1.0 / max(slack, 1e-9), rows.size) if min_group_size == "auto" else min_group_size
     request = _Request(
-        notion, per_group, interval, threshold, float(least), alpha, pos_label, names
+        *(notion, bool(getattr(constraint, "per_group", False)), interval, threshold),
+        *(float(least), 1.0 - float(confidence), pos_label, label_names or {}),
     )
-    of_labels = interval is None and (notion in PARITIES or notion in CAPS)
-    judge = _of_labels if of_labels else _of_scores
-    bound, groups, left_out = judge(estimator, X, true, sensitive_features, request)
+    judge = _of_labels if decides else _of_scores
+    bound, groups, left_out = judge(rows, request)
     if left_out:
         warn_caller(
             f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
@@ -178,10 +203,10 @@ def certify(
         slack=float(slack),
         confidence=float(confidence),
         kept=bool(bound.upper <= slack),
-        n_samples=len(true),
+        n_samples=rows.size,
         groups=groups,
         left_out=left_out,
-        estimator=" ".join(repr(estimator).split()),
+        estimator=model,
         name=name,
         **{**bound._asdict(), "assumptions": [*_ASSUMPTIONS, *bound.assumptions]},
     )
@@ -222,18 +247,63 @@ class _Request(NamedTuple):
     label_names: Mapping[Any, str]
 
 
+class _Rows(NamedTuple):
+    """What a certificate is computed from."""
+
+    y_true: Any
+    y_pred: Any
+    y_score: Any
+    sensitive_features: Any
+
+    @property
+    def size(self) -> int:
+        return len(self.y_score if self.y_pred is None else self.y_pred)
+
+
+def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, decides: bool) -> _Rows:
+    """Predict labels, or scores for criteria of rankings."""
+    if any(values is not None for values in given[:3]):
+        raise ValueError(
+            "certify takes an estimator with X and y, or y_pred or y_score with y_true; got both."
+        )
+    groups = given.sensitive_features
+    check_samples(X=X, y=y, sensitive_features=groups)
+    true = None if y is None else check_labels(y, "y")
+    if decides:
+        return _Rows(true, predicted(estimator, X, groups), None, groups)
+    return _Rows(true, None, scores_of(estimator, X, groups), groups)
+
+
+def _checked(given: _Rows, notion: str, decides: bool, partial: bool) -> _Rows:
+    """Raise ValueError unless the rows have what the criterion is about, and keep only that."""
+    true, labels, scores, groups = given
+    name, kind, values = ("y_pred", "label", labels) if decides else ("y_score", "score", scores)
+    if values is None:
+        raise ValueError(
+            f"{name} must hold one {kind} per row for {notion!r}, or give an estimator with X and "
+            "y; got None."
+        )
+    rates = {**PARITIES, **CAPS}.get(notion)
+    labelled = not (partial and notion in DISTRIBUTIONS) and (rates is None or needs_labels(rates))
+    if true is None and labelled:
+        raise ValueError(f"y_true must hold the true labels for {notion!r}; got None.")
+    check_samples(y_true=true, **{name: values}, sensitive_features=groups)
+    values = check_labels(values, name) if decides else check_scores(values)
+    true = check_labels(true, "y_true") if labelled else None
+    if true is not None and len(true) != len(values):
+        raise ValueError(f"{name} has {len(values)} rows, but y_true has {len(true)}.")
+    if groups is None and notion in CAPS:
+        groups = [OVERALL] * len(values)
+    return _Rows(true, values, None, groups) if decides else _Rows(true, None, values, groups)
+
+
 _Judged = tuple[Bound, dict[str, Any], list[str]]
 
 
-def _of_labels(
-    estimator: Any, X: Any, true: Array, sensitive_features: Any, request: _Request
-) -> _Judged:
+def _of_labels(rows: _Rows, request: _Request) -> _Judged:
     """Certify constraints on predicted labels: gaps and caps of rates."""
-    classes: Any = getattr(estimator, "classes_", ())
-    second = classes[1] if len(classes) == 2 else None
-    positive = second if request.pos_label is None else request.pos_label
-    labels = predicted(estimator, X, sensitive_features)
-    counts = count_table(true, labels, sensitive_features, pos_label=positive)
+    true = rows.y_pred if rows.y_true is None else rows.y_true
+    counts = count_table(true, rows.y_pred, rows.sensitive_features, pos_label=request.pos_label)
     words = [request.label_names.get(label, label) for label in counts.classes]
     counts = counts._replace(classes=words)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
@@ -251,29 +321,30 @@ def _of_labels(
     return bound(counts, notion, request.alpha, kept), groups, list(dict.fromkeys(left_out))
 
 
-def _of_scores(
-    estimator: Any, X: Any, true: Array, sensitive_features: Any, request: _Request
-) -> _Judged:
+def _of_scores(rows: _Rows, request: _Request) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     whole = (0.0, 1.0) if request.interval is None else request.interval
-    given = {"sensitive_features": sensitive_features, "interval": whole}
-    data = read_scored(None, scores_of(estimator, X, sensitive_features), **given)
+    given = {"sensitive_features": rows.sensitive_features, "interval": whole}
+    data = read_scored(rows.y_true, rows.y_score, **given)
     names, sizes = data.rows.names, np.bincount(data.rows.group)
     groups = dict(zip(names, sizes.tolist(), strict=True))
     large = sizes >= request.least
     left_out = [f"group {names[g]}: {sizes[g]} rows" for g in np.flatnonzero(~large)]
     if large.sum() < 2:
         return Bound(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
-    rows = large[data.rows.group]
+    members = large[data.rows.group]
     data = data.of_groups(large)
     if request.interval is not None and request.notion in DISTRIBUTIONS:
         return distribution_bound(data, request.notion, request.alpha), groups, left_out
-    codes, _, target = two_labels(true, "y", request.pos_label)
-    positive = (codes == target)[rows]
+    decided = data.above(request.threshold)
+    positive = decided > 0
+    if rows.y_true is not None:
+        codes, _, target = two_labels(rows.y_true, "y_true", request.pos_label)
+        positive = (codes == target)[members]
     if request.interval is None:
         ranked = Ranked.of(data.scores, positive, data.rows)
         return auc_bound(ranked, request.notion, request.alpha), groups, left_out
-    decisions = Labels(positive.astype(int), data.above(request.threshold), [False, True], [1])
+    decisions = Labels(positive.astype(int), decided, [False, True], [1])
     counts, notion = counted(data.rows, decisions), PARITIES[request.notion]
     return partial_parity_bound(counts, notion, data.intervals, request.alpha), groups, left_out
 

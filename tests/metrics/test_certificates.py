@@ -278,6 +278,64 @@ def test_caps_of_groups_and_constraint_objects():
         certified(rows, DemographicParity(reference="overall"))
 
 
+@pytest.mark.parametrize(("name", "options"), [(name, options) for name, _, options in NOTIONS])
+def test_predictions_alone_give_the_certificate_of_the_model(name, options):
+    """Labels or scores, whatever the criterion is about; only the name of the model differs."""
+    X, y, group = rows = sample(1000, np.random.default_rng(0))
+    predictions = {"y_pred": Scores().predict(X), "y_score": X[:, 0]}
+    given = {"sensitive_features": group, "constraint": name, "slack": 0.1, **options}
+    alone = certify(y_true=y, **predictions, **given)
+    of_model = certified(rows, name, **options)
+    assert alone.to_dict() == {**of_model.to_dict(), "estimator": "the given predictions"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("demographic_parity", {}), ("statistical_parity", INSIDE), ("demographic_parity", INSIDE)],
+)
+def test_criteria_without_labels_need_none(name, options):
+    """Nor do labels that are not known yet stand in their way."""
+    X, y, group = sample(1000, np.random.default_rng(0))
+    predictions = {"y_pred": Scores().predict(X), "y_score": X[:, 0]}
+    given = {"sensitive_features": group, "constraint": name, "slack": 0.1, **options}
+    alone = certify(**predictions, **given)
+    assert alone == certify(y_true=y, **predictions, **given)
+    assert alone == certify(y_true=np.where(y == 1, 1.0, np.nan), **predictions, **given)
+
+
+def test_the_positive_label_is_named_where_it_cannot_be_known():
+    """Of the labels 1 and 2 either may be meant."""
+    rng = np.random.default_rng(0)
+    given = {
+        "y_pred": rng.integers(1, 3, size=200),
+        "sensitive_features": rng.integers(2, size=200),
+        "constraint": "demographic_parity",
+        "slack": 0.5,
+    }
+    with pytest.raises(ValueError, match="pos_label must say"):
+        certify(**given)
+    assert certify(**given, pos_label=1).rates[0]["event"] == "predicted 1"
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({}, "y_pred must hold one label per row for 'equal_opportunity', or give an estimator"),
+        ({"y_pred": [0, 1]}, "y_true must hold the true labels for 'equal_opportunity'; got None"),
+        ({"y_pred": [0, 1], "y_true": [0, 1, 1]}, "y_pred has 2 rows, but y_true has 3"),
+        ({"y_pred": [0, 1], "y_true": [0, np.nan]}, "y_true"),
+        ({"y_pred": [0.2, 0.7], "y_true": [0, 1]}, "y_pred must hold class labels; got 0.2"),
+        ({"y_pred": [0, 1], "estimator": Scores(), "X": [[0], [1]]}, "got both"),
+        ({"y_score": [0, 1], "constraint": "group_auc"}, "y_true must hold"),
+        ({"y_pred": [0, 1], "constraint": "group_auc"}, "y_score must hold one score per row"),
+    ],
+)
+def test_predictions_that_do_not_suffice(given, match):
+    options = {"constraint": "equal_opportunity", "slack": 0.1, "sensitive_features": ["a", "b"]}
+    with pytest.raises(ValueError, match=match):
+        certify(**{**options, **given})
+
+
 @pytest.mark.parametrize(
     ("changed", "match"),
     [
