@@ -38,7 +38,7 @@ def check_array(values: Any, **options: Any) -> NDArray[Any]:
 def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
     """Rows, by positions or a mask, of a table, an array, a list, or the columns of a dict.
 
-    What has no entry for each row, such as a number or a text, stays as it is.
+    Values without an entry for each row, such as numbers and texts, stay as they are.
 
     Examples
     --------

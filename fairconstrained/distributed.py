@@ -247,7 +247,7 @@ class Workers:
 
     @contextmanager
     def agreeing(self) -> Iterator[None]:
-        """Raise on all workers what is raised on one; on the others as a WorkerError.
+        """Raise an error of one worker on all; on the others as a WorkerError.
 
         Within it no worker may wait for another.
         """
@@ -384,7 +384,7 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
 
 @contextmanager
 def taken_workers() -> Iterator[Workers]:
-    """Yield the workers that the caller has chosen; what is fitted within it is fitted alone."""
+    """Yield the workers that the caller has chosen; fits within it run alone."""
     workers = CHOSEN_WORKERS.get() or ALONE
     before = CHOSEN_WORKERS.set(None)
     try:

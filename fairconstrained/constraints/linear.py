@@ -99,7 +99,7 @@ class Combinations(NamedTuple):
     ) -> tuple[Combinations, NDArray[np.bool_], NDArray[np.bool_]]:
         """Drop values with one of these rates, and rates that no other value needs.
 
-        Returns what is left, and whether each value and each rate is kept.
+        Returns the rest, and whether each value and each rate is kept.
         """
         rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
         kept = ~(is_term & dropped[rate]).any(axis=0)

@@ -242,7 +242,7 @@ def as_notion(
     Raises
     ------
     ValueError
-        If it is neither. The message lists what is allowed.
+        If it is neither. The message lists the allowed values.
 
     Examples
     --------

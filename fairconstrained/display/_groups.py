@@ -148,7 +148,7 @@ class GroupScoreDisplay(_OfScores):
 
 
 class ParityCurveDisplay(_OfScores):
-    """Ranks of each group against those of the first group, over all thresholds.
+    """Ranks of each group against the first group's, over all thresholds.
 
     On the diagonal the distributions agree (Figure 2 of the partial-parity paper).
 

@@ -81,7 +81,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         return notion.bind(space, self.slack)  # type: ignore[no-any-return]
 
     def _risk(self) -> Objective:
-        """Return the objective: what is minimised, and what feasible points are compared by."""
+        """Return the objective, which is minimised and by which feasible points are compared."""
         return MeanLoss(log_loss)
 
     def _training(self) -> Training:

@@ -37,7 +37,7 @@ _MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 
 
-Rule = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
+Rule = tuple[str, Callable[[Any], bool]]  # the allowed values in words, and a check of one
 
 
 def is_number(value: Any, kind: type = Real) -> bool:
@@ -169,7 +169,7 @@ class TrainingRows:
 
 
 def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
-    """Validate the samples of this worker; return those of positive weight."""
+    """Validate the samples of this worker; drop those of weight zero."""
     X, y = as_specification(estimator.model).training_rows(estimator, given.X, given.y)
     check_classification_targets(y)
     weight = checked_weight(given.sample_weight, len(y))

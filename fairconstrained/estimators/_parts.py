@@ -133,7 +133,7 @@ def encoded(values: Any, n_samples: int) -> tuple[Array, Array]:
 
 
 def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
-    """All labels that occur in several lists of them, and where those of each list are in it."""
+    """Join several lists of labels; say where the labels of each list are in the result."""
     every = np.concatenate(levels)
     of_tuples = every.dtype == object and isinstance(every[-1], tuple)
     codes, labels = encode_groups(np.array(every.tolist(), dtype=object) if of_tuples else every)

@@ -314,7 +314,7 @@ class PrivateRecords(PrivateTraining):
         return self.model_in(coordinates)
 
     def warn_of_range(self) -> None:
-        """Say which parameter raw columns need; known from what was released."""
+        """Say which parameter raw columns need; known from the releases."""
         clf = self.estimator
         where = "(0, 1) in released scales" if clf.feature_range is None else "what was given"
         warn_caller(

@@ -64,7 +64,7 @@ def data_by_position(*names: str) -> Callable[[Method], Method]:
 
 @contextmanager
 def unchanged_on_error(estimator: object) -> Iterator[list[Training]]:
-    """Restore the estimator after an error, which says what the trainings in the list spent."""
+    """Restore the estimator after an error, which names the privacy spent by these trainings."""
     begun: list[Training] = []
     before = dict(vars(estimator))
     try:
@@ -83,7 +83,7 @@ def unchanged_on_error(estimator: object) -> Iterator[list[Training]]:
 # our warnings would then point.
 @with_callbacks  # type: ignore[untyped-decorator]
 def _tear_down(estimator: Any) -> None:
-    """Nothing itself: scikit-learn ends the callbacks of a fit after what it decorates."""
+    """Do nothing: scikit-learn ends the callbacks of a fit after the decorated method."""
 
 
 @contextmanager

@@ -92,7 +92,7 @@ class Training:
 
     @property
     def problem_class(self) -> type:
-        """The class of the problem, which says what is required of a solver."""
+        """The class of the problem, which says what it offers to solvers."""
         return FairERM
 
     @property
@@ -190,7 +190,7 @@ class Training:
         return [rough, self.run(replace(problem, constraint=narrow), x, dual)]
 
     def finish(self, stages: list[Stage]) -> None:
-        """Write the fitted attributes, and report what users should know."""
+        """Write the fitted attributes, and warn."""
         clf = self.estimator
         for name in tuple(vars(clf)):
             if name.endswith("_") and name not in _FROM_VALIDATION:
@@ -237,7 +237,7 @@ class Training:
         return seeded(seed, self.estimator.device)
 
     def blocks(self, table: Any) -> Any:
-        """The columns of the model, block by block, given what the specification makes of X."""
+        """The columns of the model, block by block, from the specification's table."""
         group = self.rows.group
         if not isinstance(table, Blocks):
             return (self.features(table, group),)
@@ -251,7 +251,7 @@ class Training:
         return Blocks(columns)
 
     def features(self, table: Any, group: Ints) -> Features:
-        """The columns of some rows, given what the specification makes of X."""
+        """The columns of some rows, from the specification's table."""
         return as_features(table, self.estimator.device)
 
     def model(self) -> Any:

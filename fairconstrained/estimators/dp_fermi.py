@@ -99,7 +99,7 @@ class DPFermiClassifier(PrivateFairClassifier):
         With ``epsilon`` the values are computed from released numbers and, if only sensitive
         features are protected, public data; nan where nothing was released.
     privacy_ : PrivacyGuarantee or None
-        The guarantee of a private fit, and what it released.
+        The guarantee of a private fit, and its releases.
     feasible_, violations_, excess_, excess_error_, multipliers_, constraints_
         True, the gap by name, nan, 0, and empty, because nothing is constrained.
     n_features_in_, feature_names_in_

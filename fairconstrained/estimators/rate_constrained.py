@@ -134,7 +134,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Per iteration: objective, error, violation, soft_violation, residual, multiplier (the
         largest), time (s). For networks objective and error are those of rows held out.
     privacy_ : PrivacyGuarantee or None
-        The guarantee of a private fit, and what it released. With ``epsilon`` the attributes above
+        The guarantee of a private fit, and its releases. With ``epsilon`` the attributes above
         hold private estimates, and nan where nothing was released (objective, error).
     n_features_in_, feature_names_in_
         As in scikit-learn.

@@ -151,7 +151,7 @@ Examples
 >>> {name}([0, 1, 0, 1], {scores}, sensitive_features=list("aabb"))
 {value}
 """
-# The criterion of each metric below, by which ``COMPARISONS`` says what is compared.
+# The criterion of each metric below, whose comparisons are in ``COMPARISONS``.
 NOTIONS: dict[Callable[..., float], str] = {}
 
 
@@ -229,7 +229,7 @@ positive_equality_gap = _metric(
     "positive_equality_gap",
     "positive_equality_gap",
     ([1, 2, 3, 4], 0.25),
-    summary="Average equality gap of the positives: those of a group against all.",
+    summary="Average equality gap of the positives: one group's against all.",
     formula=r"\max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |",
     source=_BORKAN,
     returns="1/2; nan where a group has no positives",
@@ -239,7 +239,7 @@ negative_equality_gap = _metric(
     "negative_equality_gap",
     "negative_equality_gap",
     ([1, 2, 1, 4], 0.0),
-    summary="Average equality gap of the negatives: those of a group against all.",
+    summary="Average equality gap of the negatives: one group's against all.",
     formula=r"\max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |",
     source=_BORKAN,
     returns="1/2; nan where a group has no negatives",

@@ -419,7 +419,7 @@ class Certificate:
     assumptions: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, for ``json.dump``; None for what is not known.
+        """Plain numbers, strings, lists and dicts, for ``json.dump``; None for unknown values.
 
         Returns
         -------

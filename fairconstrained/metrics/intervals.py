@@ -405,7 +405,7 @@ def _loss_gap(found: probabilities.RowLosses, rng: Generator) -> Components | No
     return Components(values, noise[:, :, None], Range())
 
 
-# How a metric reads its arguments, and the components of what it has read.
+# How a metric reads its arguments, and its components.
 _Made = tuple[Callable[..., Any], Callable[..., Components | None]]
 _OF_WAY: Mapping[rates.Way, Callable[..., Components | None]] = {
     rates.DIFFERENCE: _difference,

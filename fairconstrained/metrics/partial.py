@@ -159,7 +159,7 @@ def ccdf_gap(data: Scored) -> float:
     .. math:: \max_{g, h} \; \max \{ | r_g(\theta) - r_h(\theta) | :
               r_g(\theta) \in I \text{ or } r_h(\theta) \in I \}
 
-    One minus this is what the tables of the partial-parity paper report as "pSP fairness": not its
+    The tables of the partial-parity paper report one minus this as "pSP fairness": not its
     Definition 4.2 (:func:`partial_statistical_parity`), but the gap of the unconditional
     distributions. Ties whose ranks reach over the whole interval count as inside it.
 

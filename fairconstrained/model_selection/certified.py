@@ -37,7 +37,7 @@ from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.rates import CAPS, PARITIES
 
 Parameters = Mapping[str, Any]
-Candidate = tuple[Parameters, Any]  # a fitted model, and what was set for it
+Candidate = tuple[Parameters, Any]  # a fitted model, and its settings
 
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95  # of the slack: what candidates are trained to keep
 KEPT = 0.05, 0.1, 0.2, 0.35, 0.5, 0.75  # of the rarer decisions: what weaker models keep
@@ -444,7 +444,7 @@ def in_sequences(
     second: Iterable[Candidate],
     passes: Callable[[Parameters, Any, float], bool],
 ) -> None:
-    """Test both sequences, each until a model fails, and then with what the other hands on."""
+    """Test both sequences, each until a model fails, and then at the level the other hands on."""
     ahead, behind = iter(first), iter(second)
 
     def failure(models: Iterable[Candidate], fraction: float) -> Candidate | None:

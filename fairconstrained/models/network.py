@@ -3,7 +3,7 @@
 In a sequence of linear layers and functions without parameters the norm of a row's gradient follows
 from the layers' inputs and the gradients at their outputs ("ghost norms", Goodfellow 2015), by one
 more backward pass. Such networks are known by the types of their layers, because no trial can show
-what a network does with other rows. All others are differentiated row by row, in chunks.
+the network's outputs for other rows. All others are differentiated row by row, in chunks.
 """
 
 from __future__ import annotations

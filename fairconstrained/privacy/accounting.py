@@ -215,7 +215,7 @@ def as_batch(phase: Phase) -> Batch:
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """The plan of a private fit, and what it guarantees: ``privacy_`` of private estimators.
+    """The plan of a private fit, and its guarantee: ``privacy_`` of private estimators.
 
     Attributes
     ----------

@@ -51,10 +51,10 @@ _MORE_BITS, _PRECISION = 128, 224
 
 
 class Law(NamedTuple):
-    """A symmetric law of noise: what is below zero, as a function of probabilities."""
+    """A symmetric law of noise: its quantiles below zero, as a function of probabilities."""
 
     quantile: Callable[[Any], Any]  # of probabilities of at most 1/2
-    probability: Callable[[Any, Any], Any]  # of what is below a value, by mpmath's functions
+    probability: Callable[[Any, Any], Any]  # of being below a value, by mpmath's functions
     seeded: Callable[[Generator, int], Floats]
 
 
@@ -256,7 +256,7 @@ def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Ge
 
 
 def _rounded(numbers: Floats, step: float) -> Ints:
-    """In steps of the grid, as 64-bit integers; what is not a number counts as zero."""
+    """In steps of the grid, as 64-bit integers; NaN counts as zero."""
     largest = _LARGEST * step
     numbers = np.where(numbers == numbers, numbers, 0.0)  # np.nan_to_num would double the time
     return np.rint(np.minimum(np.maximum(numbers, -largest), largest) / step).astype(np.int64)

@@ -1,4 +1,4 @@
-r"""Alternatives to a result: points that are known beforehand, and those of lines.
+r"""Alternatives to a result: points known beforehand, and points on lines.
 
 No result may be clearly worse than a known point. Along a line :math:`x + t d` scores are linear,
 and predicted labels change at finitely many t: where another class gets the largest score of a row.

@@ -100,7 +100,7 @@ class Problem(Protocol):
 class SampledProblem(Problem, Protocol):
     """A problem whose values and gradients can be estimated without bias from draws of rows.
 
-    Some of its rows can be held out, for judging what the others have taught.
+    Some of its rows can be held out, to judge a model trained on the others.
     """
 
     @property

@@ -65,7 +65,7 @@ class FermiERM(FairERM):
             W.
         rows : LongTensor
         table : {"labels", "probabilities"}, default="labels"
-            What the gradient in W is taken for.
+            The rows for the gradient in W.
 
         Returns
         -------

@@ -346,7 +346,7 @@ class TravellingScores:
     ----------
     data : Rows
     of_own : callable
-        The scores (k,) of what stands for this worker's rows, from the scores (n,) of these.
+        Turns the scores (n,) of this worker's rows into the scores (k,) that stand for them.
     chosen : Tensor, optional
         Which of all that stand for rows these are; default: all.
     """

@@ -1,4 +1,4 @@
-"""The quick start: what is printed, and the files that are written."""
+"""The quick start: its printed output and its files."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ class _Targets:
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
         if self.settled and excess <= FEASIBILITY_TOL:
-            # The accurate solution is slightly infeasible: tighten what it violates.
+            # The accurate solution is slightly infeasible: tighten the violated constraints.
             self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
             return iterate.x, iterate.dual
         patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM

@@ -60,7 +60,7 @@ def run(
     ----------
     solver : Solver
     problem : object
-        A problem that offers what the solver requires.
+        A problem with the capabilities that the solver requires.
     x : Tensor of shape (n_variables,)
         Starting point.
     dual : Tensor of shape (m,)
@@ -77,7 +77,7 @@ def run(
         Points that the result must not be worse than, each with the difference that matters. A
         point that is infeasible is moved along its offsets. The problem must be ``Sharpenable``.
     record : callable, optional
-        What the history keeps of an iterate; default: the iterate itself.
+        Makes the history's entry for an iterate; default: the iterate itself.
 
     Returns
     -------

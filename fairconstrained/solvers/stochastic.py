@@ -256,7 +256,7 @@ class Memory(SimpleNamespace):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StochasticSolver(Solver):
-    """Base: a subclass says in :meth:`step` what a step is; the loop around steps is here.
+    """Base: subclasses implement :meth:`step`; the loop around steps is here.
 
     An iteration is a part of the steps and one evaluation on the full data; there are
     ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.

@@ -1,4 +1,4 @@
-"""Constrained training of any torch module, for those who do not want an estimator."""
+"""Constrained training of any torch module, without an estimator."""
 
 from fairconstrained.training.train import Trained, train
 

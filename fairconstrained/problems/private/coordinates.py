@@ -41,7 +41,7 @@ class Coordinates(NamedTuple):
 
     centre: Tensor  # (d,)
     scale: Tensor  # (d,)
-    far: bool = False  # whether most rows are outside of the public range, by what was released
+    far: bool = False  # whether most rows are outside of the public range, by the released moments
     run: Tensor | None = None  # (d,) index of each column's run; -1 for columns in none
 
 

@@ -166,7 +166,7 @@ class DPSGDA(NoisySteps):
 
     @classmethod
     def suits(cls, problem: PrivateERM) -> bool:
-        """Whether what one row adds to the constraint's table is bounded."""
+        """Whether one row's contribution to the constraint's table is bounded."""
         return problem.constraint.statistic.bound < float("inf")
 
     def iterate(
@@ -222,11 +222,11 @@ class TiltedAverages:
 
     def __init__(self, n_steps: int):
         self._start = n_steps // 2
-        self._early: list[float] = []  # of the first half: what is usual
+        self._early: list[float] = []  # of the first half, for comparison
         self.points = torch.empty(0)
 
     def see(self, x: Tensor, violated: float) -> None:
-        """The iterate of a step, and what it violates by its noisy table."""
+        """The iterate of a step, and its violations by its noisy table."""
         if len(self._early) < self._start:
             self._early.append(violated)
             return

@@ -111,7 +111,7 @@ class ReleasedMoments(Solver):
         return plan_releases(fractions, budget)
 
     def check(self, problem: SecretGroups) -> None:
-        """Raise ValueError if the inner solver cannot solve what follows from the releases."""
+        """Raise ValueError if the inner solver cannot solve the released problem."""
         inner, unknown = self._inner(problem), problem.estimated()
         check_solves(inner, unknown)
         inner.check(unknown)
