@@ -39,7 +39,11 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 class MissingSensitiveFeaturesWarning(UserWarning):
-    """``fit`` got no sensitive features: constraints between groups cannot be imposed."""
+    """Sensitive features are not given, or missing for some rows.
+
+    In ``fit`` the constraints between groups cannot be imposed, or speak of the other rows only;
+    metrics leave out rows of unknown group.
+    """
 
 
 class ConstraintNotSatisfiedWarning(UserWarning):

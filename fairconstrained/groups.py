@@ -15,10 +15,15 @@ from fairconstrained.arrays import as_numpy
 
 
 class Groups(NamedTuple):
-    """One group per row: its position in the sorted labels, values or tuples of values."""
+    """The group of each row: its position in the sorted labels, or -1 where it is not known."""
 
-    codes: NDArray[np.int64]
-    labels: NDArray[Any]  # (n_groups,)
+    codes: NDArray[np.int64]  # (n,)
+    labels: NDArray[Any]  # (n_groups,): values, or tuples of the values of several columns
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Whether the group of each row is known, (n,)."""
+        return self.codes >= 0
 
 
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
@@ -28,7 +33,8 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     ----------
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         A list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
-        pyarrow, or a dict of columns. Values are strings, numbers or booleans; none may be missing.
+        pyarrow, or a dict of columns. Values are strings, numbers or booleans. A group is not known
+        if a value is missing: None, NaN or pandas.NA.
     n_samples : int, optional
         Number of samples in X and y, checked if given.
 
@@ -40,8 +46,7 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     ------
     ValueError
         If the input is a single text, or not one- or two-dimensional, if its number of rows is not
-        `n_samples`, if a value is missing, or if values of different types have the same name, such
-        as 1 and "1".
+        `n_samples`, or if values of different types have the same name, such as 1 and "1".
 
     Examples
     --------
@@ -50,6 +55,8 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     array([1, 0, 1])
     >>> encode_groups([["f", 1], ["m", 0], ["f", 1]]).labels
     array([('f', 1), ('m', 0)], dtype=object)
+    >>> encode_groups(["b", None, "a"]).codes
+    array([ 1, -1,  0])
     """
     columns = _columns(sensitive_features)
     n_rows = len(columns[0])
@@ -61,12 +68,26 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     levels, codes = zip(*map(_unique, columns), strict=True)
     if len(columns) == 1:
         return Groups(codes[0], levels[0])
-    seen, index = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
+    crossed = np.stack(codes, axis=1)
+    known: NDArray[np.bool_] = np.all(crossed >= 0, axis=1)
+    seen, index = np.unique(crossed[known], axis=0, return_inverse=True)
+    of_rows = np.where(known, 0, -1)
+    of_rows[known] = index.reshape(-1)
     labels = np.empty(len(seen), dtype=object)
     labels[:] = [
         tuple(_plain(level[i]) for level, i in zip(levels, row, strict=True)) for row in seen
     ]
-    return Groups(index.reshape(-1).astype(np.int64), labels)
+    return Groups(of_rows, labels)
+
+
+def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
+    """Codes after each label has got another place; -1 stays.
+
+    >>> recoded(np.array([0, -1, 1]), [5, 3])
+    array([ 5, -1,  3])
+    """
+    moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
+    return moved
 
 
 def group_name(label: Any) -> str:
@@ -126,16 +147,13 @@ def _to_numpy(values: Any) -> NDArray[Any]:
 
 
 def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    missing: NDArray[np.bool_] = np.zeros(len(column), dtype=bool)
+    """Sorted values, and the position of that of each row; -1 where it is missing."""
+    known: NDArray[np.bool_] = np.ones(len(column), dtype=bool)
     if column.dtype.kind in "fcmM":
-        missing = column != column
+        known = column == column
     elif column.dtype.kind == "O":
-        missing = np.fromiter(map(_is_missing, column), bool, len(column))
-    if missing.any():
-        raise ValueError(
-            f"sensitive_features has {int(missing.sum())} missing values (first at row "
-            f"{int(np.flatnonzero(missing)[0])}). Drop these rows or make them a group."
-        )
+        known = ~np.fromiter(map(_is_missing, column), bool, len(column))
+    column = column[known]
     if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
         column = column.astype(str)
     try:
@@ -149,7 +167,9 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
                     f"{other!r} and {value!r}. Convert the column to one type."
                 ) from None
         levels, codes = np.unique(column.astype(str), return_inverse=True)
-    return levels, codes.reshape(-1).astype(np.int64)
+    of_rows = np.where(known, 0, -1)
+    of_rows[known] = codes.reshape(-1)
+    return levels, of_rows
 
 
 def _is_missing(value: Any) -> bool:

@@ -75,6 +75,8 @@ def test_numbers_and_booleans_stay_what_they_are():
     "missing",
     [
         [1.0, np.nan],
+        np.array(["2020-01-01", "NaT"], dtype="datetime64[D]"),
+        [["x", 1], ["y", None]],
         ["a", None],
         np.array(["a", np.nan], dtype=object),
         pd.Series(["a", pd.NA]),
@@ -83,9 +85,10 @@ def test_numbers_and_booleans_stay_what_they_are():
         lambda: arrow().array(["a", None]),
     ],
 )
-def test_missing_values_are_refused_and_located(missing):
-    with pytest.raises(ValueError, match=r"missing values \(first at row 1\)"):
-        encode_groups(missing() if callable(missing) else missing)
+def test_a_missing_value_means_that_the_group_is_not_known(missing):
+    groups = encode_groups(missing() if callable(missing) else missing)
+    assert groups.codes.tolist() == [0, -1]
+    assert len(groups.labels) == 1
 
 
 @pytest.mark.parametrize(

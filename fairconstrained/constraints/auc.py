@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,14 @@ class AUCConstraint(MomentConstraint):
         self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
-        sides = self.comparisons.reshape(len(self.comparisons), 4, space.n_cells)
+        sides = self.comparisons.reshape(len(self.comparisons), 4, prod(space.shape))
         self._sets_of_cells, of_sides = distinct_sets(sides)
         # Cells in the same sets form one part.
         columns, index = np.unique(self._sets_of_cells, axis=1, return_inverse=True)
         used = columns.any(axis=0)
         part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)]
         super().__init__(
-            torch.as_tensor(part.reshape(len(space.classes), len(space.groups))),
+            torch.as_tensor(part.reshape(space.shape)),
             surrogate.statistic,
             torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(NEVER_BINDS),
             name,
@@ -227,7 +228,8 @@ class AUCParity(Notion):
                 f"{n_comparisons:,} comparisons of {2 * n_groups:,} cells, which need more than "
                 "400 MB. Use fewer groups: cross fewer columns, or join small groups."
             )
-        comparisons = comparisons_of(n_groups)
+        # Rows of unknown group are in no set.
+        comparisons = np.pad(comparisons_of(n_groups), [(0, 0)] * 3 + [(0, int(space.unknown))])
         return AUCConstraint(
             space, comparisons, np.full(len(comparisons), allowed), surrogate, self.name
         )

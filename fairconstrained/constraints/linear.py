@@ -320,8 +320,7 @@ class LinearMoments(MomentConstraint):
         self.combinations: Combinations = combinations
         part, first_cell = self._joined(statistic.n_columns)
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)
-        shape = (len(space.classes), len(space.groups))
-        super().__init__(torch.as_tensor(part.reshape(shape)), statistic, allowed, name)
+        super().__init__(torch.as_tensor(part.reshape(space.shape)), statistic, allowed, name)
         self.of_labels = isinstance(statistic, ClassProbabilities)  # and not means of losses
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
@@ -448,6 +447,6 @@ class LinearMoments(MomentConstraint):
         return constraint, sorted(dropped)
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
-        shape = (len(self.space.classes), len(self.space.groups))
-        cells: NDArray[np.bool_] = self.cell_denominators[[r]].toarray().reshape(shape) > 0
+        row = self.cell_denominators[[r]].toarray()
+        cells: NDArray[np.bool_] = row.reshape(self.space.shape) > 0
         return cells

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
@@ -214,7 +215,8 @@ class Cap(OfEvents):
         """Return the constraint on these labels and groups."""
         cap = checked_number(self, "max", slack if self.max is None else self.max)
         n_groups, events = len(space.groups), self.events(space.classes)
-        groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, n_groups))
+        # Without groups the cap is on all rows, also those of unknown group.
+        groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, space.shape[1]))
         combinations = Combinations.of(sp.eye_array(len(events) * groups.shape[0]))
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
@@ -350,8 +352,14 @@ def _linear(
     name: str,
     title: str,
 ) -> LinearMoments:
-    """Combinations of the rates of all events in sets of groups (n_sets, n_groups)."""
-    empty = sp.csr_array((0, space.n_cells * statistic.n_columns)), sp.csr_array((0, space.n_cells))
+    """Combinations of the rates of all events in sets of groups (n_sets, n_groups).
+
+    Rows of unknown group are in no set, unless the sets have a column for them.
+    """
+    unknown = np.zeros((groups.shape[0], space.shape[1] - groups.shape[1]))
+    groups = sp.hstack((groups, unknown)) if unknown.size else groups
+    n_cells = prod(space.shape)
+    empty = sp.csr_array((0, n_cells * statistic.n_columns)), sp.csr_array((0, n_cells))
     numerators, denominators = [empty[0]], [empty[1]]
     for event in events:
         pairs = [sp.kron(groups, of_label[None]) for of_label in np.asarray(event.pairs, float)]

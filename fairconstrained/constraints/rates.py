@@ -272,8 +272,11 @@ class RateConstraint(Notion):
             )
         for value in own.reshape(-1):
             checked_number(self, "slack", value, minimum=-np.inf)
+        if space.unknown:  # in the part of their label, where that is the same for all groups
+            alike = (part == part[:, :1]).all(axis=1)
+            part = np.column_stack((part, np.where(alike, part[:, 0], -1)))
         # Cells in no part have index -1, the padded column, which is in no union.
-        cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), space.n_cells)
+        cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), -1)
         return LinearMoments(
             space,
             # The rate of class k in union r sums column k over its cells.

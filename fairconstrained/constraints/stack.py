@@ -56,7 +56,7 @@ class Stack(MomentConstraint):
         unused = int((parts == -1).all(dim=0).sum())
         parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
         super().__init__(
-            part_of_cell.reshape(len(space.classes), len(space.groups)),
+            part_of_cell.reshape(space.shape),
             side_by_side(statistics),
             torch.cat([member.slack.double() for member in members]),
             " and ".join(member.name for member in members),
@@ -218,7 +218,7 @@ class Unconstrained(MomentConstraint):
 
     def __init__(self, space: Space):
         self.space = space
-        nowhere = torch.full((len(space.classes), len(space.groups)), -1)
+        nowhere = torch.full(space.shape, -1)
         super().__init__(nowhere, NoColumns(), torch.zeros(0), "no constraint")
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:

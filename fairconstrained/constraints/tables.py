@@ -42,15 +42,16 @@ class Space(NamedTuple):
 
     classes: Sequence[Any]
     groups: Sequence[Any]
+    unknown: bool = False  # whether rows of unknown group have an index, after those of the groups
 
     @property
-    def n_cells(self) -> int:
-        """Number of (label, group) pairs."""
-        return len(self.classes) * len(self.groups)
+    def shape(self) -> tuple[int, int]:
+        """Numbers of labels, and of indices of groups."""
+        return len(self.classes), len(self.groups) + self.unknown
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
-        """Describe a set of rows, given by its cells as booleans, (n_classes, n_groups)."""
-        groups: list[int] = np.flatnonzero(cells.any(axis=0)).tolist()
+        """Describe a set of rows, given by its cells as booleans, of :attr:`shape`."""
+        groups: list[int] = np.flatnonzero(cells[:, : len(self.groups)].any(axis=0)).tolist()
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
         if len(groups) < len(self.groups):

@@ -107,9 +107,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            Strings, numbers or booleans without missing values, in a list, array, Series or
-            DataFrame (pandas, polars or dask), or an array or table of pyarrow. Several columns are
-            crossed. They are used only in training. Like `y` and `sample_weight` they are matched
+            Strings, numbers or booleans, in a list, array, Series or DataFrame (pandas, polars or
+            dask), or an array or table of pyarrow. Several columns are crossed. A missing value
+            (None, NaN, pandas.NA) means that the group is not known: see `missing_sensitive`. They
+            are used only in training. Like `y` and `sample_weight` they are matched
             by position; an index with the labels of X in another order is an error.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights. An integer weight is equivalent to that many copies of the sample.

@@ -24,7 +24,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.groups import encode_groups, group_name, recoded
 from fairconstrained.losses import LOSSES
 from fairconstrained.models.specification import as_specification
 from fairconstrained.privacy.accounting import Budget
@@ -145,19 +145,20 @@ class TrainingRows:
 
     X: Any  # as the model takes it
     y: Array  # (n,) class indices
-    group: Any  # (n,) group indices
+    group: Any  # (n,) group indices: -1, or the one after the last if `unknown`, for no known one
     weight: Floats  # (n,) positive
     classes: Array
     groups: Array | None  # None if there are no sensitive features
     workers: Workers = ALONE  # that have the other rows
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
+    unknown: bool = False  # whether any worker has rows of unknown group
 
     @cached_property
     def cells(self) -> Tensor:
-        """Number of rows of each label and group, (n_classes, n_groups), of all workers."""
-        n_classes, n_groups = len(self.space.classes), len(self.space.groups)
+        """Number of rows of each label and group, of all workers."""
+        n_classes, n_groups = shape = self.space.shape
         cell = self.y.astype(np.int64) * n_groups + self.group
-        own = np.bincount(cell, minlength=n_classes * n_groups).reshape(n_classes, n_groups)
+        own = np.bincount(cell, minlength=n_classes * n_groups).reshape(shape)
         return self.workers.sum(torch.as_tensor(own, dtype=torch.int64))
 
     @property
@@ -165,7 +166,7 @@ class TrainingRows:
         """The labels and groups to which criteria are bound."""
         groups: Any = ["all"] if self.groups is None else self.groups
         classes: Any = self.classes
-        return Space(classes, groups)
+        return Space(classes, groups, self.unknown)
 
 
 def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
@@ -179,10 +180,10 @@ def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
     used = weight > 0
     if not used.all():  # as if these rows were not there
         X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
-        codes = None if codes is None else codes[used]
-    if codes is not None and labels is not None:  # groups that still have rows, renumbered
-        seen, codes = np.unique(codes, return_inverse=True)
-        labels = labels[seen]
+        if codes is not None and labels is not None:  # groups that still have rows, renumbered
+            codes = codes[used]
+            seen = np.isin(np.arange(len(labels)), codes)
+            codes, labels = recoded(codes, np.cumsum(seen) - 1), labels[seen]
     classes, y = np.unique(y, return_inverse=True)
     return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
 
@@ -220,21 +221,47 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
 
 
 def with_groups(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known; warn if constraints then mean nothing."""
-    groups = rows.groups
-    if groups is not None and len(groups) > 1:
-        return rows
-    if any(notion.needs_groups for notion in estimator._notions()):
-        found = "not given" if groups is None else f"all {group_name(groups[0])}, a single group"
-        message = (
+    """Return the rows, in one group if none are known; say what constraints then leave out."""
+    groups, declared = rows.groups, rows.unknown
+    if groups is None or not len(groups):
+        found = "not given" if groups is None else "missing in every row"
+        rows = replace(rows, group=np.zeros(len(rows.y), dtype=np.int64), groups=None)
+    elif any(rows.workers.gather(bool((rows.group < 0).any()))):
+        places = np.arange(len(groups) + 1, dtype=np.min_scalar_type(-len(groups) - 1))
+        rows = replace(rows, group=places[rows.group], unknown=True)
+        if not declared or estimator.missing_sensitive == "raise":
+            tell(
+                estimator,
+                f"sensitive_features is missing for {how_many(estimator, rows)}: they "
+                "train the model, and constraints between groups speak of the other rows. That is "
+                "right if whether a group is missing depends on the group alone.",
+            )
+        found = f"{group_name(groups[0])} wherever it is known, a single group"
+    else:
+        found = f"all {group_name(groups[0])}, a single group"
+    if rows.groups is None or len(rows.groups) < 2:
+        tell(
+            estimator,
             f"sensitive_features is {found}: {type(estimator).__name__} cannot compare groups and "
             "imposes no constraint between them. Pass sensitive_features to fit, through a "
-            "pipeline or search with sklearn.set_config(enable_metadata_routing=True)."
+            "pipeline or search with sklearn.set_config(enable_metadata_routing=True).",
         )
+    return rows
+
+
+def tell(estimator: FairClassifier, message: str) -> None:
+    """Warn, or raise if ``missing_sensitive`` says so, where a criterion needs groups."""
+    if any(notion.needs_groups for notion in estimator._notions()):
         if estimator.missing_sensitive == "raise":
             raise ValueError(message)
         warn_caller(message, MissingSensitiveFeaturesWarning)
-    return replace(rows, group=np.zeros(len(rows.y), dtype=np.int64)) if groups is None else rows
+
+
+def how_many(estimator: FairClassifier, rows: TrainingRows) -> str:
+    """The number of rows of unknown group in words; of a private fit it is secret."""
+    if getattr(estimator, "epsilon", None) is not None:
+        return "some rows"
+    return f"{int(rows.cells[:, -1].sum()):,} of {int(rows.cells.sum()):,} rows"
 
 
 def checked_weight(sample_weight: Any, n_samples: int) -> Floats:
@@ -301,14 +328,14 @@ def in_domains(
         rows = replace(rows, y=y, classes=labels)
     if groups is not None and rows.groups is not None:
         group, labels = _recoded(rows.group, rows.groups, groups)
-        rows = replace(rows, group=group, groups=labels)
+        rows = replace(rows, group=group, groups=labels, unknown=True)  # whether or not some are
     return rows
 
 
 def _recoded(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, Array]:
     """Codes of labels as codes in a domain that holds them, and the domain as an array."""
     place = {label: i for i, label in enumerate(domain)}
-    places = np.array([place[label] for label in labels.tolist()], dtype=np.int64)
+    places = [place[label] for label in labels.tolist()]
     array = np.empty(len(domain), dtype=object)  # labels of crossed columns are tuples
     array[:] = domain
-    return places[codes], array if isinstance(domain[0], tuple) else np.array(domain)
+    return recoded(codes, places), array if isinstance(domain[0], tuple) else np.array(domain)

@@ -19,7 +19,7 @@ from fairconstrained.arrays import Array, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
-from fairconstrained.groups import computed, encode_groups
+from fairconstrained.groups import computed, encode_groups, recoded
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification, as_specification
 from fairconstrained.solvers.base import check_solves
@@ -108,6 +108,8 @@ def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
         if not weight.all():
             raise ValueError("sample_weight must be positive with Blocks; leave these rows out.")
     codes, classes = encoded(y, len(y))
+    if (codes < 0).any():
+        raise ValueError(f"y has missing values (first at row {int((codes < 0).argmax())}).")
     group = groups = None
     if given.sensitive_features is not None:
         columns = computed(given.sensitive_features)
@@ -125,17 +127,18 @@ def encoded(values: Any, n_samples: int) -> tuple[Array, Array]:
     pieces = []
     for start in starts:
         codes, labels = encode_groups(rows_of(values, slice(start, start + _ENCODED_ROWS)))
-        pieces.append((codes.astype(np.min_scalar_type(-len(labels))), labels))
+        pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
     labels, places = joined([own for _, own in pieces])
-    small = np.min_scalar_type(-len(labels))  # with a sign, as torch has it
-    moved = [place.astype(small)[own] for place, (own, _) in zip(places, pieces, strict=True)]
+    small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch has it
+    moved = [recoded(own, at).astype(small) for at, (own, _) in zip(places, pieces, strict=True)]
     return np.concatenate(moved), labels
 
 
 def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
     """Join several lists of labels; say where the labels of each list are in the result."""
-    every = np.concatenate(levels)
-    of_tuples = every.dtype == object and isinstance(every[-1], tuple)
+    some = [own for own in levels if len(own)]  # the others know no group, and so no type
+    every = np.concatenate(some or levels)
+    of_tuples = every.dtype == object and any(isinstance(label, tuple) for label in every[-1:])
     codes, labels = encode_groups(np.array(every.tolist(), dtype=object) if of_tuples else every)
     ends = np.cumsum([len(own) for own in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
@@ -171,7 +174,7 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
     rows = replace(rows, y=places[workers.rank][rows.y], classes=classes, workers=workers)
     if rows.groups is not None:
         groups, places = joined(all_groups)
-        rows = replace(rows, group=places[workers.rank][rows.group], groups=groups)
+        rows = replace(rows, group=recoded(rows.group, places[workers.rank]), groups=groups)
     return replace(rows, weight_range=(min(lightest), max(heaviest)))
 
 
@@ -198,6 +201,7 @@ def learnt_columns(
     workers, table = rows.workers, None
     mine = replace(rows, workers=ALONE).cells
     lacking = workers.gather((rows.cells > 0) & (mine == 0))[0].numpy()
+    lacking[:, len(rows.space.groups) :] = False  # nothing is learnt from rows of unknown group
     if lacking.any():
         cells = np.eye(lacking.size, dtype=bool)[lacking.reshape(-1)].reshape(-1, *lacking.shape)
         raise ValueError(

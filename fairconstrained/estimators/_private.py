@@ -153,7 +153,7 @@ class PrivateTraining(Training):
         What cannot be solved is refused there, before anything is spent.
         """
         rows, data, releases = self.rows, self.data, Releases(plan)
-        ample = torch.full((len(rows.classes), len(rows.space.groups)), self.n_rows)
+        ample = torch.full(rows.space.shape, self.n_rows)
         stack = stacked(rows.space, [kept for kept, _ in self.kept(ample, 1)])
         counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
         one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
@@ -179,9 +179,9 @@ class PrivateTraining(Training):
 
     def released_counts(self, releases: Releases) -> Tensor:
         """Noisy number of the rows of each label and group, (n_classes, n_groups)."""
-        data, space = self.data, self.rows.space
-        n_labels, n_groups = len(space.classes), len(space.groups)
-        sums = sum_by(data.weight[:, None], data.y * n_groups + data.group, space.n_cells)
+        data, (n_labels, n_groups) = self.data, self.rows.space.shape
+        cell = data.y * n_groups + data.group
+        sums = sum_by(data.weight[:, None], cell, n_labels * n_groups)
         return releases.noisy(COUNTS, sums, 1.0, self.rng).reshape(n_labels, n_groups)
 
     def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:

@@ -16,7 +16,7 @@ from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weig
 from fairconstrained.estimators._parts import joined, kind_of_labels
 from fairconstrained.estimators._reporting import recorded
 from fairconstrained.estimators._training import Stage, Training
-from fairconstrained.groups import Groups, encode_groups
+from fairconstrained.groups import Groups, encode_groups, recoded
 from fairconstrained.models.features import as_features
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
@@ -85,13 +85,17 @@ class Stream:
             )
         labels, own, known = self.groups, np.zeros(len(y), dtype=np.int64), self.rows
         if groups is not None and labels is not None:
-            if len(labels) and kind_of_labels(labels) != kind_of_labels(groups.labels):
+            both = len(labels) and len(groups.labels)
+            if both and kind_of_labels(labels) != kind_of_labels(groups.labels):
                 raise ValueError(
                     "sensitive_features holds values of another kind than the chunks before: "
                     f"{groups.labels[0]!r} after {labels[0]!r}."
                 )
             labels, (old, places) = joined([labels, groups.labels])
-            known, own = known._replace(group=old[known.group]), places[groups.codes]
+            known, own = (
+                known._replace(group=recoded(known.group, old)),
+                recoded(groups.codes, places),
+            )
         chunk = Chunk(X, np.searchsorted(self.classes, y), own, weight).part(weight > 0)
         new_keys = np.random.default_rng([self.seed, self.n_seen]).random(len(chunk.y))
         rows, keys = known.then(chunk), np.concatenate((self.keys, new_keys))
@@ -118,6 +122,12 @@ def read_chunk(
     groups = None
     if given.sensitive_features is not None:
         groups = encode_groups(given.sensitive_features, len(y))
+        if isinstance(training.solver, LevelSet) and not groups.known.all():
+            raise ValueError(
+                "sensitive_features must have the group of every row in partial_fit with LevelSet, "
+                f"whose state has no place for others; it is missing in row "
+                f"{int(groups.known.argmin())}."
+            )
     if stream is None:
         labels = np.unique(y if classes is None else classes)
         if len(labels) != 2:

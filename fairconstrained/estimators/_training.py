@@ -358,7 +358,7 @@ class Training:
             attributes["module_"] = auditable(attributes["module_"])
         attributes |= self.estimator._own_attributes(problem.constraint)
         attributes["model_"] = self.specification
-        attributes["classes_"], attributes["groups_"] = problem.constraint.space
+        attributes["classes_"], attributes["groups_"], _ = problem.constraint.space
         return attributes
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import Any, Self
 
 import numpy as np
@@ -292,7 +293,7 @@ class RankingTraining(Training):
         data, clf = self.data, self.estimator
         stack = self.stack(self.rows.cells, clf.min_group_size)
         if self.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
-            moments = GroupMoments.of_rows(data, len(self.rows.space.groups))
+            moments = GroupMoments.of_rows(data, self.rows.space.shape[1])
             risk = self._pairwise_loss(data)
             surrogate: Any = risk.surrogate  # the quadratic one
             scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
@@ -357,24 +358,25 @@ class PrivateRanking(PrivateRecords):
 
     def pose(self) -> PrivateMomentERM:
         space, plan, X = self.rows.space, self.plan(self.n_rows), self.data.X
-        shape, releases = (2, len(space.groups)), Releases(plan)
+        shape, n_cells = space.shape, prod(space.shape)
+        releases = Releases(plan)
         self.warn_of(plan)
-        trial = made_up(space.n_cells, X.shape[1], self.n_rows)
+        trial = made_up(n_cells, X.shape[1], self.n_rows)
         kept = self.kept(trial.counts.reshape(shape), 1)
         stack = stacked(space, [member for member, _ in kept])
         refused = PrivateMomentERM.of(trial, stack, self.alpha, releases)
         check_solves(self.solver, refused)  # before any release
         self.solver.check(refused)
         self.spent = plan
-        self.cell = self.data.y * len(space.groups) + self.data.group
-        rows = X, self.n_rows, self.cell, space.n_cells
+        self.cell = self.data.y * shape[1] + self.data.group
+        rows = X, self.n_rows, self.cell, n_cells
         released = release(*rows, self.public.centre, self.public.scale, releases, self.rng)
         if released.far:
             self.warn_of_range()
         counts, deviations = released.counts.reshape(shape), released.mean_deviation.reshape(shape)
         noisy = [
             f"{space.describe(cell.numpy())} (about {max(int(counts[cell]), 0)} rows)"
-            for cell in torch.eye(space.n_cells, dtype=torch.bool).reshape(-1, *shape)
+            for cell in torch.eye(n_cells, dtype=torch.bool).reshape(-1, *shape)
             if float(deviations[cell]) > _MUCH_NOISE
         ]
         if noisy:

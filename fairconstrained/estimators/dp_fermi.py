@@ -234,6 +234,5 @@ class PenalisedGroups(_PrivatelyPenalised):
 
     def released_counts(self, releases: Releases) -> Tensor:
         """Noisy weight of the rows of each label and group; that of each label is public."""
-        space, weight = self.rows.space, self.data.weight[:, None]
-        shape = len(space.classes), len(space.groups)
+        shape, weight = self.rows.space.shape, self.data.weight[:, None]
         return noisy_sums(COUNTS, weight, self.data, shape, releases, self.rng)[0][..., 0]

@@ -39,6 +39,10 @@ from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 # Candidates of an automatic interval: the paper's chosen intervals have lengths of 0.2 to 0.3.
 _LENGTH, _STEP = 0.25, 0.05
+_OF_EVERY_ROW = (
+    "sensitive_features must have the group of every row with group_features=True, which makes it "
+    "a feature; it is missing in row {}."
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -218,6 +222,8 @@ class PartialParityClassifier(PrivateFairClassifier):
                 "sklearn.set_config(enable_metadata_routing=True)."
             )
         codes, labels = encode_groups(sensitive_features, table.shape[0])
+        if (codes < 0).any():
+            raise ValueError(_OF_EVERY_ROW.format(int((codes < 0).argmax())))
         known = {label: i for i, label in enumerate(self.groups_.tolist())}  # 1 is not "1"
         unknown = [label for label in labels.tolist() if label not in known]
         if unknown:
@@ -293,6 +299,8 @@ class IntervalTraining(Training):
                 "sensitive_features is needed to fit PartialParityClassifier with "
                 "group_features=True."
             )
+        if self.rows.unknown:
+            raise ValueError(_OF_EVERY_ROW.format(int((group == len(groups)).argmax())))
         return super().features(with_group_columns(table, group, len(groups)), group)
 
     def refine(self, problem: Any) -> Any:

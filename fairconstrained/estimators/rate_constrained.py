@@ -82,7 +82,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     tol : float, default=1e-4
         Residual at which training ends; each solver defines its residual.
     missing_sensitive : {"warn", "raise"}, default="warn"
-        What to do without sensitive features: train without constraints between groups, or raise.
+        What to do without sensitive features, or where some of them are missing: warn and train, or
+        raise. Without any there are no constraints between groups. Rows of unknown group train the
+        model and are in no group; constraints on all rows count them, too.
     min_group_size : "auto" or int, default="auto"
         Constraints leave out groups, or groups within a label, with fewer rows; a
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so

@@ -101,7 +101,7 @@ class Ranked(NamedTuple):
     def of(cls, scores: Array, positive: Array, rows: GroupedRows) -> Ranked:
         """Put rows into cells."""
         cell = np.where(positive, len(rows.names), 0) + rows.group
-        return cls(scores, GroupedRows(cell, 2 * rows.names, rows.weight), rows.names)
+        return cls(scores, GroupedRows(rows.row, cell, 2 * rows.names, rows.weight), rows.names)
 
     @property
     def weight(self) -> Array:
@@ -131,7 +131,7 @@ def ranked_rows(
     rows = grouped_rows(
         len(codes), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
-    return Ranked.of(scores, codes == positive, rows)
+    return Ranked.of(scores[rows.row], codes[rows.row] == positive, rows)
 
 
 _DOC = """{summary}

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import check_samples
+from fairconstrained.arrays import check_samples, rows_of
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.groups import encode_groups
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import (
     DISTRIBUTIONS,
@@ -43,6 +44,10 @@ OVERALL = "all"
 _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",
     "neither training nor the choice of the model has seen them.",
+)
+_MISSING = (
+    "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
+    "within labels) those that are left have the predictions of all."
 )
 
 
@@ -175,6 +180,7 @@ def certify(
     """
     check_confidence(confidence)
     notion = _check(constraint, interval, slack, min_group_size)
+    per_group = bool(getattr(constraint, "per_group", False))
     decides = interval is None and (notion in PARITIES or notion in CAPS)
     if pos_label is None:
         pos_label = getattr(constraint, "pos_label", None)
@@ -185,9 +191,10 @@ def certify(
         classes: Any = getattr(estimator, "classes_", ())
         pos_label = classes[1] if pos_label is None and len(classes) == 2 else pos_label
     rows = _checked(rows, notion, decides, interval is not None)
+    rows, assumed = _of_known_groups(rows, notion in CAPS and not per_group)
     least = min(1.0 / max(slack, 1e-9), rows.size) if min_group_size == "auto" else min_group_size
     request = _Request(
-        *(notion, bool(getattr(constraint, "per_group", False)), interval, threshold),
+        *(notion, per_group, interval, threshold),
         *(float(least), 1.0 - float(confidence), pos_label, label_names or {}),
     )
     judge = _of_labels if decides else _of_scores
@@ -208,7 +215,7 @@ def certify(
         left_out=left_out,
         estimator=model,
         name=name,
-        **{**bound._asdict(), "assumptions": [*_ASSUMPTIONS, *bound.assumptions]},
+        **{**bound._asdict(), "assumptions": [*_ASSUMPTIONS, *assumed, *bound.assumptions]},
     )
 
 
@@ -295,6 +302,19 @@ def _checked(given: _Rows, notion: str, decides: bool, partial: bool) -> _Rows:
     if groups is None and notion in CAPS:
         groups = [OVERALL] * len(values)
     return _Rows(true, values, None, groups) if decides else _Rows(true, None, values, groups)
+
+
+def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
+    """Leave out rows of unknown group, except for a cap on all rows; say on what that rests."""
+    if rows.sensitive_features is None:
+        return rows, []
+    known = encode_groups(rows.sensitive_features, rows.size).known
+    if known.all():
+        return rows, []
+    if pooled:
+        return rows._replace(sensitive_features=[OVERALL] * rows.size), []
+    kept = (None if values is None else rows_of(values, known) for values in rows)
+    return _Rows(*kept), [_MISSING.format((~known).sum(), len(known))]
 
 
 _Judged = tuple[Bound, dict[str, Any], list[str]]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.metric import GroupRates
 from fairconstrained.rates import (
@@ -28,8 +29,9 @@ OF_EITHER = (selection_rates, odds, predictive_values, error_rates)
 
 
 class GroupedRows(NamedTuple):
-    """The group and the weight of each row."""
+    """The group and the weight of each row whose group is known."""
 
+    row: Any  # its place among the samples: indices, a mask, or a slice of all
     group: Ints
     labels: list[Any]  # of the groups
     weight: Floats
@@ -152,7 +154,17 @@ def grouped_rows(
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold one group per row; got None.")
     groups = encode_groups(sensitive_features, n_samples)
-    return GroupedRows(groups.codes, groups.labels.tolist(), weight)
+    row: Any = slice(None)
+    if not groups.known.all():
+        row = groups.known
+        if not row.any():
+            raise ValueError("sensitive_features is missing in every row.")
+        warn_caller(
+            f"sensitive_features is missing for {(~row).sum():,} of {n_samples:,} rows, which are "
+            "left out. That is right if whether a group is missing depends on the group alone.",
+            MissingSensitiveFeaturesWarning,
+        )
+    return GroupedRows(row, groups.codes[row], groups.labels.tolist(), weight[row])
 
 
 def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
@@ -202,6 +214,10 @@ class Labels(NamedTuple):
     classes: list[Any]
     candidates: list[int]
 
+    def of(self, rows: GroupedRows) -> Labels:
+        """The labels of these rows."""
+        return self._replace(true=self.true[rows.row], predicted=self.predicted[rows.row])
+
 
 def read_labels(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> Labels:
     """Check labels, and find the classes that are compared."""
@@ -225,7 +241,7 @@ def count_table(
     labels = read_labels(y_true, y_pred, pos_label)
     n_rows = len(labels.true)
     rows = grouped_rows(n_rows, sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred)
-    return counted(rows, labels)
+    return counted(rows, labels.of(rows))
 
 
 def counted(rows: GroupedRows, labels: Labels) -> Counts:

@@ -52,10 +52,11 @@ class Scored(NamedTuple):
 
     def of_groups(self, chosen: Array) -> Scored:
         """Return the rows of some groups, given by a mask."""
-        group, labels, weight = self.rows
+        row, group, labels, weight = self.rows
         inside, codes = chosen[group], np.cumsum(chosen) - 1
         kept = [label for label, is_kept in zip(labels, chosen, strict=True) if is_kept]
-        rows = GroupedRows(codes[group[inside]], kept, weight[inside])
+        places = np.arange(len(group))[row] if isinstance(row, slice) else row
+        rows = GroupedRows(places[inside], codes[group[inside]], kept, weight[inside])
         return Scored(self.scores[inside], rows, self.intervals.take(chosen))
 
 
@@ -72,7 +73,7 @@ def read_scored(
     rows = grouped_rows(
         len(scores), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
-    return Scored(scores, rows, read_intervals(interval, rows.labels))
+    return Scored(scores[rows.row], rows, read_intervals(interval, rows.labels))
 
 
 class Decided(NamedTuple):
@@ -118,10 +119,10 @@ def read_labelled(
     given = {"sensitive_features": sensitive_features, "interval": interval}
     data = read_scored(y_true, y_score, sample_weight=sample_weight, **given)
     codes, classes, positive = two_labels(y_true, "y_true", pos_label)
-    if len(codes) != len(data.scores):
-        raise ValueError(f"y_true has {len(codes)} rows, but y_score has {len(data.scores)}.")
-    ordered = [classes[1 - positive], classes[positive]]
-    labels = Labels((codes == positive).astype(np.int64), data.above(threshold), ordered, [1])
+    if len(codes) != np.shape(y_score)[0]:
+        raise ValueError(f"y_true has {len(codes)} rows, but y_score has {np.shape(y_score)[0]}.")
+    ordered, true = [classes[1 - positive], classes[positive]], codes[data.rows.row] == positive
+    labels = Labels(true.astype(np.int64), data.above(threshold), ordered, [1])
     return Decided(counted(data.rows, labels), data.intervals)
 
 

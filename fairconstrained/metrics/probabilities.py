@@ -79,7 +79,7 @@ def read_losses(
         losses = -np.log(np.maximum(of_label, np.finfo(proba.dtype).eps))
     else:
         losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
-    return RowLosses(np.asarray(losses), rows, method)
+    return RowLosses(np.asarray(losses)[rows.row], rows, method)
 
 
 @metric_of(read_losses)
@@ -148,7 +148,7 @@ def wasserstein_distance_between_groups(
     rows = grouped_rows(
         len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
     )
-    scores = _columns(y_score, "y_score", len(true))
+    scores = _columns(y_score, "y_score", len(true))[rows.row]
     if scores.shape[1] == 2:  # the second says it all for probabilities
         scores = scores[:, 1:]
     power: Any = order

@@ -9,13 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints, check_samples
+from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
     GroupedRows,
     Labels,
     check_scores,
+    check_weights,
     counted,
     grouped_rows,
     read_labels,
@@ -110,16 +111,16 @@ def group_report(
     rows = grouped_rows(
         len(labels.true), sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred
     )
-    if len(counted(rows, labels).targets) > 1:
+    if len(counted(rows, labels.of(rows)).targets) > 1:
         raise ValueError(f"pos_label must name one of the labels {labels.classes}; got None.")
     scores = None if y_score is None else check_scores(y_score, len(labels.true))
     index, columns = [], []
-    for names, group in _groupings(sensitive_features, rows):
+    for own in _groupings(sensitive_features, rows, check_weights(sample_weight, len(labels.true))):
+        names, of_rows = own.labels, labels.of(own)
         index += names
-        own = GroupedRows(group, names, rows.weight)
-        found = _rates(own, labels, confidence)
+        found = _rates(own, of_rows, confidence)
         if scores is not None:
-            ranked = Ranked.of(scores, labels.true == labels.candidates[0], own)
+            ranked = Ranked.of(scores[own.row], of_rows.true == labels.candidates[0], own)
             (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(names)
             won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
             aucs = won / np.where(pairs > 0, pairs, np.nan)
@@ -133,8 +134,8 @@ def group_report(
     return report
 
 
-def _groupings(sensitive_features: Any, rows: GroupedRows) -> Iterator[tuple[list[str], Ints]]:
-    """Names of the groups and the group of each row: of each column, crossed, and overall."""
+def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> Iterator[GroupedRows]:
+    """The rows in groups with names: of each column, crossed, and all samples as one group."""
     if isinstance(rows.labels[0], tuple):
         columns = getattr(sensitive_features, "columns", None)
         if columns is None and isinstance(sensitive_features, dict):
@@ -143,9 +144,10 @@ def _groupings(sensitive_features: Any, rows: GroupedRows) -> Iterator[tuple[lis
             columns = [f"column {i}" for i in range(np.shape(sensitive_features)[1])]
         for name, values in zip(columns, zip(*rows.labels, strict=True), strict=True):
             of_label, levels = pd.factorize(np.array(values, dtype=object), sort=True)
-            yield [f"{name}: {level}" for level in levels], of_label[rows.group]
-    yield rows.names, rows.group
-    yield ["overall"], np.zeros_like(rows.group)
+            of_column = [f"{name}: {level}" for level in levels]
+            yield rows._replace(group=of_label[rows.group], labels=of_column)
+    yield rows._replace(labels=rows.names)
+    yield GroupedRows(slice(None), np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 
 def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Array]:

@@ -78,9 +78,10 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         if sensitive is None:
             strata, names = label, [f"label {c!r}" for c in classes]
         else:
-            group = encode_groups(sensitive, len(label))
-            strata = label * len(group.labels) + group.codes
-            names = [f"label {c!r} in group {group_name(g)}" for c in classes for g in group.labels]
+            codes, labels = encode_groups(sensitive, len(label))
+            strata = label * (len(labels) + 1) + codes % (len(labels) + 1)
+            groups_named = [*(f"group {group_name(g)}" for g in labels), "an unknown group"]
+            names = [f"label {c!r} in {group}" for c in classes for group in groups_named]
         counts = np.bincount(strata, minlength=len(names))
         small = (counts > 0) & (counts < self.n_splits)
         listed = "; ".join(f"{names[i]}: {counts[i]} rows" for i in np.flatnonzero(small))
@@ -112,6 +113,7 @@ def holdout_split(
     """
     groups = np.zeros(n_samples) if sensitive_features is None else sensitive_features
     group, labels = encode_groups(groups, n_samples)
+    group %= len(labels) + 1  # rows of unknown group are one more
     shuffled = check_random_state(random_state).permutation(n_samples)
     sizes = np.bincount(group, minlength=len(labels))
     wanted = np.rint(test_size * sizes).astype(np.int64)
@@ -119,8 +121,8 @@ def holdout_split(
     in_order = shuffled[np.argsort(group[shuffled], kind="stable")]
     rows_of_groups = np.split(in_order, np.cumsum(sizes)[:-1])
     test = np.concatenate([rows[:n] for rows, n in zip(rows_of_groups, n_test, strict=True)])
-    if (n_test == 0).any() and sensitive_features is not None:
-        named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test == 0))
+    if (n_test[: len(labels)] == 0).any() and sensitive_features is not None:
+        named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test[: len(labels)] == 0))
         warn_caller(
             f"The certificate says nothing about groups of a single row: {named}.",
             SmallGroupWarning,

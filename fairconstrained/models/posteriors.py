@@ -169,8 +169,8 @@ class Posteriors(Specification):
                 clone(self),  # the key of the cache: parameters without fitted attributes
                 rows.X,
                 rows.classes[rows.y],
-                rows.group,
-                part_of_cell(),
+                np.where(rows.group < len(rows.space.groups), rows.group, -1),
+                part_of_cell()[:, : len(rows.space.groups)],
                 sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
                 random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
             )
@@ -197,7 +197,8 @@ class Posteriors(Specification):
         X : sized and indexable
             Whatever the classifiers take.
         y, group : ndarray of shape (n_samples,)
-            Labels, and indices of groups.
+            Labels, and indices of groups; -1 for rows of unknown group, of which the models of
+            the groups learn nothing.
         part_of_cell : array-like of shape (n_classes, n_groups)
             The part of the rows of each label and group; -1 where they take no part.
         sample_weight : ndarray of shape (n_samples,), optional
@@ -207,15 +208,17 @@ class Posteriors(Specification):
         rng = np.random.RandomState(0) if random_state is None else random_state
         classes, label = np.unique(y, return_inverse=True)
         label = label.reshape(-1)
-        folds = self._folds(X, label * (int(np.max(group)) + 1) + group, rng)
+        folds = self._folds(X, label * (int(np.max(group)) + 2) + group, rng)
         fit = partial(cross_fit, X=X, folds=folds, rng=rng, sample_weight=sample_weight)
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
         label_model, own = fit(self.estimator, classes, label, used=everyone)
         posteriors, group_models = [own], []
         for task in group_tasks(part_of_cell):
-            part, used = task.part_of_group[group], task.labels[label]
+            part, of_labels = task.part_of_group[group], task.labels[label]
+            used = of_labels & (group >= 0)
             prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
+            prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
             kinds, target = np.unique(part, return_inverse=True)
             target = target.reshape(-1)
             model, own = fit(self._for_groups(), kinds, target, used=used)

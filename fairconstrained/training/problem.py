@@ -133,7 +133,7 @@ class NotionConstraint(Term):
         self._n_groups = n_groups
         space = Space(list(range(n_classes)), list(range(n_groups)))
         self.cell = y * n_groups + group
-        rows = torch.bincount(self.cell, minlength=space.n_cells)
+        rows = torch.bincount(self.cell, minlength=n_classes * n_groups)
         cells = rows.reshape(n_classes, n_groups).numpy()
         bound = [notion.bind(space, slack) for notion in notions]
         for constraint in bound:

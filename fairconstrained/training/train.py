@@ -229,7 +229,13 @@ def _group_index(groups: Any, source: Source) -> Tensor:
         return torch.zeros(source.n_rows, dtype=torch.long)
     if source.streams:
         raise ValueError("groups cannot be used with a loader: it chooses its rows itself.")
-    index = torch.as_tensor(encode_groups(groups).codes)
+    encoded = encode_groups(groups)
+    if not encoded.known.all():
+        raise ValueError(
+            f"groups has {(~encoded.known).sum()} missing values (first at row "
+            f"{int(encoded.known.argmin())}). Drop these rows or make them a group."
+        )
+    index = torch.as_tensor(encoded.codes)
     if len(index) != source.n_rows:
         raise ValueError(f"groups has {len(index)} rows, but data has {source.n_rows}.")
     return index

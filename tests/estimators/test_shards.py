@@ -46,6 +46,12 @@ def crossed():
     return X, y, np.array(list(zip(group, second, strict=True)), dtype=object), weight
 
 
+def partly_known():
+    X, y, group, weight = table()
+    hidden = np.random.default_rng(6).random(len(y)) < 0.4
+    return X, y, np.where(hidden, None, group.astype(object)), weight
+
+
 CASES = {
     "rates": (table, lambda: RateConstrainedClassifier(slack=0.02)),
     "odds": (table, lambda: RateConstrainedClassifier("equalized_odds", slack=0.03)),
@@ -58,6 +64,7 @@ CASES = {
     "penalty": (table, lambda: DPFermiClassifier(epsilon=None)),
     "three classes": (three_classes, lambda: RateConstrainedClassifier(slack=0.03)),
     "sparse": (sparse_table, lambda: LossParityClassifier(slack=0.02)),
+    "missing groups": (partly_known, lambda: RateConstrainedClassifier(slack=0.02)),
     "two columns of groups": (crossed, lambda: LossParityClassifier(slack=0.01)),
 }
 

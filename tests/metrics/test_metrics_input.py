@@ -23,7 +23,7 @@ READERS = ["equalized_odds_difference", "false_negative_rate", "separation_gap"]
     [
         ({"y_pred": [0, 1, 1]}, "y_pred has 3 rows, but y_true has 4"),
         ({"sensitive_features": list("aab")}, "sensitive_features has 3 rows"),
-        ({"sensitive_features": ["a", "b", None, "a"]}, "sensitive_features has 1 missing"),
+        ({"sensitive_features": [None] * 4}, "sensitive_features is missing in every row"),
         ({"y_true": [0, 1, np.nan, 1]}, "y_true"),
         ({"y_pred": ["a", None, "b", "a"]}, "y_pred has missing values"),
         ({"y_pred": np.array([0, "a", 1, 1], dtype=object)}, "y_pred must hold labels of one type"),

@@ -106,12 +106,17 @@ def test_strata_with_fewer_rows_than_folds_are_named():
         ([0, 1, 0, np.nan], list("aabb"), "y"),
         ([0, 1, 0, 0.5], list("aabb"), "y must hold class labels; got 0.5"),
         ([0, 1, 0, 1], list("aab"), "sensitive_features has 3 rows"),
-        ([0, 1, 0, 1], ["a", None, "b", "b"], "sensitive_features has 1 missing"),
     ],
 )
 def test_bad_labels_and_groups_are_refused(y, sensitive, message):
     with pytest.raises(ValueError, match=message):
         list(StratifiedSensitiveKFold(2).split(np.zeros(4), y, sensitive_features=sensitive))
+
+
+def test_rows_of_unknown_group_are_strata_of_their_own():
+    y, groups = [0, 1] * 8, ["a", "a", None, None] * 4
+    folds = StratifiedSensitiveKFold(4).split(y, y, sensitive_features=groups)
+    assert all(sorted(test % 4) == [0, 1, 2, 3] for _, test in folds)
 
 
 class Recorder(ClassifierMixin, BaseEstimator):

@@ -1,0 +1,181 @@
+"""Rows of unknown group train the model, and constraints between groups speak of the others."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.blocks import Blocks
+from fairconstrained.constraints import AUCParity, FalseNegativeRate
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.metrics import (
+    demographic_parity_difference,
+    false_negative_rate,
+    group_auc_gap,
+    loss_gap,
+    partial_statistical_parity,
+)
+from fairconstrained.models import Posteriors
+from fairconstrained.solvers import SGDA, LevelSet
+from tests.helpers.marks import slow_where
+
+DATA = make_biased_classification(1500, random_state=0)
+X, Y = DATA.data, DATA.target
+GROUPS = np.where(DATA.sensitive_features == 0, "a", "b").astype(object)
+HIDDEN = np.random.default_rng(0).random(1500) < 0.5
+PARTLY = np.where(HIDDEN, None, GROUPS)
+NAMED = np.where(HIDDEN, "unknown", GROUPS)
+
+
+def fitted(clf, groups=PARTLY, X=X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        return clf.fit(X, Y, sensitive_features=groups)
+
+
+def measured(metric, clf, groups=PARTLY, method="predict", **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        return metric(Y, getattr(clf, method)(X), sensitive_features=groups, **options)
+
+
+MEASURES = {
+    "rates": (RateConstrainedClassifier(slack=0.02), demographic_parity_difference, {}),
+    "mini-batches": (
+        RateConstrainedClassifier(solver=SGDA(), slack=0.05, max_iter=300, random_state=0),
+        demographic_parity_difference,
+        {},
+    ),
+    "losses": (LossParityClassifier(slack=0.01), loss_gap, {"method": "predict_proba"}),
+    "AUCs": (AUCFairClassifier(), group_auc_gap, {"method": "decision_function"}),
+    "ranks": (
+        PartialParityClassifier(interval=(0.0, 0.5)),
+        partial_statistical_parity,
+        {"method": "decision_function", "interval": (0.0, 0.5)},
+    ),
+    "ERMI": (
+        DPFermiClassifier(epsilon=None, penalty=5.0),
+        demographic_parity_difference,
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", slow_where(MEASURES, "mini-batches", "AUCs", "ranks"))
+def test_what_is_constrained_is_what_metrics_measure(case):
+    clf, metric, options = MEASURES[case]
+    fitted(clf)
+    assert clf.violation_ == pytest.approx(measured(metric, clf, **options), abs=1e-9)
+    assert list(clf.groups_) == ["a", "b"]
+    assert clf.feasible_
+
+
+def test_rows_of_unknown_group_train_the_model():
+    """Their features decide more of it than those of the constraint do."""
+    clf = fitted(RateConstrainedClassifier(slack=0.5))
+    every = RateConstrainedClassifier(slack=0.5).fit(X, Y, sensitive_features=GROUPS)
+    np.testing.assert_allclose(clf.coef_, every.coef_, atol=1e-8)
+
+
+def test_caps_on_all_rows_count_rows_of_unknown_group():
+    constraints = ["demographic_parity", FalseNegativeRate(max=0.2)]
+    clf = fitted(RateConstrainedClassifier(constraints, slack=0.05))
+    cap = false_negative_rate(Y, clf.predict(X))
+    assert clf.violations_["false_negative_rate"] == pytest.approx(cap, abs=1e-12)
+    gap = measured(demographic_parity_difference, clf)
+    assert clf.violations_["demographic_parity"] == pytest.approx(gap, abs=1e-12)
+
+
+def test_a_warning_counts_them_or_an_error_does():
+    message = "sensitive_features is missing for 726 of 1,500 rows"
+    with pytest.warns(MissingSensitiveFeaturesWarning, match=message):
+        RateConstrainedClassifier().fit(X, Y, sensitive_features=PARTLY)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(missing_sensitive="raise").fit(X, Y, sensitive_features=PARTLY)
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="is missing in every row"):
+        RateConstrainedClassifier().fit(X, Y, sensitive_features=[None] * len(Y))
+    RateConstrainedClassifier("false_negative_rate", missing_sensitive="raise", slack=0.5).fit(
+        X, Y, sensitive_features=PARTLY
+    )  # a cap on all rows needs no groups
+
+
+def test_blocks_and_several_columns():
+    columns = pd.DataFrame({"g": PARTLY, "h": np.where(X[:, 0] > 0, 1.0, np.nan)})
+    whole = fitted(RateConstrainedClassifier(slack=0.02), columns)
+    read = fitted(
+        RateConstrainedClassifier(slack=0.02),
+        columns,
+        Blocks(lambda: iter(np.array_split(X, [7, 700]))),
+    )
+    np.testing.assert_allclose(read.coef_, whole.coef_, atol=1e-8)
+    assert list(whole.groups_) == [("a", 1.0), ("b", 1.0)]
+
+
+def test_models_of_the_group_learn_from_known_rows_only():
+    code = np.where(HIDDEN, -1, np.where(GROUPS == "a", 0, 1))
+    model = Posteriors(DecisionTreeClassifier(max_depth=3))
+    _, found = model.columns(X, Y, code, [[0, 1], [0, 1]])
+    n_rows = [
+        sum(tree.tree_.n_node_samples[0] for tree in own.models)
+        for own in (found.label_model, found.group_models[0].model)
+    ]
+    assert n_rows == [2 * len(Y), 2 * (~HIDDEN).sum()]  # each row is in two of three folds
+    assert fitted(RateConstrainedClassifier(model=model, slack=0.05)).feasible_
+
+
+def test_a_stream_is_a_fit():
+    whole = fitted(AUCFairClassifier())
+    stream = AUCFairClassifier()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        for rows in np.array_split(np.arange(len(Y)), 2):
+            stream.partial_fit(X[rows], Y[rows], sensitive_features=PARTLY[rows])
+    np.testing.assert_allclose(stream.coef_, whole.coef_, atol=1e-6)
+
+
+def test_where_every_group_is_needed():
+    with pytest.raises(ValueError, match=r"must have the group of every row with group_features"):
+        fitted(PartialParityClassifier(group_features=True))
+    with pytest.raises(ValueError, match=r"must have the group of every row in partial_fit"):
+        AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()).partial_fit(
+            X, Y, sensitive_features=PARTLY
+        )
+
+
+def categorical(groups):
+    return pd.Series(groups).astype(pd.CategoricalDtype(["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RateConstrainedClassifier(epsilon=2.0, random_state=0, max_iter=3),
+        lambda: DPFermiClassifier(random_state=0),
+    ],
+)
+def test_private_fits_say_nothing_about_who_lacks_a_group(make):
+    """Of a declared domain not even whether there are any: messages and shapes are the same."""
+    told = []
+    for groups in (GROUPS, PARTLY):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            clf = make().fit(X, Y, sensitive_features=categorical(groups))
+        told.append([str(w.message) for w in caught if w.category is not SmallGroupWarning])
+        assert list(clf.groups_) == ["a", "b"]
+    assert told[0] == told[1]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make().fit(X, Y, sensitive_features=PARTLY)
+    words = [str(w.message) for w in caught]
+    assert any("is missing for some rows: " in own for own in words)
+    assert not any(str(HIDDEN.sum()) in own or str((~HIDDEN).sum()) in own for own in words)
