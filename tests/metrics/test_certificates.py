@@ -352,3 +352,22 @@ def test_wrong_parameters(changed, match):
     given = {"sensitive_features": group, "constraint": "demographic_parity", "slack": 0.1}
     with pytest.raises(ValueError, match=match):
         certify(Scores(), X, y, **{**given, **changed})
+
+
+def test_a_certificate_of_rows_whose_group_is_known_names_the_assumption():
+    y, y_pred = np.arange(400) // 2 % 2, np.arange(400) % 2
+    group = np.where(np.arange(400) < 300, np.arange(400) // 4 % 2, np.nan)
+    given = {"y_true": y, "y_pred": y_pred, "slack": 0.2}
+    found = certify(sensitive_features=group, constraint="demographic_parity", **given)
+    first = certify(
+        y_true=y[:300],
+        y_pred=y_pred[:300],
+        sensitive_features=group[:300],
+        constraint="demographic_parity",
+        slack=0.2,
+    )
+    assert (found.upper, found.n_samples) == (first.upper, 300)
+    assert found.to_dict()["assumptions"][2].startswith("the group of 100 of 400 rows is missing;")
+    assert "the group of 100 of 400 rows is missing" in str(found)
+    cap = certify(sensitive_features=group, constraint="false_negative_rate", **given)
+    assert (cap.n_samples, len(cap.assumptions)) == (400, 2)
