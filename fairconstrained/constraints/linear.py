@@ -434,7 +434,7 @@ class LinearMoments(MomentConstraint):
         dropped = {
             f"{self._rate_names[r]} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)
         }
-        constraint = LinearMoments(
+        constraint = type(self)(
             self.space,
             self.cell_numerators[needed],
             self.cell_denominators[needed],

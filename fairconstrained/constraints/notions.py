@@ -6,7 +6,8 @@ rate, for example, is
 
 .. math:: P(\hat y = k \text{ for a pair } (y, k) \mid y \in \text{condition}, \text{group}).
 
-Parity criteria bound the differences of a rate between groups. Caps bound the rate itself.
+Parity criteria bound the differences of a rate between groups, or their ratio. Caps bound the rate
+itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sklearn.base import BaseEstimator
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.linear import Combinations, LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.rates import Rate
 
@@ -135,6 +137,8 @@ class Parity(OfEvents):
     ----------
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
+    ratio : float, optional
+        As in :class:`DemographicParity`.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         As in :class:`DemographicParity`.
     temperature : float, default=1.0
@@ -156,6 +160,7 @@ class Parity(OfEvents):
     """
 
     slack: float | None = None
+    ratio: float | None = field(default=None, kw_only=True)
     reference: str = field(default="pairwise", kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
@@ -165,16 +170,21 @@ class Parity(OfEvents):
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
-        allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
         reference = chosen(self, "reference", _REFERENCES)
         n_groups, events = len(space.groups), self.events(space.classes)
         statistic = self.statistic(len(space.classes))
         refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
         groups, differences = reference.compare(n_groups)
         families = (n_groups,) * len(events) if reference.all_pairs and n_groups > 1 else ()
+        kind = LinearMoments
+        if self.ratio is None:
+            allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
+        else:
+            differences = in_both_orders(sp.csr_array(differences), checked_ratio(self))
+            kind, allowed, families = RateRatios, -SPARE, ()
         combinations = Combinations.of(sp.kron(sp.eye_array(len(events)), differences), families)
         names = self.name, self.title(space.classes)
-        return _linear(space, events, groups, combinations, allowed, statistic, *names)
+        return _linear(kind, space, events, groups, combinations, allowed, statistic, *names)
 
 
 @dataclass(eq=False, repr=False)
@@ -220,7 +230,7 @@ class Cap(OfEvents):
         combinations = Combinations.of(sp.eye_array(len(events) * groups.shape[0]))
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
-        return _linear(space, events, groups, combinations, cap, statistic, *names)
+        return _linear(LinearMoments, space, events, groups, combinations, cap, statistic, *names)
 
 
 def as_notion(
@@ -268,6 +278,22 @@ def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= minimum:
         raise ValueError(
             f"{type(notion).__name__}.{parameter} must be a number >= {minimum:g}; got {value!r}."
+        )
+    return float(value)
+
+
+def checked_ratio(notion: Any) -> float:
+    """Return the ratio; raise ValueError unless it is between 0 and 1, in place of a slack."""
+    value = notion.ratio
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(
+            f"{type(notion).__name__}.ratio must be a number between 0 and 1 (equal rates: "
+            f"slack=0); got {value!r}."
+        )
+    if notion.slack is not None:
+        raise ValueError(
+            f"{type(notion).__name__} takes slack or ratio; got both, {notion.slack!r} and "
+            f"{value!r}. For both bounds give a list of two constraints."
         )
     return float(value)
 
@@ -343,6 +369,7 @@ _REFERENCES: dict[str, _Reference] = {
 
 
 def _linear(
+    kind: type[LinearMoments],
     space: Space,
     events: Sequence[Event],
     groups: Any,
@@ -365,7 +392,7 @@ def _linear(
         pairs = [sp.kron(groups, of_label[None]) for of_label in np.asarray(event.pairs, float)]
         numerators.append(sp.hstack(pairs))
         denominators.append(sp.kron(np.asarray(event.condition, float)[None], groups))
-    return LinearMoments(
+    return kind(
         space,
         sp.vstack(numerators),
         sp.vstack(denominators),

@@ -35,6 +35,7 @@ def _named_positive(notion: Notion, classes: Sequence[Any]) -> str:
     return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
 
 
+@dataclass(eq=False, repr=False)
 class DemographicParity(Parity):
     r"""Equal prediction rates: :math:`P(\hat y = k \mid g)` differs by at most `slack`.
 
@@ -42,6 +43,13 @@ class DemographicParity(Parity):
     ----------
     slack : float, optional
         Largest allowed gap; default: the estimator's ``slack``.
+    ratio : float, optional
+        In place of `slack`: the smallest rate is at least this fraction of the largest, as in the
+        four-fifths rule (0.8). ``violation_`` is then 1 less the smallest ratio, by predicted
+        labels, and a fit that is ``feasible_`` keeps the ratio exactly; ``excess_`` and margins are
+        in units of rates. A ratio says nothing about the size of the rates: 0.01 against 0.0125 is
+        as good as 0.4 against 0.5. Nor is it the same for both of two outcomes: those who are
+        refused may differ by more (`pos_label`).
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         Compare each pair of groups (largest minus smallest rate), each group with all others
         together (RaCO-DP, Definition 3.1), or each group with the overall rate (fairlearn's form).
@@ -49,18 +57,37 @@ class DemographicParity(Parity):
         Sharpness of the soft rates, which replace predicted labels in training: class
         probabilities are those of `temperature` times the scores. Solvers increase it if predicted
         labels do not follow the soft rates.
+    pos_label : label, optional
+        The class whose rates are compared; default: the second of two in sorted order, each of
+        several. Gaps between the rates of two classes are the same, ratios are not.
 
     Examples
     --------
     >>> from fairconstrained.constraints import DemographicParity
     >>> DemographicParity(slack=0.02, reference="overall")
     DemographicParity(reference='overall', slack=0.02)
+
+    The four-fifths rule:
+
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.metrics import demographic_parity_ratio
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> clf = RateConstrainedClassifier(DemographicParity(ratio=0.8))
+    >>> predicted = clf.fit(data.data, data.target,
+    ...                     sensitive_features=data.sensitive_features).predict(data.data)
+    >>> demographic_parity_ratio(
+    ...     data.target, predicted, sensitive_features=data.sensitive_features) >= 0.8
+    True
     """
 
     name = "demographic_parity"
     rates = staticmethod(rates.selection_rates)
 
+    pos_label: Any = field(default=None, kw_only=True)
 
+
+@dataclass(eq=False, repr=False)
 class EqualizedOdds(Parity):
     r"""Equal prediction rates within every label: :math:`P(\hat y = k \mid y, g)`.
 
@@ -76,6 +103,8 @@ class EqualizedOdds(Parity):
     name = "equalized_odds"
     rates = staticmethod(rates.odds)
 
+    pos_label: Any = field(default=None, kw_only=True)
+
 
 @dataclass(eq=False, repr=False)
 class EqualOpportunity(Parity):
@@ -83,7 +112,7 @@ class EqualOpportunity(Parity):
 
     Parameters
     ----------
-    slack, reference, temperature
+    slack, ratio, reference, temperature
         As in :class:`DemographicParity`.
     pos_label : label, optional
         The positive class c; default: the second of two in sorted order, each of several.

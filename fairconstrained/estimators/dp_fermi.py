@@ -137,11 +137,11 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _notions(self) -> list[Any]:
         (notion,) = self._as_notions([self.constraint], _INDEPENDENCE, Parity)
-        plain = notion.slack is None and notion.reference == "pairwise"
+        plain = notion.slack is notion.ratio is None and notion.reference == "pairwise"
         if notion.name not in _NAMES or not plain:
             raise ValueError(
-                f"DPFermiClassifier.constraint must be one of {sorted(_NAMES)}, without a slack "
-                "or a reference of its own: it is penalised, not constrained; got "
+                f"DPFermiClassifier.constraint must be one of {sorted(_NAMES)}, without a slack, "
+                "a ratio or a reference of its own: it is penalised, not constrained; got "
                 f"{notion!r}."
             )
         return [notion]

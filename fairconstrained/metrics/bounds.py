@@ -110,56 +110,94 @@ def _positive(rows: ArrayLike) -> Array:
     return np.where(n > 0, n, np.nan)
 
 
-# --- differences of two proportions ---------------------------------------------------------------
+# --- differences and ratios of two proportions ----------------------------------------------------
 
 
 def difference_p_value(
-    hits: tuple[int, int], rows: tuple[int, int], delta: float, gamma: float
+    hits: tuple[int, int], rows: tuple[int, int], delta: float, gamma: float, factor: float = 1.0
 ) -> float:
     r"""Largest probability of a difference of at most d, the observed one, if the truth is delta.
 
-    .. math:: \sup_{p_2} \; P(X / n_1 - Y / n_2 \leq d) + \gamma , \quad
-              X \sim \mathrm{Bin}(n_1, p_2 + \delta), \; Y \sim \mathrm{Bin}(n_2, p_2),
+    .. math:: \sup_{p_2} \; P(c X / n_1 - Y / n_2 \leq d) + \gamma , \quad
+              X \sim \mathrm{Bin}(n_1, (p_2 + \delta) / c), \; Y \sim \mathrm{Bin}(n_2, p_2),
+
+    with a factor c, which is 1 for a difference, and the ratio to be tested with a delta of zero,
 
     over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
     (Berger and Boos 1994). It falls with p_1 and grows with p_2, so that on a cell of a grid the
     rates at two of its corners bound it. A union bound over both rates would be wider by half.
     """
     (k1, k2), (n1, n2) = hits, rows
-    observed = k1 / n1 - k2 / n2
+    observed = factor * k1 / n1 - k2 / n2
     if delta <= observed:
         return 1.0
-    hoeffding = float(np.exp(-2.0 * (delta - observed) ** 2 / (1.0 / n1 + 1.0 / n2)))
+    hoeffding = float(np.exp(-2.0 * (delta - observed) ** 2 / (factor**2 / n1 + 1.0 / n2)))
     if hoeffding < gamma:  # larger than the probability at any rates: enough
         return hoeffding
     lows, highs = clopper_pearson([k1, k2], [n1, n2], gamma / 4)
-    low, high = max(lows[1], lows[0] - delta, 0.0), min(highs[1], highs[0] - delta, 1.0 - delta)
+    low = max(lows[1], factor * lows[0] - delta, 0.0)
+    high = min(highs[1], factor * highs[0] - delta, factor - delta)
     if low > high:
         return gamma
     edges = np.linspace(low, high, N_CELLS + 1)
-    first, second = np.clip(edges[:-1] + delta, 0.0, 1.0), np.clip(edges[1:], 0.0, 1.0)
-    return float(_at_most(observed, n1, n2, first, second).max()) + gamma
+    first = np.clip((edges[:-1] + delta) / factor, 0.0, 1.0)
+    second = np.clip(edges[1:], 0.0, 1.0)
+    return float(_at_most(observed, (n1, n2), (first, second), (factor, 1.0)).max()) + gamma
 
 
-def difference_bound(hits: tuple[int, int], rows: tuple[int, int], alpha: float) -> float:
-    """Upper bound of the first rate less the second that holds with probability 1 - alpha.
-
-    It is 1 if one of them has no rows.
-    """
-    if min(rows) == 0:
-        return 1.0
-    low, high = hits[0] / rows[0] - hits[1] / rows[1], 1.0
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        rejected = difference_p_value(hits, rows, middle, alpha / 50) <= alpha
-        low, high = (low, middle) if rejected else (middle, high)
-    return high
+def ratio_p_value(
+    hits: tuple[int, int], rows: tuple[int, int], shortfall: float, gamma: float
+) -> float:
+    """As :func:`difference_p_value`, if the second rate is 1 - shortfall times the first."""
+    if shortfall >= 1.0:  # no rate is below zero
+        return 0.0
+    return difference_p_value(hits, rows, 0.0, gamma, 1.0 - shortfall)
 
 
-def _at_most(observed: float, n1: int, n2: int, p1: Floats, p2: Floats) -> Floats:
-    """P(X / n1 - Y / n2 <= observed) for pairs of rates, (m,)."""
+class Comparison(NamedTuple):
+    """A comparison of two rates, which falls with the second and is 1 at most."""
+
+    of_rates: Callable[[float, float], float]
+    p_value: Callable[[tuple[int, int], tuple[int, int], float, float], float]
+    words: str  # of groups g and h
+    method: str
+
+    def bound(self, hits: tuple[int, int], rows: tuple[int, int], alpha: float) -> float:
+        """Upper bound that holds with probability 1 - alpha; 1 if a rate has no rows."""
+        if min(rows) == 0:
+            return 1.0
+        low, high = self.of_rates(hits[0] / rows[0], hits[1] / rows[1]), 1.0
+        for _ in range(12):
+            middle = 0.5 * (low + high)
+            rejected = self.p_value(hits, rows, middle, alpha / 50) <= alpha
+            low, high = (low, middle) if rejected else (middle, high)
+        return high
+
+
+DIFFERENCE = Comparison(
+    lambda first, second: first - second,
+    difference_p_value,
+    "{g} less {h}",
+    "exact test of the difference of two binomial proportions for each pair of groups "
+    "(unconditional, Berger and Boos 1994)",
+)
+# How much of the first rate the second falls short by: one minus their ratio.
+SHORTFALL = Comparison(
+    lambda first, second: 1.0 - second / first if first > 0 else 0.0,
+    ratio_p_value,
+    "{h} falls short of {g}",
+    "exact test of the ratio of two binomial proportions for each pair of groups "
+    "(unconditional, Berger and Boos 1994)",
+)
+
+
+def _at_most(
+    observed: float, n: tuple[int, int], p: tuple[Floats, Floats], factors: tuple[float, float]
+) -> Floats:
+    """P(c X / n1 - d Y / n2 <= observed) for pairs of rates, (m,), and factors c, d."""
+    (n1, n2), (p1, p2), (c, d) = n, p, factors
     if n2 > n1:  # sum over the smaller one: failures of Y and X change places
-        return _at_most(observed, n2, n1, 1.0 - p2, 1.0 - p1)
+        return _at_most(observed + d - c, (n2, n1), (1.0 - p2, 1.0 - p1), (d, c))
     deviation = np.sqrt(n2 * p2 * (1.0 - p2)).max()
     width = int(N_DEVIATIONS * deviation) + 20
     y = np.rint(n2 * p2)[:, None] + np.arange(-width, width + 1)
@@ -167,7 +205,7 @@ def _at_most(observed: float, n1: int, n2: int, p1: Floats, p2: Floats) -> Float
     y = np.clip(y, 0, n2)
     log_pmf = gammaln(n2 + 1) - gammaln(y + 1) - gammaln(n2 - y + 1)
     log_pmf += xlogy(y, p2[:, None]) + xlog1py(n2 - y, -p2[:, None])
-    most = np.floor(n1 * (observed + y / n2) + 1e-9)
+    most = np.floor(n1 * (observed + d * y / n2) / c + 1e-9)
     below = np.where(most < 0, 0.0, bdtr(np.clip(most, 0, n1), n1, p1[:, None]))
     return np.asarray((inside * np.exp(log_pmf) * below).sum(axis=1) + 1e-11)
 
@@ -202,9 +240,10 @@ class _Counted:
         )
         self.values = self.hits / np.where(self.rows > 0, self.rows, np.nan)
 
-    def difference(self, g: int, h: int, e: int) -> str:
-        """Return the name of the difference of two groups' rates."""
-        return f"{self.events[e]}: group {self.groups[g]} less group {self.groups[h]}"
+    def compared(self, g: int, h: int, e: int, words: str) -> str:
+        """Return the name of the comparison of two groups' rates."""
+        groups = words.format(g=f"group {self.groups[g]}", h=f"group {self.groups[h]}")
+        return f"{self.events[e]}: {groups}"
 
     def bounds(self, alpha: float) -> list[dict[str, Any]]:
         """Return all rates, with intervals that hold together with probability 1 - alpha."""
@@ -224,17 +263,18 @@ class _Counted:
         ]
 
 
-def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
-    """Bound the largest difference between groups in any event's rate; `kept` cells count."""
+def parity_bound(
+    counts: Counts, notion: Rates, alpha: float, kept: Array, comparison: Comparison = DIFFERENCE
+) -> Bound:
+    """Bound the worst comparison of groups in any event's rate; `kept` cells count."""
     found = _Counted(counts, notion, kept)
     pairs = [
         (g, h, e)
         for e in range(len(found.events))
         for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
     ]
-    estimate = max(
-        (float(found.values[g, e] - found.values[h, e]) for g, h, e in pairs), default=NAN
-    )
+    values, compared = found.values.tolist(), comparison.of_rates
+    estimate = max((compared(values[g][e], values[h][e]) for g, h, e in pairs), default=NAN)
     # The likely ones come first, so that others need one test each.
     p = (found.hits + 1) / (found.rows + 2)
     variance = p * (1 - p) / (found.rows + 1)
@@ -243,18 +283,15 @@ def parity_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bo
     for g, h, e in sorted(pairs, key=likely.__getitem__, reverse=True):
         hits = int(found.hits[g, e]), int(found.hits[h, e])
         rows = int(found.rows[g, e]), int(found.rows[h, e])
-        if min(rows) and difference_p_value(hits, rows, upper, alpha / 50) <= alpha:
+        if min(rows) and comparison.p_value(hits, rows, upper, alpha / 50) <= alpha:
             continue  # its bound is not larger
-        bound = difference_bound(hits, rows, alpha)
+        bound = comparison.bound(hits, rows, alpha)
         if bound > upper:
-            upper, binding = bound, found.difference(g, h, e)
+            upper, binding = bound, found.compared(g, h, e, comparison.words)
     if len({e for *_, e in pairs}) < len(found.events):  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
-    method = (
-        "exact test of the difference of two binomial proportions for each pair of groups "
-        "(unconditional, Berger and Boos 1994); rates: Clopper-Pearson, jointly"
-    )
-    return Bound(float(estimate), upper, binding, method, found.bounds(alpha))
+    method = f"{comparison.method}; rates: Clopper-Pearson, jointly"
+    return Bound(estimate, upper, binding, method, found.bounds(alpha))
 
 
 def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
@@ -286,7 +323,7 @@ def partial_parity_bound(
     return Bound(
         float(np.ptp(intervals.fraction(found.values), axis=0).max()),
         float(differences[g, h, e]),
-        found.difference(int(g), int(h), int(e)) if g != h else NOTHING,
+        found.compared(int(g), int(h), int(e), DIFFERENCE.words) if g != h else NOTHING,
         "exact binomial bounds (Clopper and Pearson 1934) of each pair of rates",
         found.bounds(alpha),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
 from textwrap import TextWrapper, shorten
@@ -17,8 +17,10 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import (
+    DIFFERENCE,
     DISTRIBUTIONS,
     NOTHING,
+    SHORTFALL,
     Bound,
     auc_bound,
     cap_bound,
@@ -41,6 +43,12 @@ from fairconstrained.metrics.partial import read_scored
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
+# What constraints bound, if they have a bound of their own, in units of the violation.
+BOUNDS: Mapping[str, Callable[[float], float]] = {
+    "slack": lambda slack: slack,
+    "max": lambda cap: cap,
+    "ratio": lambda ratio: 1.0 - ratio,
+}
 _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",
     "neither training nor the choice of the model has seen them.",
@@ -61,7 +69,7 @@ def certify(
     y_score: ArrayLike | None = None,
     sensitive_features: Any,
     constraint: Any,
-    slack: float,
+    slack: float | None = None,
     confidence: float = 0.95,
     interval: Any = None,
     threshold: float = 0.0,
@@ -104,8 +112,9 @@ def certify(
         "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
         "bpsn_bnsp"; and with `interval` "statistical_parity", "rank_parity", "group_auc",
         "demographic_parity", "equal_opportunity", "equalized_odds".
-    slack : float
-        The bound to certify; for a cap, the cap.
+    slack : float, optional
+        The bound to certify; for a cap, the cap; for a ratio, one minus the ratio. By default that
+        of the object: ``certify(..., constraint=DemographicParity(ratio=0.8))``.
     confidence : float, default=0.95
     interval : pair of float, list of pairs, or dict, optional
         Ranks of a partial criterion.
@@ -147,7 +156,8 @@ def certify(
     "bpsn_bnsp") need one more, which ``assumptions`` of the certificate names: within each label
     every group has the same fraction in the population as in these rows.
 
-    Gaps of rates are bounded by exact tests of differences of proportions, caps by the bound of
+    Gaps of rates are bounded by exact tests of differences of proportions, ratios of rates by the
+    same tests of ratios (the violation is one minus the smallest ratio), caps by the bound of
     Clopper and Pearson, AUCs by bounded differences, and distributions of scores by the bands of
     Dvoretzky, Kiefer and Wolfowitz. A largest difference needs no correction for the number of
     groups (Berger 1982): the certificate is wrong only if it is wrong about the worst pair.
@@ -179,8 +189,9 @@ def certify(
     True
     """
     check_confidence(confidence)
-    notion = _check(constraint, interval, slack, min_group_size)
+    notion, slack = _check(constraint, interval, slack, min_group_size)
     per_group = bool(getattr(constraint, "per_group", False))
+    ratio = getattr(constraint, "ratio", None)
     decides = interval is None and (notion in PARITIES or notion in CAPS)
     if pos_label is None:
         pos_label = getattr(constraint, "pos_label", None)
@@ -194,7 +205,7 @@ def certify(
     rows, assumed = _of_known_groups(rows, notion in CAPS and not per_group)
     least = min(1.0 / max(slack, 1e-9), rows.size) if min_group_size == "auto" else min_group_size
     request = _Request(
-        *(notion, per_group, interval, threshold),
+        *(notion, per_group, ratio, interval, threshold),
         *(float(least), 1.0 - float(confidence), pos_label, label_names or {}),
     )
     judge = _of_labels if decides else _of_scores
@@ -205,8 +216,9 @@ def certify(
             "and says nothing about them.",
             SmallGroupWarning,
         )
+    words = notion if ratio is None else f"one minus the smallest ratio of {notion}"
     return Certificate(
-        constraint=notion if interval is None else f"partial {notion} in {interval}",
+        constraint=words if interval is None else f"partial {notion} in {interval}",
         slack=float(slack),
         confidence=float(confidence),
         kept=bool(bound.upper <= slack),
@@ -219,8 +231,15 @@ def certify(
     )
 
 
-def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> str:
-    """Check parameters, and return the name of the criterion."""
+def own_bound(constraint: Any) -> float | None:
+    """Return what an object bounds, in units of the violation; None if it has no bound."""
+    given = ((getattr(constraint, name, None), of) for name, of in BOUNDS.items())
+    return next((of(bound) for bound, of in given if bound is not None), None)
+
+
+def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> tuple[str, float]:
+    """Check parameters, and return the name of the criterion and the bound to certify."""
+    slack = own_bound(constraint) if slack is None else slack
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
         raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
     number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
@@ -238,7 +257,7 @@ def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> s
             f"certify bounds the largest difference between groups (reference='pairwise'); got "
             f"{constraint!r}."
         )
-    return notion
+    return notion, float(slack)
 
 
 class _Request(NamedTuple):
@@ -246,6 +265,7 @@ class _Request(NamedTuple):
 
     notion: str
     per_group: bool
+    ratio: float | None  # of the constraint
     interval: Any
     threshold: float
     least: float  # rows of a group, or of a group within a label
@@ -337,8 +357,12 @@ def _of_labels(rows: _Rows, request: _Request) -> _Judged:
         f"group {counts.groups[g]}{rates.given[e]}: {int(rates.rows[g, e])} rows"
         for g, e in np.argwhere(~kept)
     ]
-    bound = parity_bound if request.notion in PARITIES else cap_bound
-    return bound(counts, notion, request.alpha, kept), groups, list(dict.fromkeys(left_out))
+    if request.notion in CAPS:
+        bound = cap_bound(counts, notion, request.alpha, kept)
+    else:
+        comparison = DIFFERENCE if request.ratio is None else SHORTFALL
+        bound = parity_bound(counts, notion, request.alpha, kept, comparison)
+    return bound, groups, list(dict.fromkeys(left_out))
 
 
 def _of_scores(rows: _Rows, request: _Request) -> _Judged:

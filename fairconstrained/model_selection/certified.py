@@ -30,7 +30,7 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.certificates import Certificate, certify
+from fairconstrained.metrics.certificates import BOUNDS, Certificate, certify, own_bound
 from fairconstrained.metrics.inputs import last_step, predicted
 from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores
 from fairconstrained.model_selection.splits import holdout_split
@@ -47,7 +47,6 @@ KEPT = 0.05, 0.1, 0.2, 0.35, 0.5, 0.75  # of the rarer decisions: what weaker mo
 CAUTION = 0.02
 FIRST = 0.9  # of the probability of error, for the sequence that is more likely to pass
 OF_DECISIONS = set(PARITIES) - {"error_rate_parity"}  # gaps between rates of decisions
-BOUNDS = "slack", "max"  # of constraints, if they have one of their own
 
 
 class _Tested(NamedTuple):
@@ -83,8 +82,8 @@ class CertifiedClassifier(DelegatingClassifier):
         Constraint to certify, as in :func:`~fairconstrained.metrics.certify`. By default the
         estimator's own `constraint`.
     slack : float, optional
-        The bound to certify. By default the `slack` or `max` of the constraint, or else the
-        estimator's own `slack`.
+        The bound to certify. By default the `slack`, `max`, or one minus the `ratio`, of the
+        constraint, or else the estimator's own `slack`.
     confidence : float, default=0.95
         Probability that a certified model keeps the constraint.
     candidates : dict of str to sequence, optional
@@ -221,7 +220,7 @@ class CertifiedClassifier(DelegatingClassifier):
             "there, and certify it by metrics.certify with rows that no worker has trained on.",
         )
         constraint = self._given("constraint", self.constraint)
-        slack = self._given("slack", self.slack, *(getattr(constraint, b, None) for b in BOUNDS))
+        slack = self._given("slack", self.slack, own_bound(constraint))
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, y)
@@ -382,7 +381,7 @@ class CertifiedClassifier(DelegatingClassifier):
         given = self.candidates
         if given is None:
             parameters, constraint = self.estimator.get_params(), self._key("constraint")
-            bounds = (f"{constraint}__{name}" for name in BOUNDS)
+            bounds = {f"{constraint}__{name}": of for name, of in BOUNDS.items()}
             own = (key for key in bounds if parameters.get(key) is not None)
             key = next(own, self._key("slack"))
             if key is None:
@@ -391,7 +390,8 @@ class CertifiedClassifier(DelegatingClassifier):
                     "slack, or several. Name a parameter that trades error against violation, with "
                     "its values from the strictest to the loosest: {'C': [0.01, 0.1, 1.0]}."
                 )
-            given = {key: [fraction * slack for fraction in FRACTIONS]}
+            of = bounds.get(key, float)
+            given = {key: [of(fraction * slack) for fraction in FRACTIONS]}
         if not isinstance(given, Mapping) or len(given) != 1 or not len(*given.values()):
             raise ValueError(
                 "candidates must be a dict of one parameter to its values, which are not empty; "

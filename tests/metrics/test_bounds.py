@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from fairconstrained.metrics.bounds import (
+    DIFFERENCE,
+    SHORTFALL,
     clopper_pearson,
-    difference_bound,
     difference_p_value,
     distribution_band,
     newcombe_auc,
@@ -50,16 +51,17 @@ def test_distribution_band_holds_everywhere():
 SIZE = st.integers(1, 15)
 
 
-def brute_force(hits, rows, delta, gamma):
+def brute_force(hits, rows, delta, gamma, factor=1.0):
     """Largest chance of a difference as small as the observed one, over rates that are possible."""
     lows, highs = clopper_pearson(hits, rows, gamma / 4)
-    low, high = max(lows[1], lows[0] - delta), min(highs[1], highs[0] - delta, 1.0 - delta)
-    observed = hits[0] / rows[0] - hits[1] / rows[1]
+    low = max(lows[1], factor * lows[0] - delta)
+    high = min(highs[1], factor * highs[0] - delta, factor - delta)
+    observed = factor * hits[0] / rows[0] - hits[1] / rows[1]
     x, y = np.arange(rows[0] + 1), np.arange(rows[1] + 1)
-    small = x[:, None] / rows[0] - y / rows[1] <= observed + 1e-9
+    small = factor * x[:, None] / rows[0] - y / rows[1] <= observed + 1e-9
     return max(
         (
-            float(binom.pmf(x, rows[0], p + delta) @ small @ binom.pmf(y, rows[1], p))
+            float(binom.pmf(x, rows[0], (p + delta) / factor) @ small @ binom.pmf(y, rows[1], p))
             for p in (np.linspace(low, high, 101) if low <= high else ())
         ),
         default=0.0,
@@ -77,16 +79,28 @@ def test_p_value_of_a_difference_is_never_too_small(n1, n2, a, b, delta):
     assert difference_p_value(hits, (n1, n2), delta, gamma=0.001) >= largest - 1e-12
 
 
+@settings(deadline=None, max_examples=40)
+@given(SIZE, SIZE, st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 0.95))
+def test_p_value_of_a_ratio_is_never_too_small(n1, n2, a, b, ratio):
+    """As for a difference, with rates whose ratio is the one that is tested."""
+    hits = round(a * n1), round(b * n2)
+    if ratio * hits[0] / n1 >= hits[1] / n2:
+        return
+    largest = brute_force(hits, (n1, n2), 0.0, 0.001, ratio)
+    assert SHORTFALL.p_value(hits, (n1, n2), 1.0 - ratio, 0.001) >= largest - 1e-12
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("comparison", [DIFFERENCE, SHORTFALL])
 @pytest.mark.parametrize(
     ("n1", "n2", "p1", "p2"), [(12, 30, 0.5, 0.3), (40, 25, 0.9, 0.85), (20, 20, 0.1, 0.02)]
 )
-def test_bound_of_a_difference_errs_at_most_as_stated(n1, n2, p1, p2):
+def test_bound_of_a_comparison_errs_at_most_as_stated(n1, n2, p1, p2, comparison):
     """Exactly, over all outcomes: the bound is below the truth with a chance of at most alpha."""
     chance = np.outer(binom.pmf(np.arange(n1 + 1), n1, p1), binom.pmf(np.arange(n2 + 1), n2, p2))
     wrong = sum(
         chance[x, y]
         for x, y in np.argwhere(chance > 1e-7)
-        if difference_bound((int(x), int(y)), (n1, n2), 0.05) < p1 - p2
+        if comparison.bound((int(x), int(y)), (n1, n2), 0.05) < comparison.of_rates(p1, p2)
     )
     assert wrong <= 0.05

@@ -1,0 +1,94 @@
+"""Ratios of rates: the four-fifths rule, and others with another fraction."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, as_tensor
+
+from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.moments import MomentConstraint
+
+# Solvers keep slacks up to 0.001. With that to spare, "feasible" means that the ratio is kept.
+SPARE = 1e-3
+_ZERO = 1e-12  # rates below this are zero, up to rounding
+
+
+class RateRatios(LinearMoments):
+    r"""Ratios of rates of at least c, as linear combinations of the rates.
+
+    For both orders of each pair of rates that is compared,
+
+    .. math:: g_{ab} = c\, \rho_a - \rho_b + 0.001 \le 0 .
+
+    The constant is what solvers may exceed a constraint by. :meth:`measure` is one minus the
+    smallest ratio, by how much of it a rate falls short of another. Rates that are zero in both
+    sets have no ratio, and are left out.
+
+    Parameters
+    ----------
+    space, numerators, denominators, combinations, slack, statistic, name, title
+        As in :class:`LinearMoments`; the combinations are those of :func:`in_both_orders`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import DemographicParity, Space
+    >>> constraint = DemographicParity(ratio=0.8).bind(Space([0, 1], ["a", "b"]))
+    >>> y, group = torch.zeros(8, dtype=torch.long), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    >>> rows, none = constraint.place(y, group, torch.ones(8)), torch.zeros(0)
+    >>> scores = torch.tensor([[1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [-1.0]])
+    >>> values = constraint.hard_values(scores, rows, none)
+    >>> values  # 0.8 * 1 - 0.75 + 0.001, and the other order
+    tensor([ 0.0510, -0.3990])
+    >>> round(constraint.measure(values), 3)
+    0.25
+    """
+
+    @cached_property
+    def _pairs(self) -> tuple[float, NDArray[np.int64]]:
+        """The fraction c, and of each value the position of that of the other order."""
+        rate, factor = self.combinations.rate.numpy(), self.combinations.factor.numpy()
+        first, second = ((rate * side).sum(axis=0) for side in (factor > 0, factor < 0))
+        key, reverse = (
+            np.ravel_multi_index(ab, (rate.max() + 1,) * 2)
+            for ab in ((first, second), (second, first))
+        )
+        return float(factor.max()), key.argsort()[reverse.argsort().argsort()]
+
+    def measure(self, values: Tensor) -> float:
+        if not len(values):
+            return float("nan")
+        c, partner = self._pairs
+        first = values + self.slack.to(values)
+        second = first[as_tensor(partner, device=values.device)]
+        # The two equations are solved for the rates.
+        a = (c * first + second) / (c**2 - 1.0)
+        b = (c * second + first) / (c**2 - 1.0)
+        defined = a > _ZERO
+        return float((1.0 - b[defined] / a[defined]).max()) if defined.any() else float("nan")
+
+    def narrowed(self, by: Tensor) -> Self:
+        """The constraint with `by` (m,) subtracted, as long as rates of one would keep it."""
+        least = (self._pairs[0] - 1.0) / 2.0
+        return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(least))
+
+    def least_rows(
+        self, cells: NDArray[np.bool_], rows: NDArray[np.int64], min_rows: int | str
+    ) -> float:
+        """As for a gap of 1 - c."""
+        gaps = self._with(slack=self.slack.new_tensor([1.0 - self._pairs[0]]))
+        return MomentConstraint.least_rows(gaps, cells, rows, min_rows)
+
+    def describe(self, j: int) -> str:
+        rate, factor = self.combinations.rate[:, j], self.combinations.factor[:, j]
+        words = [self._rate_names[int(rate[side])] for side in (factor.argmax(), factor.argmin())]
+        return f"{self.title}: {float(factor.max()):g} times {words[0]} against {words[1]}"
+
+
+def in_both_orders(differences: Any, ratio: float) -> Any:
+    """Combinations `ratio` times a less b, from differences a less b in both orders."""
+    return ratio * differences.maximum(0.0) + differences.minimum(0.0)

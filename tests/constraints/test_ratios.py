@@ -1,0 +1,260 @@
+"""Ratios of rates: constraints, fits, certificates, against the metric and fairlearn's."""
+
+import fairlearn.metrics
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from fairconstrained import RateConstrainedClassifier, metrics
+from fairconstrained.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    Space,
+    Stack,
+)
+from fairconstrained.losses import hard_classes
+from fairconstrained.metrics import certify
+from fairconstrained.metrics.bounds import SHORTFALL
+from fairconstrained.model_selection import CertifiedClassifier
+from tests.helpers.fits import fitted, table
+from tests.helpers.notions import ScoredRows, bound, hard_values, random_rows
+
+METRIC = {
+    DemographicParity: metrics.demographic_parity_ratio,
+    EqualOpportunity: metrics.equal_opportunity_ratio,
+    EqualizedOdds: metrics.equalized_odds_ratio,
+}
+METHOD = {"pairwise": "between_groups", "overall": "to_overall"}
+
+
+def measured(kind, clf, data, **options):
+    X, y, group = data
+    return METRIC[kind](y, clf.predict(X), sensitive_features=group, **options)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize("reference", METHOD)
+@pytest.mark.parametrize("kind", METRIC)
+def test_the_measure_is_one_less_fairlearns_ratio(kind, reference, n_groups):
+    rows = random_rows(1, 2, n_groups, n=150)
+    constraint = bound(kind(ratio=0.8, reference=reference), (2, n_groups))
+    metric = getattr(fairlearn.metrics, METRIC[kind].__name__)
+    expected = metric(
+        rows.y.numpy(),
+        hard_classes(rows.scores).numpy(),
+        sensitive_features=rows.group.numpy(),
+        sample_weight=rows.weight.numpy(),
+        method=METHOD[reference],
+    )
+    values = hard_values(constraint, rows)
+    assert constraint.measure(values) == pytest.approx(1.0 - expected)
+    assert bool((values > 1e-3).any()) == (expected < 0.8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_of_several_classes_the_worst_counts(n_classes):
+    rows = random_rows(2, n_classes, 3, n=150)
+    constraint = bound(DemographicParity(ratio=0.7), (n_classes, 3))
+    y, group = rows.y.numpy(), rows.group.numpy()
+    given = {"sensitive_features": group, "sample_weight": rows.weight.numpy()}
+    expected = metrics.demographic_parity_ratio(y, hard_classes(rows.scores).numpy(), **given)
+    assert constraint.measure(hard_values(constraint, rows)) == pytest.approx(1.0 - expected)
+
+
+def test_the_positive_class_decides():
+    """Nine of ten against eight of ten is a ratio of 8 / 9, or of a half for the others."""
+    predicted = np.repeat([1.0, 0.0, 1.0, 0.0], [18, 2, 16, 4])
+    rows = ScoredRows(
+        torch.as_tensor(2.0 * predicted - 1.0)[:, None],
+        torch.zeros(40, dtype=torch.long),
+        torch.arange(40) // 20,
+        torch.ones(40, dtype=torch.float64),
+    )
+    for pos_label, ratio in ((None, 8 / 9), ("yes", 8 / 9), ("no", 0.5)):
+        notion = DemographicParity(ratio=0.8, pos_label=pos_label)
+        constraint = notion.bind(Space(["no", "yes"], ["a", "b"]))
+        assert constraint.measure(hard_values(constraint, rows)) == pytest.approx(1.0 - ratio)
+
+
+def test_rates_that_are_all_zero_have_no_ratio():
+    """As in the metric; and a model that accepts nobody is not what a fit settles for."""
+    rows = random_rows(4, 2, 3)
+    rows = rows._replace(scores=-rows.scores.abs())
+    constraint = bound(DemographicParity(ratio=0.8), (2, 3))
+    values = hard_values(constraint, rows)
+    assert np.isnan(constraint.measure(values))
+    assert (values > 0).all()
+
+
+def test_dropped_groups_and_stacks_keep_both_orders_of_each_pair():
+    rows, space = random_rows(5, 2, 3), Space([0, 1], list("abc"))
+    constraint = EqualizedOdds(ratio=0.8).bind(space)
+    kept, dropped = constraint.without_small(np.array([[20, 20, 20], [20, 3, 20]]), 4)
+    assert dropped == ["group b, label 1 (3 rows)"]
+    assert len(kept.slack) == 8
+    few = (rows.y == 1) & (rows.group == 1)
+    without = rows.take((~few).nonzero()[:, 0])
+    expected = 0.0
+    for label in (0, 1):
+        own = without.take((without.y == label).nonzero()[:, 0])
+        hits = hard_classes(own.scores).numpy()
+        rates = [
+            np.average(hits[own.group == g], weights=own.weight[own.group == g])
+            for g in np.unique(own.group)
+        ]
+        expected = max(expected, 1.0 - min(rates) / max(rates))
+    assert kept.measure(hard_values(kept, rows)) == pytest.approx(expected)
+    gaps = DemographicParity(slack=0.05).bind(space)
+    stack = Stack(space, [gaps, constraint])
+    whole = stack.measures(hard_values(stack, rows))
+    assert whole["equalized_odds"] == constraint.measure(hard_values(constraint, rows))
+
+
+def test_small_groups_are_those_of_a_gap_of_the_same_size():
+    rows = np.array([[400, 400, 4], [400, 400, 0]])
+    space = Space([0, 1], list("abc"))
+    for notion in (DemographicParity(ratio=0.8), DemographicParity(slack=0.2)):
+        assert notion.bind(space).without_small(rows, "auto")[1] == ["group c (4 rows)"]
+
+
+@pytest.mark.parametrize("ratio", [0, 1, 1.2, -0.1, np.nan, True, "0.8"])
+def test_ratios_that_are_none_are_refused(ratio):
+    with pytest.raises(ValueError, match=r"DemographicParity.ratio must be a number between 0 and"):
+        bound(DemographicParity(ratio=ratio), (2, 2))
+
+
+def test_a_slack_and_a_ratio_are_two_constraints():
+    with pytest.raises(ValueError, match=r"takes slack or ratio; got both, 0\.1 and 0\.8"):
+        bound(DemographicParity(0.1, ratio=0.8), (2, 2))
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_groups"), [(2, 2), (2, 4), pytest.param(3, 2, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("kind", METRIC)
+def test_a_feasible_fit_keeps_the_ratio_exactly(kind, n_classes, n_groups):
+    data = table(n_classes, n_groups)
+    free = measured(kind, fitted(kind(slack=np.inf), data), data)
+    ratio = 0.5 * (1.0 + free)
+    clf = fitted(kind(ratio=ratio), data)
+    found = measured(kind, clf, data)
+    assert clf.feasible_
+    assert ratio <= found <= ratio + 0.1
+    assert clf.violation_ == pytest.approx(1.0 - found, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_no_dummy_model_where_the_ratio_binds():
+    """Issue 611 of fairlearn: a bound on a ratio gave a constant. Here it is the best of slacks.
+
+    Of fits with a bound on the difference, the one of least error that keeps the ratio as well is
+    no better than the fit with the ratio by more than half a percent.
+    """
+    X, y, _ = data = table(n=2000)
+    clf = fitted(DemographicParity(ratio=0.8), data)
+    errors = {0.5: min(y.mean(), 1 - y.mean())}
+    for slack in np.linspace(0.01, 0.2, 9):
+        other = fitted("demographic_parity", data, slack=slack)
+        if measured(DemographicParity, other, data) >= 0.8:
+            errors[slack] = np.mean(other.predict(X) != y)
+    assert np.mean(clf.predict(X) != y) <= min(errors.values()) + 0.005
+    assert min(errors.values()) < errors[0.5] - 0.1
+    assert 0.2 < clf.predict(X).mean() < 0.8
+
+
+def test_rare_outcomes_keep_their_ratio():
+    """The tolerance of solvers is a large part of a rate of a few percent."""
+    X, _, group = table(n=2000)
+    score = X @ [0.4, 0.4, 1.0, 0.1, 0.1, 0.1] + (group == 0)
+    rare = (score > np.quantile(score, 0.97)).astype(int)
+    clf = fitted(DemographicParity(ratio=0.8), (X, rare, group))
+    assert clf.feasible_
+    ratio = metrics.demographic_parity_ratio(rare, clf.predict(X), sensitive_features=group)
+    assert ratio >= 0.8
+    assert 0.01 < clf.predict(X).mean() < 0.05
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"model": HistGradientBoostingClassifier(max_iter=10, random_state=0)},
+        {"margin": 1.0},
+        pytest.param({"model": (8,), "random_state": 0}, marks=pytest.mark.slow),
+    ],
+)
+def test_every_model_and_a_margin(params):
+    data = table(n=1000)
+    clf = fitted(DemographicParity(ratio=0.8), data, **params)
+    assert clf.feasible_
+    # Of classifiers the rates are those of predictions out of fold.
+    assert clf.violation_ <= (0.15 if "margin" in params else 0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_private_fits_estimate_the_ratio():
+    data = table(n=4000)
+    clf = fitted(DemographicParity(ratio=0.8), data, epsilon=5.0, random_state=0)
+    assert clf.violation_ == pytest.approx(1.0 - measured(DemographicParity, clf, data), abs=0.1)
+    assert clf.violation_ < 0.3
+
+
+def test_messages_name_the_ratio():
+    clf = fitted(DemographicParity(ratio=0.8))
+    assert clf.constraints_[0] == "demographic_parity: 0.8 times group 0 against group 1"
+
+
+# --- certificates ---------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_certificates_of_a_ratio_err_at_most_as_stated():
+    """At a true ratio of just below 0.8: at most 5 % of 1,000 draws are certified."""
+    n, alpha, rng = 300, 0.05, np.random.default_rng(0)
+    draws = list(map(tuple, rng.binomial(n, [0.7, 0.7 * 0.799], size=(1000, 2)).tolist()))
+
+    def kept(hits):
+        pairs = (hits, hits[::-1])
+        return all(SHORTFALL.p_value(own, (n, n), 0.2, alpha / 50) <= alpha for own in pairs)
+
+    certified = {hits: kept(hits) for hits in set(draws)}
+    assert 0.02 <= np.mean([certified[hits] for hits in draws]) <= 0.05
+    for hits in list(certified)[:3]:
+        predictions = np.concatenate([np.arange(n) < k for k in hits]).astype(int)
+        given = {"y_pred": predictions, "sensitive_features": np.repeat([0, 1], n)}
+        assert certify(**given, constraint=DemographicParity(ratio=0.8)).kept == certified[hits]
+
+
+def test_the_statement_says_what_is_bounded():
+    rng = np.random.default_rng(0)
+    group = rng.integers(3, size=6000)
+    predictions = (rng.random(6000) < np.take([0.5, 0.48, 0.45], group)).astype(int)
+    given = {"y_pred": predictions, "sensitive_features": group}
+    certificate = certify(**given, constraint=DemographicParity(ratio=0.8))
+    ratio = metrics.demographic_parity_ratio(predictions, predictions, sensitive_features=group)
+    assert certificate.kept
+    assert certificate.estimate == pytest.approx(1.0 - ratio)
+    assert certificate.slack == pytest.approx(0.2)
+    said = str(certificate)
+    assert "one minus the smallest ratio of demographic_parity within 0.2 IS CERTIFIED" in said
+    assert "predicted 1: group 2 falls short of group 0" in said
+    assert "exact test of the ratio" in " ".join(said.split())
+
+
+@pytest.mark.slow
+def test_certified_classifiers_take_the_ratio():
+    data = table(n=4000)
+    model = RateConstrainedClassifier(DemographicParity(ratio=0.7))
+    clf = CertifiedClassifier(model, random_state=0)
+    clf.fit(data[0], data[1], sensitive_features=data[2])
+    assert clf.certified_
+    assert clf.certificate_.slack == pytest.approx(0.3)
+    np.testing.assert_allclose(clf.candidates_["constraint__ratio"][:2], [0.97, 0.91])
