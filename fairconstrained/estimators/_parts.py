@@ -39,6 +39,7 @@ def check_parts(training: Training, X: Any) -> None:
     refused = (
         ("epsilon must be None to read Blocks", in_blocks and training.is_private),
         ("model must be linear or a fitted classifier", not training.is_linear),
+        ("model must be 'linear' with epsilon", of_posteriors and training.is_private),
         ("model must be linear to read Blocks", in_blocks and of_posteriors),
     )
     for words, is_wrong in refused:

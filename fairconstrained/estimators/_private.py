@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import as_features, dense_features
+from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
@@ -79,6 +80,7 @@ class PrivateTraining(Training):
     """
 
     is_private = True
+    hidden: ClassVar[dict[str, Any]] = {"y": None, "group": None}
     estimator: PrivateFairClassifier
 
     def __init__(self, estimator: PrivateFairClassifier):
@@ -105,10 +107,19 @@ class PrivateTraining(Training):
                 f"{name}.margin must be 0 with epsilon: standard errors are read off the exact "
                 f"predictions; got {self.margin!r}."
             )
-        if type(self.specification) not in (Linear, Network):  # subclasses may read rows, too
+        own = type(self.specification) in (Linear, Network, Posteriors)  # subclasses may read rows
+        secret = self.specification.learns_from & self.hidden.keys()
+        if not own or secret:
+            what = "groups" if own and secret == {"group"} else "rows"
             raise ValueError(
-                f"{name}.model must be 'linear' or a network with epsilon: {clf.model!r} reads the "
-                "rows exactly, and what it learnt of them would leave fit without noise."
+                f"{name}.model must be 'linear', a network or a frozen classifier "
+                f"(FrozenEstimator, fitted to public rows) with epsilon: {clf.model!r} reads the "
+                f"{what} exactly, and what it learnt of them would leave fit without noise."
+            )
+        if isinstance(self.specification, Posteriors) and clf.feature_range is not None:
+            raise ValueError(
+                f"{name}.feature_range must be None with a classifier as model, whose posteriors "
+                f"have ranges of their own; got {clf.feature_range!r}."
             )
         super().check()
 
@@ -145,17 +156,19 @@ class PrivateTraining(Training):
             )
         if rows.workers.size > 1:
             rng = SharedGenerator(rng, rows.workers)
-        super().prepare(rows, rng)
+        # A frozen model may warn of single rows, such as unknown categories.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            super().prepare(rows, rng)
 
     def posed(self, plan: PrivacyGuarantee, model: Any) -> Any:
         """Build the problem by releases, after posing it on one row and on no releases.
 
         What cannot be solved is refused there, before anything is spent.
         """
-        rows, data, releases = self.rows, self.data, Releases(plan)
-        ample = torch.full(rows.space.shape, self.n_rows)
-        stack = stacked(rows.space, [kept for kept, _ in self.kept(ample, 1)])
-        counts = stack.counts_of_cells(ample.to(data.weight)).clamp_min(1.0)
+        data, releases = self.data, Releases(plan)
+        stack = stacked(self.rows.space, [kept for kept, _ in self.kept(self.ample, 1)])
+        counts = stack.counts_of_cells(self.ample.to(data.weight)).clamp_min(1.0)
         one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = self.problem(model, one_row, stack, counts, releases)
         check_solves(self.solver, trial)
@@ -168,6 +181,16 @@ class PrivateTraining(Training):
         self.warn_of_parts(stack, cells, plan)
         counts = stack.counts_of_cells(cells).clamp_min(1.0)
         return self.problem(model, data, stack, counts, releases)
+
+    @property
+    def ample(self) -> Tensor:
+        """Numbers of rows of each label and group of which no constraint leaves out any."""
+        return torch.full(self.rows.space.shape, self.n_rows)
+
+    def part_of_cell(self) -> Any:
+        """The part of each label and group, whether or not they have rows."""
+        kept = [own for own, _ in self.kept(self.ample, 1)]
+        return stacked(self.rows.space, kept).part_of_cell.numpy()
 
     def problem(self, *posed: Any) -> Any:
         """Build the problem of a model, rows, a constraint, counts of its parts and releases."""
@@ -282,9 +305,15 @@ class PrivateRecords(PrivateTraining):
         X = X.bounded(self.public.centre - reach, self.public.centre + self.public.scale + reach)
         return (X,)
 
+    @property
+    def given_range(self) -> Any:
+        """The public range of the columns, by their model or the user, or None."""
+        of_model = self.specification.column_range
+        return self.estimator.feature_range if of_model is None else of_model
+
     def public_range(self, n_features: int) -> Coordinates:
         """Coordinates from ``feature_range``, if it is for so many columns."""
-        given = self.estimator.feature_range
+        given = self.given_range
         ends = (0.0, 1.0) if given is None else given
         try:
             low, high = (np.broadcast_to(np.asarray(end, float), n_features) for end in ends)
@@ -299,14 +328,14 @@ class PrivateRecords(PrivateTraining):
     def model_in(self, coordinates: Coordinates) -> Any:
         """The model in these coordinates, which may use the ranges that the user has given."""
         low, high = self.public.centre, self.public.centre + self.public.scale
-        given = None if self.estimator.feature_range is None else (low, high)
+        given = None if self.given_range is None else (low, high)
         centre, scale, _, run = coordinates
         outputs = n_outputs(len(self.rows.classes))
         return self.specification.build_private(centre, scale, outputs, given, run)
 
     def released_model(self, model: Any, releases: Releases) -> Any:
         n_rows, public = self.n_rows, self.public
-        if self.estimator.feature_range is None:
+        if self.given_range is None:
             public = release_scales(self.data.X, n_rows, public, releases, self.rng)
         coordinates = release_coordinates(self.data.X, n_rows, public, releases, self.rng)
         if coordinates.far:
@@ -316,7 +345,7 @@ class PrivateRecords(PrivateTraining):
     def warn_of_range(self) -> None:
         """Say which parameter raw columns need; known from the releases."""
         clf = self.estimator
-        where = "(0, 1) in released scales" if clf.feature_range is None else "what was given"
+        where = "(0, 1) in released scales" if self.given_range is None else "what was given"
         warn_caller(
             f"By the released norms most rows lie outside of {type(clf).__name__}.feature_range "
             f"({where}): columns of large numbers may then drown all others, and accuracy is lost. "

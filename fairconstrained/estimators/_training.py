@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -70,6 +70,7 @@ class Training:
     """A fit without privacy, in steps: check, read, prepare, pose, refine, solve, finish."""
 
     is_private = False
+    hidden: ClassVar[dict[str, Any]] = {}  # of the rows, from the specification of the model
     domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
     spent: PrivacyGuarantee | None = None  # by what may have been released so far
     watch: Callable[..., object] | None = None  # of a problem and each iterate
@@ -129,11 +130,12 @@ class Training:
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
         self.rows, self.rng = rows, rng
+        shown = replace(rows, **self.hidden)
         if rows.workers.size > 1 and isinstance(self.specification, Posteriors):
             learnt = learnt_columns(self.specification, rows, self.part_of_cell, rng)
             table, self.specification = learnt
         else:
-            table = self.specification.fit_transform(rows, self.part_of_cell, rng)
+            table = self.specification.fit_transform(shown, self.part_of_cell, rng)
         weight = rows.weight
         least, largest = rows.weight_range or (weight.min(), weight.max())
         if least < largest:  # as multiples of the largest, up to a factor of two: exactly

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -209,6 +209,8 @@ class PenalisedRecords(_PrivatelyPenalised, PrivateRecords):
 
 class PenalisedGroups(_PrivatelyPenalised):
     """A fit with the penalty where the groups alone are secret."""
+
+    hidden: ClassVar[dict[str, Any]] = {"group": None}
 
     @property
     def problem_class(self) -> type:

@@ -67,7 +67,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Logistic regression; a network with hidden layers of these sizes; a function ``(n_features,
         n_outputs) -> torch.nn.Module``, with one output for two classes; any scikit-learn
         classifier, pipeline, search or ``FrozenEstimator``, whose posteriors a constrained linear
-        model combines; or an object of :mod:`fairconstrained.models`.
+        model combines; or an object of :mod:`fairconstrained.models`. With `epsilon` classifiers
+        must be frozen and public: see :class:`~fairconstrained.models.Posteriors`.
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
         linear models, ``EarlyStoppedSGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.

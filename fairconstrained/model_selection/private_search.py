@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags
@@ -189,7 +191,9 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
                 for model in models:
                     model.fit(rows_of(X, train), rows_of(y, train), **groups)
             X_held, y_held = rows_of(X, held_out), np.asarray(rows_of(y, held_out))
-            with np.errstate(all="ignore"):  # warnings depend on single entries
+            # Warnings depend on single entries.
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 right = [int(np.sum(model.predict(X_held) == y_held)) for model in models]
             best = self._choose([_private_part(model) for model in models], right, unit)
             self.privacy_ = total
@@ -313,7 +317,8 @@ def _warn_of_seeds_and_exact_steps(candidates: list[Any], unit: str) -> None:
             "of them does not hold. Use random_state=None.",
             PrivacyWarning,
         )
-    others = [step for step in steps if step not in private and get_tags(step).requires_fit]
+    learns = [step for step in steps if not isinstance(step, FrozenEstimator)]
+    others = [step for step in learns if step not in private and get_tags(step).requires_fit]
     if others and unit != "sensitive_features":
         learning = dict.fromkeys(type(step).__name__ for step in others)
         warn_caller(

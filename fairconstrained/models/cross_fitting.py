@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -65,6 +67,57 @@ class Calibrated(NamedTuple):
         return posteriors
 
 
+class InKinds:
+    """A fitted classifier that tells kinds apart, each of which is some of its classes.
+
+    A copy of it answers, and what it keeps of the rows that it is asked about stays behind. Its
+    probabilities are at least a thousandth or so; evidence that is not finite counts as none.
+
+    Parameters
+    ----------
+    model : classifier
+        Fitted, with ``classes_``.
+    names : array-like of shape (n_names,)
+        The classes that matter here.
+    kind_of_name : ndarray of shape (n_names,)
+        The kind of each.
+    """
+
+    def __init__(self, model: Any, names: ArrayLike, kind_of_name: NDArray[Any]):
+        check_known(model, names)
+        self.model = model
+        self.names, place = np.unique(np.asarray(names), return_index=True)
+        self.classes_, kind = np.unique(kind_of_name[place], return_inverse=True)
+        self._is_kind = np.eye(len(self.classes_))[kind.reshape(-1)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the kinds, (n, n_kinds), which add up to one."""
+        given = np.nan_to_num(_given(copy.deepcopy(self.model), X, self.names))
+        return np.asarray(softmax(given, axis=1) @ self._is_kind)
+
+
+def check_known(model: Any, names: ArrayLike) -> None:
+    """Raise ValueError unless a fitted classifier knows these classes."""
+    known = np.asarray(model.classes_).tolist()
+    unknown = [name for name in np.asarray(names).tolist() if name not in known]
+    if unknown:
+        raise ValueError(
+            f"{model!r} was fitted for the classes {known}, and is not fitted again: it "
+            f"cannot tell {unknown} apart."
+        )
+
+
+def as_given(model: Any, names: ArrayLike, kind_of_name: NDArray[Any]) -> Calibrated:
+    """The posteriors of a frozen classifier as they are: no row calibrates them."""
+    asked = InKinds(model, names, kind_of_name)
+    n_kinds = len(asked.classes_)
+    unit = LogisticRegression()
+    unit.classes_ = np.arange(n_kinds)
+    unit.coef_ = np.eye(n_kinds) if n_kinds > 2 else np.ones((1, 1))
+    unit.intercept_ = np.zeros(len(unit.coef_))
+    return Calibrated([asked], asked.classes_, unit)
+
+
 def cross_fit(
     estimator: Any,
     kinds: NDArray[Any],
@@ -82,13 +135,7 @@ def cross_fit(
     """
     frozen = isinstance(estimator, FrozenEstimator)
     if frozen:
-        known = np.asarray(estimator.classes_).tolist()
-        unknown = [kind for kind in kinds.tolist() if kind not in known]
-        if unknown:
-            raise ValueError(
-                f"{estimator!r} was fitted for the classes {known}, and is not fitted again: it "
-                f"cannot tell {unknown} apart."
-            )
+        check_known(estimator, kinds)
         everything = np.arange(len(target))
         folds = [(everything, everything)]  # of which it has seen nothing
     evidence, models = np.empty((len(target), len(kinds))), []
@@ -111,6 +158,16 @@ def cross_fit(
 
 
 def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
+    """Return what a model says of the `kinds`, which must be finite."""
+    evidence = _given(model, X, kinds)
+    if not np.isfinite(evidence).all():
+        raise ValueError(
+            f"{type(model).__name__} gives posteriors or decisions that are not finite."
+        )
+    return evidence
+
+
+def _given(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
     """Return logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
         given = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
@@ -120,10 +177,6 @@ def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
         if given.ndim == 1:
             given = np.column_stack((-0.5 * given, 0.5 * given))
         lacking = given.min(initial=0.0)
-    if not np.isfinite(given).all():
-        raise ValueError(
-            f"{type(model).__name__} gives posteriors or decisions that are not finite."
-        )
     known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
     evidence = np.full((len(given), len(kinds)), lacking)
     evidence[:, place[known]] = given[:, known]

@@ -15,14 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
+from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.cross_fitting import (
+    LEAST_GIVEN,
     Calibrated,
+    InKinds,
+    as_given,
     assign_folds,
     cross_fit,
     is_scoring_classifier,
@@ -30,6 +33,8 @@ from fairconstrained.models.cross_fitting import (
 from fairconstrained.models.specification import Specification
 
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
+_TRIED = 8  # rows that are also asked about by themselves
+_SAME = 1e-6  # differences of posteriors that are left to rounding
 
 
 class GroupTask(NamedTuple):
@@ -88,7 +93,9 @@ class Posteriors(Specification):
     group_model : classifier, optional
         Tells the groups apart; default: a clone of `estimator`, or of the frozen one. It is fitted
         once for each set of labels that the constraint treats alike, and not at all if the
-        constraint compares no groups.
+        constraint compares no groups. A frozen one knows the groups by the names in
+        ``groups_``, and is calibrated within these labels. With `epsilon` there is no default, and
+        without it no columns for the groups.
     cv : int, splitter or iterable of (train, test), default=3
         Number of folds, stratified by label and group, or a splitter, which must give each row to
         exactly one test part. More folds fit, and ask, more models, each on more rows.
@@ -98,6 +105,15 @@ class Posteriors(Specification):
 
     Notes
     -----
+    With `epsilon` whatever is secret trains none of the models. Where records are protected both
+    must be frozen, and be *public*: fitted to rows that nobody protects, and chosen without a look
+    at those that are. They must treat each row by itself, which some rows are tried for. Nothing
+    calibrates them: the columns are public functions of X, with logarithms of probabilities of at
+    least 0.001 and without :math:`P(\text{part } q)`, and their ranges replace `feature_range`. One
+    part of each task is left out, since the others imply it. Copies of the models answer, so that
+    none keeps a row. Only the head is private. Where the groups alone are secret, `estimator` may
+    be fitted to features and labels.
+
     The generator of a fit seeds every ``random_state`` that is None. If a classifier draws from
     the global generator of numpy or torch instead, seed that yourself.
 
@@ -135,14 +151,17 @@ class Posteriors(Specification):
                     f"Posteriors.{name} must be a classifier with fit, and predict_proba or "
                     f"decision_function; got {model!r}."
                 )
-        if isinstance(self.group_model, FrozenEstimator):
-            raise ValueError(
-                "Posteriors.group_model learns the parts that the constraint compares, so it "
-                f"cannot be frozen; got {self.group_model!r}."
-            )
+            if isinstance(model, FrozenEstimator) and not hasattr(model, "classes_"):
+                raise ValueError(f"Posteriors.{name} is frozen, but not fitted; got {model!r}.")
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
             raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
         check_memory(self.memory)
+
+    @property
+    def learns_from(self) -> frozenset[str]:
+        models = {"y": self.estimator, "group": self.group_model}
+        fitted = {name for name, own in models.items() if not isinstance(own, FrozenEstimator)}
+        return frozenset(fitted if self.group_model is not None else fitted - {"group"})
 
     def input_tags(self) -> Any:
         try:
@@ -161,6 +180,13 @@ class Posteriors(Specification):
         return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
+        """Return the columns, out of fold; of frozen models as they are where rows are secret.
+
+        Of `rows` the labels and groups are None where they are secret.
+        """
+        n_groups = len(rows.space.groups)
+        if rows.y is None:
+            return self._as_given(rows, part_of_cell()[:, :n_groups])
         columns = check_memory(self.memory).cache(Posteriors.columns)
         self.fitted_: FittedPosteriors
         table: Floats
@@ -169,8 +195,9 @@ class Posteriors(Specification):
                 clone(self),  # the key of the cache: parameters without fitted attributes
                 rows.X,
                 rows.classes[rows.y],
-                np.where(rows.group < len(rows.space.groups), rows.group, -1),
-                part_of_cell()[:, : len(rows.space.groups)],
+                None if rows.group is None else np.where(rows.group < n_groups, rows.group, -1),
+                part_of_cell()[:, :n_groups],
+                groups=rows.groups,
                 sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
                 random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
             )
@@ -184,9 +211,10 @@ class Posteriors(Specification):
         self,
         X: Any,
         y: Any,
-        group: Ints,
+        group: Ints | None,
         part_of_cell: Any,
         *,
+        groups: NDArray[Any] | None = None,
         sample_weight: Floats | None = None,
         random_state: np.random.RandomState | None = None,
     ) -> tuple[Floats, FittedPosteriors]:
@@ -198,9 +226,12 @@ class Posteriors(Specification):
             Whatever the classifiers take.
         y, group : ndarray of shape (n_samples,)
             Labels, and indices of groups; -1 for rows of unknown group, of which the models of
-            the groups learn nothing.
+            the groups learn nothing. None: no group is known, and a frozen `group_model` is taken
+            at its word.
         part_of_cell : array-like of shape (n_classes, n_groups)
             The part of the rows of each label and group; -1 where they take no part.
+        groups : ndarray of shape (n_groups,), optional
+            Names of the groups, as a frozen `group_model` has them.
         sample_weight : ndarray of shape (n_samples,), optional
         random_state : RandomState, optional
             Shuffles the rows into folds, and seeds the classifiers that have no seed of their own.
@@ -208,26 +239,60 @@ class Posteriors(Specification):
         rng = np.random.RandomState(0) if random_state is None else random_state
         classes, label = np.unique(y, return_inverse=True)
         label = label.reshape(-1)
-        folds = self._folds(X, label * (int(np.max(group)) + 2) + group, rng)
+        known = np.full(len(y), -1) if group is None else group
+        folds = self._folds(X, label * (int(np.max(known)) + 2) + known, rng)
         fit = partial(cross_fit, X=X, folds=folds, rng=rng, sample_weight=sample_weight)
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
         label_model, own = fit(self.estimator, classes, label, used=everyone)
-        posteriors, group_models = [own], []
-        for task in group_tasks(part_of_cell):
-            part, of_labels = task.part_of_group[group], task.labels[label]
-            used = of_labels & (group >= 0)
+        group_models = self._groups_as_given(part_of_cell, groups) if group is None else []
+        posteriors = [own, *(given.model.posteriors(X) for given in group_models)]
+        for task in [] if group is None else group_tasks(part_of_cell):
+            part, of_labels = task.part_of_group[known], task.labels[label]
+            used = of_labels & (known >= 0)
             prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
             prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
             kinds, target = np.unique(part, return_inverse=True)
             target = target.reshape(-1)
-            model, own = fit(self._for_groups(), kinds, target, used=used)
+            model, own = fit(self._for_groups(task, groups), kinds, target, used=used)
             posteriors.append(own)
             group_models.append(GroupModel(task, prior, model))
         fitted = FittedPosteriors(classes, label_model, group_models)
         return fitted.assembled(posteriors), fitted
 
-    def _for_groups(self) -> Any:
+    def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
+        """Return the columns of frozen models as they are, which lie in a public range."""
+        classes = rows.classes
+        label_model = as_given(self.estimator, classes, classes)
+        of_groups = self._groups_as_given(part_of_cell, rows.groups)
+        self.fitted_ = FittedPosteriors(classes, label_model, of_groups)
+        self.column_range = self.fitted_.range()
+        table = self.transform(rows.X)
+        few = np.arange(min(_TRIED, len(table)))
+        alone = [self.transform(_safe_indexing(rows.X, few[i : i + 1])) for i in few]
+        if not np.allclose(np.concatenate(alone), table[few], rtol=0.0, atol=_SAME):
+            raise ValueError(
+                f"{type(self).__name__}: a frozen classifier must treat each row by itself with "
+                f"epsilon; {self!r} says something else of a row among others."
+            )
+        return table
+
+    def _groups_as_given(self, part_of_cell: Any, groups: Any) -> list[GroupModel]:
+        """Return the frozen model of the groups for each task; one part is implied by others."""
+        if self.group_model is None:
+            return []
+        return [
+            GroupModel(
+                task._replace(parts=task.parts[:-1]),
+                np.ones(len(task.parts) - 1),
+                as_given(self.group_model, groups, task.part_of_group),
+            )
+            for task in group_tasks(part_of_cell)
+        ]
+
+    def _for_groups(self, task: GroupTask, groups: Any) -> Any:
+        if isinstance(self.group_model, FrozenEstimator):
+            return FrozenEstimator(InKinds(self.group_model, groups, task.part_of_group))
         if self.group_model is not None:
             return self.group_model
         frozen = isinstance(self.estimator, FrozenEstimator)
@@ -276,6 +341,18 @@ class FittedPosteriors(NamedTuple):
         """Return the columns of rows, (n, n_columns)."""
         models = [self.label_model, *(own.model for own in self.group_models)]
         return self.assembled([model.posteriors(X) for model in models])
+
+    def range(self) -> tuple[Floats, Floats]:
+        """Return the ends of intervals in which columns of models as given lie, (n_columns,)."""
+        far, n_classes = -np.log(LEAST_GIVEN), len(self.classes)
+        logs = [(-far, far)] if n_classes == 2 else [(-far, 0.0)] * n_classes
+        of_label = logs + [(0.0, 1.0)] * (n_classes - 1)
+        ends = list(of_label)
+        for own in self.group_models:
+            n_parts = len(own.task.parts)
+            ends += [(0.0, 1.0)] * n_parts + [pair for pair in of_label for _ in range(n_parts)]
+        low, high = np.array(ends).T
+        return low, high
 
     def assembled(self, posteriors: Sequence[Floats]) -> Floats:
         """Return the columns from the posteriors of the label, and of each group model."""

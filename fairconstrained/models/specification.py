@@ -33,6 +33,12 @@ class Specification(BaseEstimator):  # type: ignore[misc]
 
     is_linear = True  # in the columns
     fit_intercept = True  # of a linear model
+    column_range: Any = None  # (low, high) of columns that are computed from X by public models
+
+    @property
+    def learns_from(self) -> frozenset[str]:
+        """Whether columns are learnt from the labels, "y", and from the groups, "group"."""
+        return frozenset()
 
     def input_tags(self) -> Any:
         """Return scikit-learn's tags for X; here numbers without missing values."""

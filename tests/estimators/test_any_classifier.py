@@ -25,6 +25,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.constraints import FalseNegativeRate
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.export import model_card
 from fairconstrained.models import Linear, Posteriors
@@ -201,7 +202,7 @@ def test_several_classes_and_crossed_groups():
         RateConstrainedClassifier(epsilon=1.0),
         PartialParityClassifier(epsilon=1.0),
         AUCFairClassifier(epsilon=1.0),
-        DPFermiClassifier(),
+        DPFermiClassifier(protect="record"),
     ],
     ids=lambda e: type(e).__name__,
 )
@@ -218,6 +219,43 @@ def test_private_training_is_refused_before_anything_is_fitted(clf):
     for model in (Untouched(), Learning()):
         with pytest.raises(ValueError, match="reads the rows exactly"):
             clone(clf).set_params(model=model).fit(X, y, sensitive_features=group)
+
+
+@pytest.mark.parametrize("clf", [DPFermiClassifier()])
+def test_models_of_secret_groups_are_refused_and_those_of_public_labels_fitted(clf):
+    class Untouched(GaussianNB):
+        def fit(self, X, y, sample_weight=None):
+            raise AssertionError("it has been fitted")
+
+    X, y, group = table()
+    with pytest.raises(ValueError, match="reads the groups exactly"):
+        clf.set_params(model=Posteriors(GaussianNB(), Untouched())).fit(
+            X, y, sensitive_features=group
+        )
+    clf.set_params(model=GaussianNB()).fit(X, y, sensitive_features=group)
+    assert clf.coef_.shape == (1, 2)  # log odds and probability of the label
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
+def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy(constraint):
+    data = make_biased_classification(20_000, bias=0.4, random_state=0)
+    X, y, group = data.data, data.target, data.sensitive_features
+    public, own = slice(0, 4000), slice(4000, None)
+    models = [GaussianNB().fit(X[public], target[public]) for target in (y, group)]
+    errors = []
+    for epsilon in (None, 1.0):
+        clf = RateConstrainedClassifier(
+            constraint,
+            model=Posteriors(*map(FrozenEstimator, models)),
+            epsilon=epsilon,
+            random_state=0,
+        ).fit(X[own], y[own], sensitive_features=group[own])
+        errors.append(np.mean(clf.predict(X[own]) != y[own]))
+        gap = METRIC_OF[constraint](y[own], clf.predict(X[own]), sensitive_features=group[own])
+        assert gap < 0.08
+    assert errors[1] < errors[0] + 0.01
 
 
 def test_streams_are_refused():

@@ -7,6 +7,8 @@ from datetime import timedelta
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.naive_bayes import GaussianNB
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -55,6 +57,7 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
         **RECORDS,
     ),
     "secret groups, one round": DPFermiClassifier(solver=ReleasedMoments(n_rounds=1), **RECORDS),
+    "secret groups, all left out": DPFermiClassifier(min_group_size=2 * N, **RECORDS),
     "steps on secret groups": DPFermiClassifier(
         solver=DPFERMI(n_steps=10, batch_size=N), **RECORDS
     ),
@@ -146,6 +149,9 @@ def troubles(rank, size):
             "ranges": said(lambda: fit(feature_range=narrow)),
             "categories": said(lambda: fit(group=declared)),
             "network": said(lambda: fit(model=(4,))),
+            "frozen": said(
+                lambda: fit(model=FrozenEstimator(GaussianNB().fit(X, y)), feature_range=None)
+            ),
             "weights that a solver refuses": said(
                 lambda: DPFermiClassifier(solver=DPFERMI()).fit(
                     X, y, sensitive_features=group, sample_weight=np.full(len(y), 1.0 + first)
@@ -166,6 +172,7 @@ def test_what_is_wrong_is_said_on_all_before_anything_is_released(tmp_path):
         "ranges": "ValueError: workers must agree in their parameters: worker 0 has",
         "categories": "workers must agree in their categories of y and sensitive_features",
         "network": "RateConstrainedClassifier.model must be linear or a fitted classifier",
+        "frozen": "RateConstrainedClassifier.model must be 'linear' with epsilon",
         "weights that a solver refuses": "sample_weight must be None with DPFERMI",
         "planned": "must be called outside of sharded_rows",
     }.items():

@@ -1,6 +1,8 @@
 """Small private fits on every path that releases something."""
 
 import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from fairconstrained import (
@@ -10,6 +12,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.models import Posteriors
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 
 __all__ = ["DATA", "PRIVATE", "Keeps", "fitted"]
@@ -18,10 +21,29 @@ DATA = make_biased_classification(2000, 6, bias=0.6, random_state=0)
 OF_RECORDS = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0}
 STEPS = DPSGDA(n_steps=4, sampling_rate=0.2)
 
+
+class Remembers(LogisticRegression):
+    """Keeps the rows that it is asked about."""
+
+    def predict_proba(self, X):
+        self.last = X
+        return super().predict_proba(X)
+
+
+def frozen():
+    """Fitted models of the label and the group that keep what they see."""
+    public = make_biased_classification(500, 6, bias=0.6, random_state=9)
+    of = [Remembers().fit(public.data, y) for y in (public.target, public.sensitive_features)]
+    return Posteriors(*map(FrozenEstimator, of))
+
+
 PRIVATE = {
     "rates": RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
     "rates of raw columns": RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),
     "rates of a network": RateConstrainedClassifier(model=(3,), solver=STEPS, **OF_RECORDS),
+    "rates of frozen models": RateConstrainedClassifier(
+        "equalized_odds", model=frozen(), solver=STEPS, epsilon=1.0, random_state=0
+    ),
     "partial parity": PartialParityClassifier(solver=STEPS, **OF_RECORDS),
     "ranking": AUCFairClassifier(**OF_RECORDS),
     "penalty, records": DPFermiClassifier(

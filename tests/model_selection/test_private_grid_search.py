@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -180,9 +181,12 @@ def winning(counts, scale):
 @quiet
 def test_pipelines_and_what_they_learn_of_protected_rows():
     grid = {"rateconstrainedclassifier__slack": [0.05, 0.2]}
-    pipeline = make_pipeline(FunctionTransformer(lambda X: X / 2), RATES)
-    search = searched(pipeline, grid)
-    assert search.predict(DATA.data).shape == (3000,)
+    public = FrozenEstimator(StandardScaler().fit(np.eye(6)))
+    for step in (FunctionTransformer(lambda X: X / 2), public):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "The pipeline fits")
+            search = searched(make_pipeline(step, RATES), grid)
+        assert search.predict(DATA.data).shape == (3000,)
     with pytest.warns(PrivacyWarning, match="The pipeline fits StandardScaler"):
         searched(make_pipeline(StandardScaler(), RATES), grid)
 

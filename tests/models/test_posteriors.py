@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -17,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
+from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, assign_folds
 from fairconstrained.models.posteriors import Posteriors
 
@@ -238,8 +240,82 @@ def test_splitters_must_test_each_row_once():
         Posteriors(GaussianNB(), cv=ShuffleSplit(3)).columns(X, y, group, PARITY)
     with pytest.raises(ValueError, match="at least 2 folds; got 1"):
         Posteriors(GaussianNB(), cv=1).check()
-    with pytest.raises(ValueError, match="group_model learns the parts"):
-        Posteriors(GaussianNB(), FrozenEstimator(GaussianNB())).check()
+
+
+@pytest.mark.parametrize("place", ["estimator", "group_model"])
+def test_what_is_frozen_must_be_fitted(place):
+    models = {"estimator": GaussianNB(), place: FrozenEstimator(GaussianNB())}
+    with pytest.raises(ValueError, match=f"Posteriors.{place} is frozen, but not fitted"):
+        Posteriors(**models).check()
+
+
+NAMES = np.array(["c", "a", "b"])  # of the groups; a classifier sorts them
+THREE = [[0, 1, 1], [2, 3, 3]]
+
+
+def frozen_models(seed=1):
+    X, y, group = rows(n_groups=3, seed=seed)
+    of_label, of_group = GaussianNB().fit(X, y), GaussianNB().fit(X, NAMES[group])
+    return of_label, of_group, Posteriors(FrozenEstimator(of_label), FrozenEstimator(of_group))
+
+
+def test_a_frozen_model_of_the_groups_is_calibrated_within_labels():
+    """Of the parts, which are unions of its classes; its order of the rows stays."""
+    X, y, group = rows(n_groups=3)
+    _, of_group, model = frozen_models()
+    _, fitted = model.columns(X, y, group, THREE, groups=NAMES)
+    first = of_group.predict_proba(X)[:, 2]  # of "c", which is part 0 or 2
+    for own, label in zip(fitted.group_models, (0, 1), strict=True):
+        posterior = own.model.posteriors(X)[:, 0]
+        assert (np.diff(posterior[np.argsort(first)]) >= 0).all()
+        assert posterior[y == label].mean() == pytest.approx(
+            (group[y == label] == 0).mean(), abs=0.01
+        )
+    with pytest.raises(
+        ValueError, match=r"was fitted for the classes .* cannot tell \['d'\] apart"
+    ):
+        model.columns(X, y, group, THREE, groups=np.array(["c", "a", "d"]))
+
+
+def secret(X, names=NAMES):
+    """Rows as a fit shows them that protects records."""
+    return TrainingRows(X, None, None, np.ones(len(X)), np.array([0, 1]), names)
+
+
+def test_columns_of_secret_rows_are_public_functions_of_x():
+    """By frozen models as they are, within the range that is told; one part is left out."""
+    X, _, _ = rows(n_groups=3)
+    X[0] = 1e308  # what is nan or infinite says nothing
+    of_label, of_group, model = frozen_models()
+    with np.errstate(all="ignore"):
+        table = model.fit_transform(secret(X), lambda: np.array(THREE), torch.Generator())
+        np.testing.assert_allclose(model.transform(X), table)
+    low, high = model.column_range
+    assert ((low <= table + 1e-9) & (table - 1e-9 <= high)).all()
+    far = -np.log(LEAST_GIVEN)
+    np.testing.assert_array_equal(high, [far, 1, *[1, far, 1] * 2])
+    p, first = (own.predict_proba(X[1:]) for own in (of_label, of_group))
+    p, first = p.clip(1e-3), first.clip(1e-3)
+    p, first = p[:, 1] / p.sum(axis=1), first[:, 2] / first.sum(axis=1)
+    logit = np.log(p / (1 - p))
+    of_parts = (1 - p) * first, p * first
+    wanted = [logit, p, *[own * c for own in of_parts for c in (1, logit, p)]]
+    np.testing.assert_allclose(table[1:], np.column_stack(wanted), atol=1e-9)
+
+
+class Centred(GaussianNB):
+    """Says of a row how it differs from the others."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X - X.mean(axis=0))
+
+
+def test_frozen_models_that_mix_secret_rows_are_refused():
+    """One row would change the columns of all others."""
+    X, y, _ = rows()
+    model = Posteriors(FrozenEstimator(Centred().fit(X, y)))
+    with pytest.raises(ValueError, match="must treat each row by itself"):
+        model.fit_transform(secret(X), lambda: np.array(THREE), torch.Generator())
 
 
 @given(

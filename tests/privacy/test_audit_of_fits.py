@@ -9,6 +9,7 @@ same history, and nothing else may differ:
 * the fitted estimators are equal to the last bit: the fit is a function of its releases.
 """
 
+import copy
 import io
 import pickle
 import warnings
@@ -30,7 +31,7 @@ from fairconstrained.estimators import _base
 from fairconstrained.estimators._training import Training
 from fairconstrained.estimators.auc_fair import PrivateRanking
 from fairconstrained.model_selection import PrivateGridSearch, private_search
-from fairconstrained.models import LinearModel, NetworkModel
+from fairconstrained.models import LinearModel, NetworkModel, cross_fitting
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.privacy.accounting import REPLACING, as_batch
 from fairconstrained.privacy.mechanisms import Releases
@@ -54,7 +55,7 @@ ALL_ROWS = {  # the same solvers on all rows, so that the canary is in every bat
 FAR = np.array([1e308, 1e308, 1e308, -1e308, -1e308, -1e308])  # sums overflow, to nan in part
 RECORDS = [name for name in PRIVATE if "groups" not in name]
 OF_GROUPS = [name for name in PRIVATE if "groups" in name]
-ON_SHARDS = [name for name in PRIVATE if "network" not in name]
+ON_SHARDS = [name for name in PRIVATE if "network" not in name and "frozen" not in name]
 
 
 def with_canary(entries, group):
@@ -66,7 +67,7 @@ def with_canary(entries, group):
 
 def fit(name, unit, rows, part=slice(None), within=clone):
     """A fit, on all rows or on the part of one of several workers, and the text of its warnings."""
-    clf = clone(PRIVATE[name])
+    clf = copy.deepcopy(PRIVATE[name])  # frozen models are not cloned
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
     clf, (X, groups) = within(clf), rows
     y = DATA.target[: X.shape[0]]
@@ -250,7 +251,7 @@ class ByValue(pickle.Pickler):
 
 
 KEEPS = clone(PRIVATE["rates of a network"]).set_params(model=Keeps)
-SEARCHES = {"module": KEEPS, "rates": PRIVATE["rates"]}
+SEARCHES = {"module": KEEPS} | {name: PRIVATE[name] for name in ("rates", "rates of frozen models")}
 FIRST = np.arange(N) < N // 2
 PLACES = {"training": (~FIRST, FIRST), "held out": (FIRST, ~FIRST)}  # of the last row
 
@@ -290,10 +291,13 @@ def test_a_record_moves_no_search_by_more_than_is_priced(name, place, monkeypatc
     assert counts <= (place == "held out")
 
 
-def test_the_audit_sees_held_out_rows_that_a_module_keeps(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "room"), [("module", _base), ("rates of frozen models", cross_fitting)]
+)
+def test_the_audit_sees_held_out_rows_that_a_model_keeps(name, room, monkeypatch):
     """As if no copy computed predictions."""
-    monkeypatch.setattr(_base, "copy", SimpleNamespace(deepcopy=lambda module: module))
-    assert not audit_of_search("module", "held out", monkeypatch)[2]
+    monkeypatch.setattr(room, "copy", SimpleNamespace(deepcopy=lambda model: model))
+    assert not audit_of_search(name, "held out", monkeypatch)[2]
 
 
 def test_the_fifth_estimator_promises_nothing():
