@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from fairconstrained._version import __version__
 
 if TYPE_CHECKING:
+    from fairconstrained.audit.facts import Audit, report
     from fairconstrained.estimators import (
         AUCFairClassifier,
         DPFermiClassifier,
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 else:
     # The estimators load torch, which takes seconds. Metrics, data sets and model selection do
     # without it, so the estimators are imported when the first of them is asked for (PEP 562).
+    # The audit, too, because nothing else needs it.
     def __getattr__(name):
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module("fairconstrained.estimators"), name)
+        home = "audit.facts" if name in ("Audit", "report") else "estimators"
+        return getattr(importlib.import_module(f"fairconstrained.{home}"), name)
 
 
 def __dir__() -> list[str]:
@@ -28,9 +31,11 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AUCFairClassifier",
+    "Audit",
     "DPFermiClassifier",
     "LossParityClassifier",
     "PartialParityClassifier",
     "RateConstrainedClassifier",
     "__version__",
+    "report",
 ]

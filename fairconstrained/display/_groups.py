@@ -303,6 +303,7 @@ class GroupReportDisplay:
         y_score: ArrayLike | None = None,
         confidence: float = 0.95,
         sample_weight: ArrayLike | None = None,
+        pos_label: Any = None,
         ax: Any = None,
         **kwargs: Any,
     ) -> GroupReportDisplay:
@@ -310,15 +311,22 @@ class GroupReportDisplay:
 
         Parameters
         ----------
-        y_true, y_pred, sensitive_features, y_score, confidence, sample_weight
+        y_true, y_pred, sensitive_features, y_score, confidence, sample_weight, pos_label
             As in :func:`~fairconstrained.metrics.group_report`.
         rates
             As in the class.
         ax, **kwargs
             As in :meth:`plot`.
         """
-        given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        report = group_report(y_true, y_pred, y_score=y_score, confidence=confidence, **given)
+        report = group_report(
+            y_true,
+            y_pred,
+            sensitive_features=sensitive_features,
+            y_score=y_score,
+            confidence=confidence,
+            sample_weight=sample_weight,
+            pos_label=pos_label,
+        )
         return cls(report=report, rates=rates).plot(ax, **kwargs)
 
     @classmethod

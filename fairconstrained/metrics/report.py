@@ -13,6 +13,7 @@ from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
+    UNSEEN,
     GroupedRows,
     Labels,
     check_scores,
@@ -21,6 +22,7 @@ from fairconstrained.metrics.inputs import (
     grouped_rows,
     read_labels,
 )
+from fairconstrained.metrics.outcomes import favourable_values, listed
 from fairconstrained.rates import (
     Rates,
     base_rates,
@@ -70,7 +72,8 @@ def group_report(
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows.
     pos_label : label, optional
-        The class whose rates are listed; by default the larger of two labels.
+        The favourable class, whose rates are listed. It may be left out if the labels are booleans,
+        or 0 and 1: then it is True, or 1.
 
     Returns
     -------
@@ -84,8 +87,9 @@ def group_report(
     Raises
     ------
     ValueError
-        Lengths that differ, missing values, negative weights, more than two labels without
-        `pos_label`, a confidence that is not between 0 and 1.
+        Lengths that differ, missing values, negative weights, labels other than booleans, 0 and 1
+        without `pos_label`, another label that differs from `pos_label` by case or blanks only, a
+        confidence that is not between 0 and 1.
 
     Notes
     -----
@@ -111,8 +115,11 @@ def group_report(
     rows = grouped_rows(
         len(labels.true), sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred
     )
-    if len(counted(rows, labels.of(rows)).targets) > 1:
-        raise ValueError(f"pos_label must name one of the labels {labels.classes}; got None.")
+    seen = [label for label in labels.classes if label != UNSEEN]
+    good = favourable_values(seen, pos_label, "y_true and y_pred")
+    if sum(good) > 1:
+        alike = listed([repr(label) for label, is_good in zip(seen, good, strict=True) if is_good])
+        raise ValueError(f"Labels differ by case or blanks only: {alike}. Make them one label.")
     scores = None if y_score is None else check_scores(y_score, len(labels.true))
     index, columns = [], []
     for own in _groupings(sensitive_features, rows, check_weights(sample_weight, len(labels.true))):

@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     options = read(argv, __doc__)
     # Imported here: help, and errors about arguments, do not wait for torch and scikit-learn.
+    from fairconstrained.audit.tables import Unusable
     from fairconstrained.quickstart.program import run
-    from fairconstrained.quickstart.steps import Unusable
 
     try:
         run(options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,26 +23,22 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, metrics
+from fairconstrained.audit.tables import AS_CSV, Unusable, check_groups, outcomes_of, read_csv
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.outcomes import listed
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.quickstart.arguments import CONSTRAINTS
 
 MISSING = "missing"
-# A sensitive column with more values than this is a measurement, not a set of groups.
-_MOST_GROUPS = 30
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
-_AS_CSV = """Write it in UTF-8 with commas between columns and points in numbers, for example by
-pandas.read_csv(FILE, sep=";", decimal=",", encoding="latin-1").to_csv(NEW, index=False)."""
-
-
-class Unusable(ValueError):
-    """A table that cannot be used; the message says why, and the remedy."""
+# Of these data sets 1 is the worse outcome: a new arrest, a default, a disease.
+_ADVERSE = {"compas", "compas_scores", "credit_card", "heart", "parkinsons"}
 
 
 class Table(NamedTuple):
@@ -78,7 +73,10 @@ def dataset(name: str) -> Table:
     numeric = X.select_dtypes("number").columns
     words = [column for column in X if column in codes or column not in numeric]
     groups = pd.Series(np.asarray(bunch.sensitive_features), name="group")
-    return Table(name, X, bunch.target, groups, words, tuple(bunch.target_names), [])
+    better = 1 - int(name in _ADVERSE)
+    y = (np.asarray(bunch.target) == better).astype(np.int64)
+    outcomes = bunch.target_names[1 - better], bunch.target_names[better]
+    return Table(name, X, y, groups, words, outcomes, [])
 
 
 def from_csv(
@@ -89,20 +87,15 @@ def from_csv(
     Rows without a label are left out. The sensitive columns are no features, so that the model can
     be used where they are not known. Without `positive`, 1 or True is favourable.
     """
-    frame, notes = _read(path)
-    for column in (label, *sensitive, *drop):
-        if column not in frame:
-            like = {n: SequenceMatcher(None, n.casefold(), column.casefold()) for n in frame}
-            near = sorted(frame, key=lambda name: like[name].ratio(), reverse=True)
-            raise Unusable(f"{path} has no column {column!r}; it has {_listed(near)}.")
+    frame, notes = read_csv(path, [label, *sensitive, *drop])
     labelled = frame[label].notna()
     if not labelled.all():
         notes.append(f"{(~labelled).sum()} rows without {label} are left out.")
         frame = frame[labelled].reset_index(drop=True)
-    y, outcomes = _labels(frame[label], positive, path)
+    y, outcomes, spelled = _labels(frame[label], positive, path)
     groups = _groups(frame[list(dict.fromkeys(sensitive))], path)
     X, words, said = _features(frame.drop(columns={label, *sensitive, *drop}), path)
-    return Table(path.stem, X, y, groups, words, outcomes, notes + said)
+    return Table(path.stem, X, y, groups, words, outcomes, notes + spelled + said)
 
 
 def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
@@ -126,65 +119,31 @@ def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
         for g, y in np.argwhere(np.where(in_each, rows, rows.max(axis=0)) < options.cv)
     ]:
         raise Unusable(
-            f"Too few training rows for {options.cv} folds: {_listed(few)}. Add rows, join small "
+            f"Too few training rows for {options.cv} folds: {listed(few)}. Add rows, join small "
             "groups or leave them out, or take fewer folds by --cv."
         )
     return table.rows(train), table.rows(test)
 
 
-def _read(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """Return the table, without blanks around its words, and a note of the columns with some."""
-    try:
-        frame = pd.read_csv(path, low_memory=False)
-    except ValueError as error:  # of text, of columns
-        raise Unusable(f"{path} cannot be read: {error}. {_AS_CSV}") from error
-    # With more commas in the rows than in the header, pandas takes the first columns for an index.
-    if frame.shape[1] < 2 or not frame.index.equals(pd.RangeIndex(len(frame))):
-        said = f"{path} lacks commas between columns, or the header has fewer than the rows"
-        raise Unusable(f"{said}: {','.join(frame)!r}. {_AS_CSV}")
-    frame.columns = frame.columns.str.strip()
-    words = frame.select_dtypes(exclude=["number", "bool"])
-    bare = words.apply(lambda c: c.map(lambda v: v.strip() if isinstance(v, str) else v))
-    frame[words.columns] = bare.where(bare != "")
-    blank = [name for name in words if not bare[name].equals(words[name])]
-    return frame, [f"{_listed(blank)}: blanks around words are removed."] if blank else []
-
-
 def _labels(
     column: Any, positive: str | None, path: Path
-) -> tuple[NDArray[np.int64], tuple[str, str]]:
-    """Return codes, and the meanings of 0 and 1."""
+) -> tuple[NDArray[np.int64], tuple[str, str], list[str]]:
+    """Return codes, the meanings of 0 and 1, and a note of values with several spellings."""
     values = sorted(column.unique().tolist(), key=str)
-    said = f"the labels in {column.name} are {_listed(values) or 'missing'}"
     if len(values) < 2:
+        said = f"the labels in {column.name} are {listed(values) or 'missing'}"
         raise Unusable(f"In {path} {said}. Learning needs two or more.")
-    if positive is None and set(values) != {0, 1}:  # False and True are equal to them
-        raise Unusable(f"In {path} {said}. Name the favourable one: --positive VALUE.")
-    favourable = [value for value in values if _is(value, positive or "1")]
-    if not favourable:
-        raise Unusable(f"--positive is {positive!r}, but {said}.")
-    others = [value for value in values if value not in favourable]
+    found = outcomes_of(column, positive, path)
+    others = [value for value in values if not found.counted[str(value)]]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
-    outcomes = f"{name}{_listed(others)}", f"{name}{_listed(favourable)}"
-    return column.isin(favourable).to_numpy().astype(np.int64), outcomes
-
-
-def _is(value: Any, text: str) -> bool:
-    """Whether a user means this value: 1 and 1.0 are one number."""
-    try:
-        return float(value) == float(text)
-    except ValueError:
-        return str(value) == text
+    good = [value for value in values if found.counted[str(value)]]
+    notes = [f"{listed(found.spelled)} in {column.name} count as one value."]
+    outcomes = f"{name}{listed(others)}", f"{name}{listed(good)}"
+    return found.favourable.astype(np.int64), outcomes, notes if found.spelled else []
 
 
 def _groups(columns: pd.DataFrame, path: Path) -> Any:
-    for name in columns:
-        count = columns[name].nunique()
-        if count > _MOST_GROUPS:
-            raise Unusable(
-                f"{name} has {count} values, too many for groups of people. Add a column with a "
-                f"few ranges of it to {path}, for example with pandas.cut, and name that one."
-            )
+    check_groups(columns, path)
     groups = columns.astype(object).where(columns.notna(), MISSING).astype(str)
     if len(groups.drop_duplicates()) < 2:
         same = f"All rows of {path} have the same {' and '.join(groups)}"
@@ -198,12 +157,12 @@ def _features(X: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], lis
         values = X[name].dropna().astype(str)
         if values.str.fullmatch(r"-?\d+,\d+").mean() > 0.5:
             said = f"{name} holds numbers with commas, such as {values.iloc[0]!r}"
-            raise Unusable(f"{said}. {_AS_CSV}")
+            raise Unusable(f"{said}. {AS_CSV}")
     constant = [c for c in X if X[c].nunique(dropna=False) < 2]
     naming = [c for c in X if c not in numeric and X[c].nunique() > _IDENTIFYING * len(X)]
     why = "the same in all rows", "different in most rows, as names and identifiers are"
     left_out = zip((constant, naming), why, strict=True)
-    notes = [f"{_listed(columns)}: left out, {why}." for columns, why in left_out if columns]
+    notes = [f"{listed(columns)}: left out, {why}." for columns, why in left_out if columns]
     X = X.drop(columns={*constant, *naming})
     if X.shape[1] == 0:
         raise Unusable(f"{path} has no features beside the label and the sensitive columns.")
@@ -211,12 +170,6 @@ def _features(X: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], lis
     X = X.astype(dict.fromkeys(words, object))
     X[words] = X[words].where(X[words].isna(), X[words].astype(str))
     return X, words, notes
-
-
-def _listed(values: Any, most: int = 12) -> str:
-    values = [str(value) for value in values]
-    more = f" and {len(values) - most} more" if len(values) > most else ""
-    return ", ".join(values[:most]) + more
 
 
 class Method(NamedTuple):

@@ -150,7 +150,7 @@ def test_every_parameter_of_a_public_function_is_described():
     assert not [name for name, f in FUNCTIONS.items() if parameters(f) and not in_order(f)]
 
 
-@pytest.mark.parametrize("name", fairconstrained.__all__[:-1])
+@pytest.mark.parametrize("name", [n for n in fairconstrained.__all__ if n.endswith("Classifier")])
 def test_the_html_representation_links_to_the_page_of_the_estimator(name):
     estimator = getattr(fairconstrained, name)()
     site = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]

@@ -86,6 +86,25 @@ def test_more_than_two_labels_need_the_positive_one():
     np.testing.assert_allclose(report.loc["overall", "base_rate"], (y == 2).mean())
 
 
+def test_the_favourable_label_is_not_guessed():
+    """The later of two words in the alphabet may be the refusal."""
+    words = np.where(PRED, "granted", "refused")
+    with pytest.raises(ValueError, match=r"are granted, refused\. Name the favourable one by pos"):
+        group_report(words, words, sensitive_features=GROUP)
+    with pytest.raises(ValueError, match=r"are -1, 1\. Name"):
+        group_report(2 * TRUE - 1, 2 * PRED - 1, sensitive_features=GROUP)
+    report = group_report(words, words, sensitive_features=GROUP, pos_label="granted")
+    plain = group_report(PRED, PRED, sensitive_features=GROUP)
+    pd.testing.assert_frame_equal(report, plain)
+
+
+def test_spellings_of_one_label_are_named_and_not_pooled():
+    words = np.where(PRED, "granted", "refused").astype(object)
+    words[np.flatnonzero(PRED)[0]] = "Granted "
+    with pytest.raises(ValueError, match=r"by case or blanks only: 'Granted ', 'granted'\. Make"):
+        group_report(words, words, sensitive_features=GROUP, pos_label="granted")
+
+
 @pytest.mark.parametrize("confidence", [0, 1, 1.5, True, "high"])
 def test_confidence_is_a_probability(confidence):
     with pytest.raises(ValueError, match="confidence"):

@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "constraints": {"arrays", "auc", "groups", "losses", "percentiles", "rates"},
     "privacy": {"arrays"},
     "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates"},
+    "audit": {"_version", "arrays", "exceptions", "groups", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"auc", "constraints", "losses", "models", "distributed"},
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
@@ -51,9 +52,9 @@ MAY_IMPORT = {
     },
     "display": {"metrics", "model_selection"},
     "export": {"estimators", "groups", "metrics", "models"},
-    "the package": {"_version", "estimators"},
+    "the package": {"_version", "audit", "estimators"},
     "quickstart": {
-        *("the package", "datasets", "display", "distributed", "groups", "metrics"),
+        *("the package", "audit", "datasets", "display", "distributed", "groups", "metrics"),
         *("model_selection", "models"),
     },
 }

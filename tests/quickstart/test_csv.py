@@ -4,11 +4,14 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils import Bunch
 
 from fairconstrained import quickstart
+from fairconstrained.audit.tables import Unusable
 from fairconstrained.datasets import make_loan_applications
+from fairconstrained.quickstart import steps
 from fairconstrained.quickstart.arguments import read
-from fairconstrained.quickstart.steps import MISSING, Unusable, from_csv, held_out
+from fairconstrained.quickstart.steps import MISSING, from_csv, held_out
 
 
 def loans(n=400):
@@ -45,6 +48,31 @@ def test_several_sensitive_columns_are_crossed_and_their_holes_are_a_group(writt
     table = from_csv(*written(frame, sensitive=["sex", "age_group"]))
     assert list(table.groups) == ["sex", "age_group"]
     assert (table.groups["age_group"] == MISSING).sum() == 10
+
+
+def test_spellings_of_the_favourable_label_are_one_value_and_named(written):
+    frame = loans()
+    granted = frame["decision"] == "granted"
+    frame.loc[granted & (frame.index % 2 == 0), "decision"] = "Granted"
+    table = from_csv(*written(frame))
+    np.testing.assert_array_equal(table.y, granted)
+    assert table.outcomes == ("refused", "Granted, granted")
+    assert table.notes == ["'Granted', 'granted' in decision count as one value."]
+
+
+def test_the_favourable_outcome_of_a_data_set_is_the_better_one(monkeypatch):
+    """In credit_card 1 is a default."""
+    frame = loans()[["income", "occupation"]].rename(columns={"occupation": "SEX"})
+    bunch = Bunch(
+        data=frame,
+        target=np.arange(400) % 2,
+        target_names=["paid", "default"],
+        sensitive_features=frame["SEX"],
+    )
+    monkeypatch.setattr(steps, "load_dataset", lambda name: bunch)
+    table = steps.dataset("credit_card")
+    assert table.outcomes == ("default", "paid")
+    np.testing.assert_array_equal(table.y, 1 - bunch.target)
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [False, True], [0.0, 1.0]])
@@ -110,9 +138,13 @@ WRONG = [
     (loans(), {"drop": ["name"]}, "no column 'name'"),
     (loans(), {"label": "Decision"}, "no column 'Decision'; it has decision, "),
     (changed(rate="1,5"), {}, "rate holds numbers with commas, such as '1,5'. Write it in"),
-    (loans(), {"positive": None}, "the labels in decision are granted, refused. Name the"),
-    (loans(), {"positive": "yes"}, "'yes', but the labels in decision are granted, refused"),
-    (loans(), {"label": "months", "positive": None}, "in months are 12, 24, 36. Name"),
+    (loans(), {"positive": None}, "the values of decision are granted, refused. Name the"),
+    (loans(), {"positive": "yes"}, "'yes', but the values of decision are granted, refused"),
+    (
+        loans(),
+        {"label": "months", "positive": None},
+        "of months are 12, 24, 36. Name the favourable one by --pos",
+    ),
     (changed(decision="granted"), {}, "the labels in decision are granted. Learning needs two"),
     (changed(decision=None), {}, "the labels in decision are missing. Learning needs"),
     (loans(), {"sensitive": ["income"]}, r"income has \d+ values, too many for groups"),

@@ -1,0 +1,51 @@
+"""The command line of the audit: it loads nothing, so that help and errors come at once."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# Written out, because the metrics load pandas and scikit-learn.
+CRITERIA = ["demographic_parity", "equal_opportunity", "equalized_odds"]
+CRITERIA += ["error_rate_parity", "false_positive_rate_parity"]
+_POSITIVE = """the favourable decision, and the favourable label if it has another name (default: 1
+of 0 and 1, or True; nothing else is guessed)"""
+
+
+def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
+    """Return the options, or exit with code 2 and a sentence."""
+    parser = argparse.ArgumentParser("python -m fairconstrained.audit")
+    parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("--csv", type=Path, required=True, metavar="FILE", help="the table, with a header")
+    add("--decision", required=True, metavar="COLUMN", help="what was decided")
+    groups = "the groups: each column by itself, and all together"
+    add("--sensitive", nargs="+", required=True, metavar="COLUMN", help=groups)
+    add("--label", metavar="COLUMN", help="what turned out to be right")
+    add("--positive", nargs="+", metavar="VALUE", help=_POSITIVE)
+    add("--before", metavar="COLUMN", help="earlier decisions about the same rows")
+    scores = "scores that grow with the chance of the favourable label"
+    add("--score", metavar="COLUMN", help=scores)
+    add("--weights", metavar="COLUMN", help="weights of the rows")
+    add("--criterion", default=CRITERIA[0], choices=CRITERIA, help="default: %(default)s")
+    add("--slack", type=float, help="how large the difference of rates may be, such as 0.05")
+    add("--confidence", type=float, default=0.95, help="default: %(default)s")
+    folder = Path("audit-results")
+    add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
+    options = parser.parse_args(argv)
+    options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
+    errors = {
+        "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
+        "--confidence must be between 0 and 1": not 0 < options.confidence < 1,
+        f"--criterion {options.criterion} needs --label COLUMN": (
+            options.criterion != CRITERIA[0] and not options.label
+        ),
+        f"{options.decision!r} is the decision; it cannot be sensitive as well": (
+            options.decision in options.sensitive
+        ),
+        f"there is no file {options.csv}": not options.csv.is_file(),
+        f"--output must be a folder; {options.output} is a file": options.output.is_file(),
+    }
+    for error in (sentence for sentence, is_so in errors.items() if is_so):
+        parser.error(error)
+    return options

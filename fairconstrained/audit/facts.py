@@ -1,0 +1,321 @@
+"""What an audit finds; pages only render it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairconstrained._version import __version__
+from fairconstrained.audit import measures, wording
+from fairconstrained.audit.guarantees import certificate, rows_needed
+from fairconstrained.audit.measures import DIFFERENCES, Facts
+from fairconstrained.audit.predictions import decided, is_model
+from fairconstrained.audit.sample import Grouping, Sample, read_sample
+from fairconstrained.metrics.bounds import check_confidence
+
+SCHEMA_VERSION = "1"
+_SMALL = 20  # rows of a group that is compared, without a slack
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Result of :func:`fairconstrained.report`: facts, and pages that show them.
+
+    Rates, differences and ratios are fractions. Every list of facts has an entry per attribute, or
+    per group of each attribute; of several attributes "sex & race" are their combinations.
+
+    Parameters
+    ----------
+    question, answer : str
+        A sentence each.
+    findings : list of str
+        What a reader must know first.
+    outcomes : dict
+        For decision, label and earlier decision: the column, its favourable outcome, and the rows
+        and the meaning of each value.
+    groups, intersections : list of dict
+        Rates of each group with their intervals: by each attribute, and by several together.
+    differences, ratios : list of dict
+        Largest less smallest rate, and smallest by largest; ratios also of each group.
+    calibration : list of dict
+        Mean score and rate of favourable labels by group and fifth of the scores.
+    changes : list of dict
+        By group: rows whose decision was lost, gained, kept or never given, and errors.
+    certificates : list of dict
+        :class:`fairconstrained.metrics.Certificate` by attribute, with ``rows_needed``.
+    assumptions, limits, left_out : list of str
+    provenance : dict
+        Date, version, file and its hash, rows, command.
+    schema_version : str
+        Of :meth:`to_dict`. It changes when a name or a meaning does.
+
+    Examples
+    --------
+    >>> import fairconstrained
+    >>> audit = fairconstrained.report(y_pred=[1, 1, 0, 1, 0, 0] * 10,
+    ...                                sensitive_features=list("aaabbb") * 10)
+    >>> [(row["group"], round(row["selection_rate"], 2)) for row in audit.groups]
+    [('everybody', 0.5), ('a', 0.67), ('b', 0.33)]
+    """
+
+    question: str
+    answer: str
+    findings: list[str]
+    outcomes: dict[str, Any]
+    groups: Facts
+    intersections: Facts
+    differences: Facts
+    ratios: Facts
+    calibration: Facts
+    changes: Facts
+    certificates: Facts
+    assumptions: list[str]
+    limits: list[str]
+    left_out: list[str]
+    provenance: dict[str, Any]
+    schema_version: str = SCHEMA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, texts, lists and dicts, for ``json.dump``; None for what is not known.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(_plain(asdict(self)))
+
+    def to_html(self) -> str:
+        """One page that needs no other file, no script and no network.
+
+        Returns
+        -------
+        str
+        """
+        from fairconstrained.audit.pages import html
+
+        return html(self)
+
+    def to_markdown(self) -> str:
+        """The same in Markdown, without pictures.
+
+        Returns
+        -------
+        str
+        """
+        from fairconstrained.audit.pages import markdown
+
+        return markdown(self)
+
+    def _repr_html_(self) -> str:
+        from fairconstrained.audit.pages import framed
+
+        return framed(self)
+
+
+def report(
+    y_true: ArrayLike | None = None,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any,
+    y_score: ArrayLike | None = None,
+    before: Any = None,
+    sample_weight: ArrayLike | None = None,
+    constraint: Any = None,
+    slack: float | None = None,
+    pos_label: Any = None,
+    X: Any = None,
+    threshold: float | None = None,
+    confidence: float = 0.95,
+) -> Audit:
+    r"""Audit decisions, or any fitted model: rates, ratios, errors, changes, and what is proved.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,), optional
+        What turned out to be right. Missing values are rows whose label is not known.
+    y_pred : array-like of shape (n_samples,), or a fitted model
+        Decisions; rows where they are missing are left out. Or a model of any library: with
+        ``predict`` (scikit-learn, LightGBM, XGBoost, also their boosters), a ``torch.nn.Module``,
+        or a function of `X`.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        Groups by one attribute or more; missing values are groups that are not known.
+    y_score : array-like of shape (n_samples,), optional
+        Scores that grow with the chance of the favourable label, for calibration and AUCs. By
+        default, probabilities of a model that has them.
+    before : array-like of shape (n_samples,), or a fitted model, optional
+        Earlier decisions on the same rows.
+    sample_weight : array-like of shape (n_samples,), optional
+        Non-negative weights for all rates. There are no certificates then.
+    constraint : str or constraint object, optional
+        The criterion of the question, as in :func:`fairconstrained.metrics.certify`; by default
+        "demographic_parity".
+    slack : float, optional
+        How large the difference may be. Without it the page says how large it is.
+    pos_label : label or list of labels, optional
+        The favourable outcome; if labels have other values than decisions, one of each. It may be
+        left out for booleans, or 0 and 1.
+    X : array-like of shape (n_samples, n_features), optional
+        What models predict from.
+    threshold : float, optional
+        For models whose output is a score: scores above it are favourable decisions.
+    confidence : float, default=0.95
+        Of each interval and each certificate.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    ValueError
+        A favourable outcome that is not known, lengths that differ, a criterion that needs labels
+        without any, a model without `X`, scores without `threshold`, and what
+        :func:`fairconstrained.metrics.certify` refuses.
+
+    Notes
+    -----
+    Rates have Wilson's intervals, differences and ratios those of
+    :func:`fairconstrained.metrics.confidence_interval`, and certificates are those of
+    :func:`fairconstrained.metrics.certify`, each with the given confidence by itself. Groups in
+    which one row moves a rate by more than the slack (20 rows without a slack) are listed but not
+    compared.
+
+    Examples
+    --------
+    >>> import fairconstrained
+    >>> from fairconstrained.datasets import make_loan_applications
+    >>> loans = make_loan_applications(2000, random_state=0)
+    >>> audit = fairconstrained.report(y_pred=loans.target, pos_label="granted", slack=0.05,
+    ...                                sensitive_features=loans.sensitive_features["sex"])
+    >>> print(audit.answer)
+    No: ...
+    """
+    given = {"threshold": threshold, "pos_label": pos_label}
+    if is_model(y_pred):
+        y_pred, scores = decided(y_pred, X, sensitive_features, **given)
+        y_score = scores if y_score is None else y_score
+    if is_model(before):
+        before, _ = decided(before, X, sensitive_features, **given)
+    if y_pred is None:
+        raise ValueError("y_pred must hold decisions, or be a model; got None.")
+    sample = read_sample(
+        *(y_true, y_pred, sensitive_features),
+        **{"y_score": y_score, "before": before, "sample_weight": sample_weight},
+        pos_label=pos_label,
+    )
+    return audited(sample, constraint or "demographic_parity", slack, confidence)
+
+
+def audited(sample: Sample, constraint: Any, slack: float | None, confidence: float) -> Audit:
+    """Audit a sample that was read."""
+    check_confidence(confidence)
+    criterion = getattr(constraint, "name", constraint)
+    if criterion not in DIFFERENCES:
+        known = sorted(DIFFERENCES)
+        raise ValueError(f"constraint must be one of {known}; got {constraint!r}.")
+    if criterion != "demographic_parity" and sample.label is None:
+        raise ValueError(f"y_true must hold labels for constraint={criterion!r}; got none.")
+    asked = {"criterion": criterion, "slack": slack, "confidence": confidence}
+    groupings = sample.groupings
+    single = len(sample.people.columns)
+    rates = [measures.rates(sample, by, confidence) for by in groupings]
+    facts: dict[str, Any] = {
+        "outcomes": _outcomes(sample),
+        "groups": [
+            *measures.rates(sample, sample.everybody, confidence),
+            *_joined(rates[:single]),
+        ],
+        "intersections": _joined(rates[single:]),
+        "differences": [],
+        "ratios": [],
+        "calibration": _joined(measures.calibration(sample, by) for by in groupings[:single]),
+        "changes": _joined(measures.changes(sample, by) for by in [sample.everybody, *groupings]),
+        "certificates": [],
+        "left_out": list(sample.left_out),
+    }
+    for grouping, groups in zip(groupings, rates, strict=True):
+        _compare(sample, grouping, groups, facts, constraint, slack, confidence)
+    if sample.weight is not None:
+        facts["left_out"].append(wording.WEIGHTED)
+    return Audit(
+        question=wording.question(facts, [by.attribute for by in groupings], criterion, slack),
+        answer=wording.answer(facts, **asked),
+        findings=[*wording.findings(facts, criterion, slack), *sample.spelled],
+        assumptions=wording.assumptions(facts),
+        limits=wording.limits(sample),
+        provenance={
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "rows": len(sample.decision),
+            **asked,
+            "file": None,
+            "sha256": None,
+            "command": "fairconstrained.report(...)",
+        },
+        **facts,
+    )
+
+
+def _compare(
+    sample: Sample,
+    grouping: Grouping,
+    groups: Facts,
+    facts: dict[str, Any],
+    constraint: Any,
+    slack: float | None,
+    confidence: float,
+) -> None:
+    """Add what compares the groups by one attribute: differences, ratios, and a certificate."""
+    least = math.ceil(1.0 / slack) if slack else _SMALL
+    rows, left_out = measures.compared(sample, grouping, least)
+    facts["left_out"] += left_out
+    if not rows.any():
+        return
+    gaps, (of_decisions, *others) = measures.comparisons(sample, grouping, rows, confidence)
+    names = {grouping.groups[code] for code in np.unique(grouping.codes[rows])}
+    facts["differences"] += gaps
+    facts["ratios"] += [{**of_decisions, **measures.impact_ratios(groups, names)}, *others]
+    if sample.weight is None:
+        found = certificate(
+            *(sample, grouping, rows),
+            constraint=constraint,
+            slack=slack or 0.0,
+            confidence=confidence,
+        )
+        proved = {"slack": slack, "kept": found.kept if slack is not None else None}
+        needed = None if slack is None else rows_needed(found)
+        entry = {"attribute": grouping.attribute, "rows_needed": needed}
+        facts["certificates"].append({**entry, **found.to_dict(), **proved})
+
+
+def _outcomes(sample: Sample) -> dict[str, Any]:
+    return {
+        {"y_pred": "decision", "y_true": "label", "before": "before"}[name]: {
+            "column": found.column,
+            "favourable": found.name,
+            "values": [
+                {"value": value, "rows": rows, "favourable": found.counted[value]}
+                for value, rows in found.values.items()
+            ],
+        }
+        for name, found in sample.outcomes.items()
+    }
+
+
+def _joined(parts: Any) -> Facts:
+    return [fact for part in parts for fact in part]
+
+
+def _plain(value: Any) -> Any:
+    """Python's own numbers, and None in place of nan, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,196 @@
+"""Rates, ratios, calibration and changes of the rows, group by group."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import UndefinedMetricWarning
+
+from fairconstrained import metrics
+from fairconstrained.arrays import Array
+from fairconstrained.audit.sample import Grouping, Sample
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics.bounds import wilson
+
+Facts = list[dict[str, Any]]
+N_BINS = 5
+# Differences, and ratios of the smallest to the largest rate; those on the left need no label.
+DIFFERENCES = {
+    "demographic_parity": metrics.demographic_parity_difference,
+    "equal_opportunity": metrics.equal_opportunity_difference,
+    "false_positive_rate_parity": metrics.false_positive_rate_difference,
+    "equalized_odds": metrics.equalized_odds_difference,
+    "error_rate_parity": metrics.error_rate_difference,
+}
+RATIOS = {
+    "demographic_parity": metrics.demographic_parity_ratio,
+    "equal_opportunity": metrics.equal_opportunity_ratio,
+    "equalized_odds": metrics.equalized_odds_ratio,
+}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Rates that are not defined are nan here; the page says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallGroupWarning)
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        yield
+
+
+def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
+    """Rates of each group with their intervals: of all rows, and errors of those with a label."""
+    known = grouping.codes >= 0
+    table = _report(sample, grouping, known, sample.decision, confidence)
+    table = table[["samples", *_with_ends("selection_rate")]]
+    if sample.label is not None:
+        labelled = known & ~np.isnan(sample.label)
+        more = _report(sample, grouping, labelled, sample.label == 1, confidence)
+        for end, other in (("", ""), ("_low", "_high"), ("_high", "_low")):
+            more[f"false_negative_rate{end}"] = 1.0 - more[f"true_positive_rate{other}"]
+        more = more.rename(columns={"samples": "labelled"})
+        table = table.join(more.drop(columns=_with_ends("selection_rate")))
+        table["labelled"] = table["labelled"].fillna(0)
+    counts = [column for column in table if column in ("samples", "labelled")]
+    rows = table.astype(dict.fromkeys(counts, int)).to_dict("records")
+    return [
+        {"attribute": grouping.attribute, "group": group, **row}
+        for group, row in zip(grouping.groups, rows, strict=True)
+    ]
+
+
+def _report(
+    sample: Sample, grouping: Grouping, rows: Array, label: Array, confidence: float
+) -> Any:
+    with_scores = sample.score is not None and sample.label is not None
+    with quiet():
+        table = metrics.group_report(
+            label[rows],
+            sample.decision[rows],
+            sensitive_features=grouping.codes[rows],
+            y_score=sample.score[rows] if with_scores and sample.score is not None else None,
+            confidence=confidence,
+            sample_weight=None if sample.weight is None else sample.weight[rows],
+        )
+    return table.iloc[:-1].reindex([str(i) for i in range(len(grouping.groups))])
+
+
+def _with_ends(rate: str) -> list[str]:
+    return [rate, f"{rate}_low", f"{rate}_high"]
+
+
+def compared(sample: Sample, grouping: Grouping, least: int) -> tuple[Array, list[str]]:
+    """Return which rows are in groups that are large enough to compare, and who is left out."""
+    codes = grouping.codes
+    sizes = np.bincount(codes[codes >= 0], minlength=len(grouping.groups))
+    large = sizes >= least
+    names = [f"{grouping.groups[i]} ({sizes[i]})" for i in np.flatnonzero(~large)]
+    said = f"{grouping.attribute}: fewer than {least} rows, so not compared: {', '.join(names)}."
+    left_out = [said] if names else []
+    if large.sum() < 2:
+        left_out.append(f"{grouping.attribute}: nothing is compared, for want of two groups.")
+        return np.zeros(len(codes), dtype=bool), left_out
+    return (codes >= 0) & large[codes], left_out
+
+
+def comparisons(
+    sample: Sample, grouping: Grouping, rows: Array, confidence: float
+) -> tuple[Facts, Facts]:
+    """Differences and ratios of rates between the groups, each with an interval."""
+    found: tuple[Facts, Facts] = ([], [])
+    for kind, facts in zip((DIFFERENCES, RATIOS), found, strict=True):
+        for criterion, metric in kind.items():
+            label = sample.decision if criterion == "demographic_parity" else sample.label
+            if label is None:
+                continue
+            kept = rows & ~np.isnan(label)
+            given: dict[str, Any] = {"sensitive_features": grouping.codes[kept]}
+            if sample.weight is not None:
+                given["sample_weight"] = sample.weight[kept]
+            arguments = label[kept].astype(int), sample.decision[kept].astype(int)
+            with quiet():
+                value = metric(*arguments, **given)
+                low, high = metrics.confidence_interval(
+                    metric, *arguments, confidence=confidence, random_state=0, **given
+                )
+            facts.append(
+                {
+                    "attribute": grouping.attribute,
+                    "criterion": criterion,
+                    "value": float(value),
+                    "low": float(low),
+                    "high": float(high),
+                }
+            )
+    return found
+
+
+def impact_ratios(groups: Facts, compared: set[str]) -> dict[str, Any]:
+    """Rate of favourable decisions of each compared group, as a fraction of the largest of them."""
+    rate = {row["group"]: row["selection_rate"] for row in groups if row["group"] in compared}
+    best = max(rate, key=rate.__getitem__)
+    largest = rate[best] if rate[best] > 0 else np.nan
+    return {
+        "reference": best,
+        "groups": {group: value / largest for group, value in rate.items()},
+    }
+
+
+def calibration(sample: Sample, grouping: Grouping) -> Facts:
+    """Mean score against the rate of favourable labels, by group and by fifth of the scores."""
+    if sample.label is None or sample.score is None:
+        return []
+    rows = (grouping.codes >= 0) & ~np.isnan(sample.label)
+    weight = np.ones(rows.sum()) if sample.weight is None else sample.weight[rows]
+    table = pd.DataFrame({"group": grouping.codes[rows], "weight": weight})
+    table["score"], table["label"] = sample.score[rows] * weight, sample.label[rows] * weight
+    table["square"] = weight**2
+    table["bin"] = pd.qcut(sample.score[rows], N_BINS, labels=False, duplicates="drop")
+    sums = table.groupby(["group", "bin"]).sum()
+    samples, total = table.groupby(["group", "bin"]).size(), sums["weight"]
+    effective = total**2 / sums["square"].where(sums["square"] > 0)
+    observed = sums["label"] / total.where(total > 0)
+    low, high = wilson(observed * effective, effective)
+    return [
+        {
+            "attribute": grouping.attribute,
+            "group": grouping.groups[group],
+            "bin": int(fifth) + 1,
+            "samples": int(samples.iloc[i]),
+            "mean_score": float(sums["score"].iloc[i] / total.iloc[i]),
+            "observed": float(observed.iloc[i]),
+            "observed_low": float(low[i]),
+            "observed_high": float(high[i]),
+        }
+        for i, (group, fifth) in enumerate(sums.index)
+    ]
+
+
+def changes(sample: Sample, grouping: Grouping) -> Facts:
+    """Rows of each group by their decisions before and now, and the errors of both."""
+    if sample.before is None:
+        return []
+    rows = (grouping.codes >= 0) & ~np.isnan(sample.before)
+    codes, before, now = grouping.codes[rows], sample.before[rows] == 1, sample.decision[rows]
+    n_groups = len(grouping.groups)
+    cells = {"lost": before & ~now, "gained": ~before & now, "kept": before & now}
+    cells["never"] = ~before & ~now
+    counts = {name: np.bincount(codes[cell], minlength=n_groups) for name, cell in cells.items()}
+    counts = {"samples": np.bincount(codes, minlength=n_groups), **counts}
+    table = pd.DataFrame(counts)
+    if sample.label is not None:
+        label = sample.label[rows]
+        known = ~np.isnan(label)
+        of = pd.DataFrame({"group": codes, "before": before != label, "now": now != label})[known]
+        errors = of.groupby("group").mean().reindex(range(n_groups))
+        table["error_before"], table["error_now"] = errors["before"], errors["now"]
+        table["error_change"] = errors["now"] - errors["before"]
+    return [
+        {"attribute": grouping.attribute, "group": group, **row}
+        for group, row in zip(grouping.groups, table.to_dict("records"), strict=True)
+    ]

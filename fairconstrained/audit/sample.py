@@ -1,0 +1,190 @@
+"""The rows of an audit: decisions, labels, scores and groups, each of them known or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
+from fairconstrained.groups import computed
+from fairconstrained.metrics.inputs import check_scores, check_weights
+from fairconstrained.metrics.outcomes import (
+    Outcomes,
+    alternatives,
+    has_favourable,
+    listed,
+    read_outcomes,
+)
+
+EVERYBODY = "everybody"
+_NAMES = {"y_pred": "decision", "y_true": "label", "before": "earlier decision"}
+
+
+class Grouping(NamedTuple):
+    """Groups by one attribute, or by several together."""
+
+    attribute: str
+    codes: Ints  # of each row; -1 where its group is not known
+    groups: list[str]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The rows with a decision."""
+
+    decision: Array  # bool: whether it is favourable
+    label: Floats | None  # 1 favourable, 0 not, nan unknown
+    score: Floats | None
+    before: Floats | None  # an earlier decision, as a label
+    weight: Floats | None
+    people: pd.DataFrame  # the attributes, nan where not known
+    outcomes: Mapping[str, Outcomes]  # of decision, label and before
+    left_out: list[str]
+
+    @property
+    def groupings(self) -> list[Grouping]:
+        """Each attribute by itself and, of several, all together."""
+        single = [_grouping(str(name), [self.people[name]]) for name in self.people]
+        if len(single) == 1:
+            return single
+        together = [self.people[name] for name in self.people]
+        return [*single, _grouping(" & ".join(map(str, self.people)), together)]
+
+    @property
+    def spelled(self) -> list[str]:
+        """Values that differ by case or blanks only, and whether they are one."""
+        said = [
+            f"{listed(outcome.spelled)} in {outcome.column} count as one value."
+            for outcome in self.outcomes.values()
+            if outcome.spelled
+        ]
+        for name in self.people:
+            values = self.people[name].dropna().unique().tolist()
+            if alike := alternatives(values):
+                said.append(f"{listed(alike)} in {name} are different groups here.")
+        return said
+
+    @property
+    def everybody(self) -> Grouping:
+        """All rows as one group."""
+        return Grouping(EVERYBODY, np.zeros(len(self.decision), dtype=np.int64), [EVERYBODY])
+
+
+def read_sample(
+    y_true: Any,
+    y_pred: Any,
+    sensitive_features: Any,
+    *,
+    y_score: Any,
+    before: Any,
+    sample_weight: Any,
+    pos_label: Any,
+    parameter: str = "pos_label",
+) -> Sample:
+    """Check all inputs; errors name them."""
+    if sensitive_features is None:
+        raise ValueError("sensitive_features must hold the groups of each row; got None.")
+    people = _people(sensitive_features)
+    given = {"y_pred": y_pred, "y_true": y_true, "before": before}
+    check_samples(
+        **given, y_score=y_score, sample_weight=sample_weight, sensitive_features=sensitive_features
+    )
+    given = {name: _column(name, values) for name, values in given.items() if values is not None}
+    n_rows = len(given["y_pred"])
+    for name, values in {**given, "sensitive_features": people}.items():
+        if len(values) != n_rows:
+            raise ValueError(f"{name} has {len(values)} rows, but y_pred has {n_rows}.")
+    outcomes = _outcomes(given, pos_label, parameter)
+    read = {name: found.favourable.astype(float) for name, found in outcomes.items()}
+    score = None if y_score is None else check_scores(y_score, n_rows)
+    weight = None if sample_weight is None else check_weights(sample_weight, n_rows)
+    decision = read["y_pred"]
+    sample = Sample(
+        *(decision == 1.0, read.get("y_true"), score, read.get("before"), weight, people),
+        *(outcomes, []),
+    )
+    return _decided(sample, ~np.isnan(decision))
+
+
+def _decided(sample: Sample, known: Array) -> Sample:
+    """Leave out rows without a decision; say what else is not known."""
+    if not known.any():
+        raise ValueError("y_pred has no decisions.")
+    rows: dict[str, Any] = {
+        name: None if (values := getattr(sample, name)) is None else values[known]
+        for name in ("decision", "label", "score", "before", "weight", "people")
+    }
+    left_out = [(~known, "no decision: they are in no figure")]
+    if rows["label"] is not None:
+        left_out.append((np.isnan(rows["label"]), "no label: they are in no error rate"))
+        rows["label"] = None if np.isnan(rows["label"]).all() else rows["label"]
+    if rows["before"] is not None:
+        left_out.append((np.isnan(rows["before"]), "no earlier decision: they are in no change"))
+    people = rows["people"]
+    for name in people:
+        missing = people[name].isna().to_numpy()
+        left_out.append((missing, f"an unknown {name}: they are in none of its groups"))
+    said = [f"{int(rows.sum()):,} rows have {what}." for rows, what in left_out if rows.any()]
+    return replace(sample, **rows, left_out=said)
+
+
+def _outcomes(columns: Mapping[str, Any], pos_label: Any, parameter: str) -> dict[str, Outcomes]:
+    """Read decisions, earlier ones and labels; decisions of both times have the same values.
+
+    Labels may have values of their own: then several favourable ones are named.
+    """
+    decisions = [name for name in ("y_pred", "before") if name in columns]
+    joined = pd.concat([columns[name] for name in decisions])
+    of_each = {name: joined if name in decisions else columns[name] for name in columns}
+    if pos_label is not None and not any(has_favourable(v, pos_label) for v in of_each.values()):
+        read_outcomes(joined, pos_label, str(columns["y_pred"].name), parameter)  # raises
+    found = {}
+    for name, values in columns.items():
+        own = pos_label if has_favourable(of_each[name], pos_label) else None
+        found[name] = read_outcomes(values, own, str(values.name), parameter, among=of_each[name])
+    return found
+
+
+def _column(name: str, values: Any) -> Any:
+    """Return a Series with the name of the user, or one of ours."""
+    if isinstance(values, pd.Series):
+        values = values.reset_index(drop=True)
+        return values if values.name is not None else values.rename(_NAMES[name])
+    array = np.asarray(as_numpy(computed(values)))
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one outcome per row; got shape {array.shape}.")
+    return pd.Series(array, name=getattr(values, "name", None) or _NAMES[name])
+
+
+def _people(sensitive_features: Any) -> pd.DataFrame:
+    """Return a column for each attribute."""
+    values = computed(computed(sensitive_features), "to_pydict", "to_pylist")
+    if hasattr(values, "columns"):  # of pandas or polars
+        return pd.DataFrame({str(name): np.asarray(values[name]) for name in values.columns})
+    if isinstance(values, dict):
+        return pd.DataFrame({str(name): np.asarray(column) for name, column in values.items()})
+    name = getattr(values, "name", None)
+    frame = pd.DataFrame(as_numpy(values))
+    several = [f"column {i}" for i in range(frame.shape[1])]
+    frame.columns = [str(name or "group")] if len(several) == 1 else several
+    return frame
+
+
+def _grouping(name: str, columns: list[Any]) -> Grouping:
+    """Cross the columns into the combinations that occur."""
+    codes, levels = zip(*(pd.factorize(column, sort=True) for column in columns), strict=True)
+    known = np.all([code >= 0 for code in codes], axis=0)
+    sizes = tuple(max(len(level), 1) for level in levels)
+    cell = np.ravel_multi_index([np.where(known, code, 0) for code in codes], sizes)
+    seen, group = np.unique(cell[known], return_inverse=True)
+    all_codes = np.full(len(known), -1, dtype=np.int64)
+    all_codes[known] = group
+    places = zip(*np.unravel_index(seen, sizes), strict=True)
+    names = [" & ".join(str(lv[i]) for lv, i in zip(levels, at, strict=True)) for at in places]
+    return Grouping(name, all_codes, names)

@@ -1,0 +1,162 @@
+"""The command: from a file to a page, and a sentence for each way in which a file can be wrong."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairconstrained import audit, metrics
+from fairconstrained.audit.arguments import CRITERIA
+from fairconstrained.audit.measures import DIFFERENCES
+
+N = 400
+OF_HELP = """
+import sys
+from fairconstrained.audit import main
+try:
+    main(sys.argv[1:])
+finally:
+    print({"jinja2", "numpy", "pandas", "sklearn", "torch"} & set(sys.modules))
+"""
+ASKED = ["--decision", "decision", "--sensitive", "sex", "--positive", "granted"]
+
+
+def table(n=N):
+    rng = np.random.default_rng(0)
+    score = rng.random(n)
+    return pd.DataFrame(
+        {
+            "sex": np.where(rng.random(n) < 0.5, "woman", "man"),
+            "age": rng.choice(["young", "old"], n),
+            "score": score.round(3),
+            "decision": np.where(score > 0.5, "granted", "refused"),
+            "repaid": np.where(rng.random(n) < score, "yes", "no"),
+            "old": np.where(score > 0.6, "granted", "refused"),
+        }
+    )
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Write a table, or bytes, and audit it; give what was printed."""
+
+    def command(content, *argv):
+        path = tmp_path / "decisions.csv"
+        text = content.to_csv(index=False).encode() if hasattr(content, "to_csv") else content
+        path.write_bytes(text)
+        audit.main(["--csv", str(path), *argv, "--output", str(tmp_path / "new")])
+        return capsys.readouterr().out
+
+    return command
+
+
+def test_a_page_and_its_facts_are_written(run, tmp_path):
+    frame = table()
+    more = ["--label", "repaid", "--score", "score", "--before", "old", "--slack", "0.2"]
+    positive = ["--decision", "decision", "--sensitive", "sex", "age", "--positive"]
+    out = run(frame, *positive, "granted", "yes", *more)
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    page = (tmp_path / "new" / "audit.html").read_text()
+    assert out.splitlines()[:2] == [facts["question"], facts["answer"]]
+    assert "Who changed" in page
+    (gap, *_) = facts["differences"]
+    expected = metrics.demographic_parity_difference(
+        *(frame["decision"] == "granted", frame["decision"] == "granted"),
+        sensitive_features=frame["sex"],
+    )
+    assert gap["value"] == pytest.approx(expected, abs=1e-12)
+    origin = facts["provenance"]
+    written = (tmp_path / "decisions.csv").read_bytes()
+    assert origin["sha256"] == hashlib.sha256(written).hexdigest() in page
+    assert (origin["file"], origin["rows"]) == ("decisions.csv", N)
+    assert origin["command"].startswith("python -m fairconstrained.audit --csv ")
+    favourable = {name: found["favourable"] for name, found in facts["outcomes"].items()}
+    assert favourable == {"decision": "granted", "label": "yes", "before": "granted"}
+
+
+def test_rows_without_decision_or_group_and_blanks_are_named(run, tmp_path):
+    frame = table()
+    frame.loc[:4, "decision"] = None
+    frame.loc[5:7, "sex"] = None
+    frame.loc[8:9, "decision"] += " "
+    run(frame, *ASKED)
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    assert facts["left_out"] == [
+        "decision: blanks around words are removed.",
+        "5 rows have no decision: they are in no figure.",
+        "3 rows have an unknown sex: they are in none of its groups.",
+    ]
+    assert facts["provenance"]["rows"] == N - 5
+
+
+@pytest.mark.parametrize("n", [5, 1])
+def test_a_few_rows_are_a_page_that_compares_nothing(run, n):
+    out = run(table(n), *ASKED)
+    assert "Nothing can be compared" in out
+
+
+def test_one_label_and_one_decision_are_said(run):
+    frame = table().assign(decision=1, repaid=1)
+    out = run(frame, "--decision", "decision", "--sensitive", "sex", "--label", "repaid")
+    assert "Everybody gets the favourable decision" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "argv", "message"),
+    [
+        (b"", ASKED, "cannot be read: No columns to parse from file"),
+        (b"sex,decision\n", ASKED, "has a header and no rows"),
+        ("geschlecht,prénom\nw,ü\n".encode("latin-1"), ASKED, "can't decode byte"),
+        (b"sex;decision\nwoman;granted\n", ASKED, "lacks commas between columns"),
+        (table(), [*ASKED[:3], "Sex", *ASKED[4:]], "no column 'Sex'; it has sex, "),
+        (table(), [*ASKED, "--label", "repay"], "no column 'repay'; it has repaid, "),
+        (table(), ASKED[:4], "the values of decision are granted, refused. Name the favourable"),
+        (table(), [*ASKED[:5], "yes"], "--positive is 'yes', but the values of decision are"),
+        (table(), [*ASKED, "--label", "repaid"], "the values of repaid are no, yes. Name the"),
+        (table(), [*ASKED[:3], "score", *ASKED[4:]], "values, too many for groups of people"),
+        (table(), [*ASKED, "--score", "old"], "old must hold numbers; got"),
+        (table().assign(score="0,5"), [*ASKED, "--score", "score"], "numbers; got '0,5'. Write it"),
+        (table().assign(score=None), [*ASKED, "--score", "score"], "score has 400 missing values"),
+        (table().assign(decision=None), ASKED, "the values of decision are missing"),
+        (table().assign(w=-1), [*ASKED, "--weights", "w"], "sample_weight must not be negative"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_in_a_sentence(run, capsys, content, argv, message):
+    with pytest.raises(SystemExit, match="2"):
+        run(content, *argv)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "the following arguments are required: --csv, --decision, --sensitive"),
+        (["--csv", "no.csv", *ASKED], "there is no file no.csv"),
+        (["--csv", __file__, *ASKED, "--slack", "2"], "--slack must be between 0 and 1"),
+        (["--csv", __file__, *ASKED, "--confidence", "1"], "--confidence must be between 0 and 1"),
+        (["--csv", __file__, *ASKED, "--criterion", "equalized_odds"], "needs --label COLUMN"),
+        (["--csv", __file__, *ASKED, "--output", __file__], "--output must be a folder"),
+        (["--csv", __file__, *ASKED[:3], "decision"], "'decision' is the decision; it cannot be"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
+    with pytest.raises(SystemExit, match="2"):
+        audit.main(argv)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("argument", ["--help", "--slack=-1"])
+def test_help_and_errors_wait_for_no_import(argument):
+    ran = [sys.executable, "-c", OF_HELP, argument]
+    done = subprocess.run(ran, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("set()\n")
+    assert ("usage:" in done.stdout) == (done.returncode == 0) == (argument == "--help")
+
+
+def test_the_criteria_that_are_written_out_are_those_that_are_compared():
+    assert sorted(CRITERIA) == sorted(DIFFERENCES)

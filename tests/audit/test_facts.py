@@ -1,0 +1,312 @@
+"""The facts of an audit: by definition, as fairlearn and Aequitas have them, and what adds up."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairlearn import metrics as fairlearn
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import precision_score, roc_auc_score
+
+import fairconstrained
+from fairconstrained.audit.facts import SCHEMA_VERSION
+from fairconstrained.metrics.bounds import DIFFERENCE
+
+RNG = np.random.default_rng(0)
+N = 3000
+SEX = np.where(RNG.random(N) < 0.4, "woman", "man")
+RACE = RNG.choice(["A", "B", "C"], N, p=[0.5, 0.3, 0.2])
+PEOPLE = pd.DataFrame({"sex": SEX, "race": RACE})
+TRUE = RNG.random(N) < np.where(SEX == "man", 0.6, 0.4)
+SCORE = np.clip(0.5 * TRUE + 0.5 * RNG.random(N), 0, 1)
+BAR = np.where(RACE == "C", 0.6, 0.5)
+PRED = SCORE > BAR
+BEFORE = SCORE > 0.55
+
+
+def report(y_true=TRUE, y_pred=PRED, sensitive_features=SEX, **more):
+    return fairconstrained.report(y_true, y_pred, sensitive_features=sensitive_features, **more)
+
+
+def facts(found, **wanted):
+    return [f for f in found if all(f[name] == value for name, value in wanted.items())]
+
+
+@pytest.fixture(scope="module")
+def audit():
+    return report(sensitive_features=PEOPLE, y_score=SCORE, before=BEFORE, slack=0.05)
+
+
+@pytest.mark.parametrize("weight", [None, RNG.random(N)])
+def test_rates_and_ratios_are_those_of_fairlearn(weight):
+    given = {"sensitive_features": SEX, "sample_weight": weight}
+    found = report(sample_weight=weight)
+    of_rates = {
+        "selection_rate": fairlearn.selection_rate,
+        "true_positive_rate": fairlearn.true_positive_rate,
+        "false_positive_rate": fairlearn.false_positive_rate,
+        "false_negative_rate": fairlearn.false_negative_rate,
+    }
+    weights = None if weight is None else {name: {"sample_weight": weight} for name in of_rates}
+    frame = fairlearn.MetricFrame(
+        metrics=of_rates,
+        y_true=TRUE,
+        y_pred=PRED,
+        sensitive_features=SEX,
+        sample_params=weights,
+    )
+    for group in ("man", "woman"):
+        (row,) = facts(found.groups, group=group)
+        for name in of_rates:
+            assert row[name] == pytest.approx(frame.by_group.loc[group, name], abs=1e-12)
+    for kind, of_kind in (("difference", found.differences), ("ratio", found.ratios)):
+        for name in ("demographic_parity", "equalized_odds", "equal_opportunity"):
+            expected = getattr(fairlearn, f"{name}_{kind}")(TRUE, PRED, **given)
+            (fact,) = facts(of_kind, criterion=name)
+            assert fact["value"] == pytest.approx(expected, abs=1e-12)
+            assert fact["low"] <= fact["high"]
+
+
+def test_rates_and_disparities_are_those_of_aequitas(audit):
+    """Transcribed, because Aequitas 1.1 needs pandas 2; disparities are rates by one of them."""
+    for attribute, values in PEOPLE.items():
+        predicted_positive = {}
+        for group in values.unique():
+            rows = values == group
+            tp, fp = (PRED & TRUE & rows).sum(), (PRED & ~TRUE & rows).sum()
+            fn, tn = (~PRED & TRUE & rows).sum(), (~PRED & ~TRUE & rows).sum()
+            predicted_positive[group] = (tp + fp) / (tp + fp + fn + tn)
+            expected = {
+                "selection_rate": predicted_positive[group],  # pprev
+                "true_positive_rate": tp / (fn + tp),
+                "false_positive_rate": fp / (fp + tn),
+                "false_negative_rate": fn / (fn + tp),
+                "precision": tp / (tp + fp),
+                "base_rate": (tp + fn) / (tp + fp + fn + tn),  # prev
+                "error": 1 - (tp + tn) / (tp + tn + fp + fn),  # 1 - accuracy
+            }
+            (row,) = facts(audit.groups, attribute=attribute, group=group)
+            assert {name: row[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+        ratio, *_ = facts(audit.ratios, attribute=attribute)
+        reference = predicted_positive[ratio["reference"]]
+        assert reference == max(predicted_positive.values())
+        disparity = {group: rate / reference for group, rate in predicted_positive.items()}
+        assert ratio["groups"] == pytest.approx(disparity, abs=1e-12)
+
+
+def test_attributes_are_listed_by_themselves_and_together(audit):
+    assert [f["attribute"] for f in audit.groups] == ["everybody"] + ["sex"] * 2 + ["race"] * 3
+    assert {f["attribute"] for f in audit.intersections} == {"sex & race"}
+    (both,) = facts(audit.intersections, group="woman & C")
+    rows = (SEX == "woman") & (RACE == "C")
+    assert both["samples"] == rows.sum()
+    assert both["selection_rate"] == pytest.approx(PRED[rows].mean())
+    asked = {f["attribute"] for f in audit.certificates}
+    assert asked == {f["attribute"] for f in audit.differences} == {"sex", "race", "sex & race"}
+
+
+def test_who_changed_adds_up_to_all_rows(audit):
+    for attribute in ("everybody", "sex", "race", "sex & race"):
+        found = facts(audit.changes, attribute=attribute)
+        assert sum(f["samples"] for f in found) == N
+        cells = ("lost", "gained", "kept", "never")
+        assert sum(f[name] for f in found for name in cells) == N
+        assert sum(f["lost"] for f in found) == (BEFORE & ~PRED).sum()
+        assert sum(f["gained"] for f in found) == (~BEFORE & PRED).sum()
+        change = sum(f["samples"] * f["error_change"] for f in found) / N
+        assert change == pytest.approx((PRED != TRUE).mean() - (BEFORE != TRUE).mean())
+
+
+def test_calibration_compares_scores_with_labels(audit):
+    found = facts(audit.calibration, attribute="sex", group="woman")
+    assert [f["bin"] for f in found] == [1, 2, 3, 4, 5]
+    assert sum(f["samples"] for f in found) == (SEX == "woman").sum()
+    fifth = np.quantile(SCORE, 0.8)
+    rows = (SEX == "woman") & (fifth < SCORE)
+    last = found[-1]
+    assert last["mean_score"] == pytest.approx(SCORE[rows].mean())
+    assert last["observed"] == pytest.approx(TRUE[rows].mean())
+    assert last["observed_low"] <= last["observed"] <= last["observed_high"]
+    (row,) = facts(audit.groups, attribute="sex", group="woman")
+    woman = SEX == "woman"
+    assert row["auc"] == pytest.approx(roc_auc_score(TRUE[woman], SCORE[woman]))
+
+
+def test_labels_may_be_missing_and_groups_unknown():
+    """Rates of decisions are of all rows, errors of those with a label, groups of those known."""
+    label = np.where(RNG.random(N) < 0.3, None, TRUE)
+    sex = pd.Series(SEX, name="sex").mask(RNG.random(N) < 0.1)
+    found = report(label, sensitive_features=sex)
+    (row,) = facts(found.groups, group="man")
+    man, labelled = (sex == "man").to_numpy(), pd.notna(label)
+    assert (row["samples"], row["labelled"]) == (man.sum(), (man & labelled).sum())
+    assert row["selection_rate"] == pytest.approx(PRED[man].mean())
+    both = man & labelled
+    assert row["precision"] == pytest.approx(precision_score(TRUE[both], PRED[both]))
+    assert found.left_out == [
+        f"{(~labelled).sum():,} rows have no label: they are in no error rate.",
+        f"{sex.isna().sum():,} rows have an unknown sex: they are in none of its groups.",
+    ]
+    no_labels = report(np.full(N, None))
+    assert "error" not in no_labels.groups[0]
+    assert no_labels.changes == no_labels.calibration == []
+
+
+def test_small_groups_are_listed_and_not_compared():
+    group = np.where(np.arange(N) < 7, "few", SEX)
+    found = report(sensitive_features=group, slack=0.1)
+    (few,) = facts(found.groups, group="few")
+    assert few["samples"] == 7
+    assert few["selection_rate_high"] - few["selection_rate_low"] > 0.4
+    assert list(found.ratios[0]["groups"]) == ["man", "woman"]
+    assert found.left_out == ["group: fewer than 10 rows, so not compared: few (7)."]
+    alone = report(sensitive_features=np.where(np.arange(N) < 7, "few", "all"))
+    assert alone.answer.startswith("Nothing can be compared")
+    assert alone.certificates == []
+
+
+@pytest.mark.parametrize(("slack", "kept"), [(0.3, True), (0.21, False)])
+def test_the_rows_that_are_said_to_be_enough_are_enough(slack, kept):
+    """With so many times the counts the exact bound is the slack, within the rounding of counts."""
+    found = report(slack=slack)
+    (entry,) = found.certificates
+    assert entry["kept"] == kept
+    assert (entry["rows_needed"] < N) == kept
+    rates = sorted(entry["rates"], key=lambda rate: -rate["rate"])
+    times = entry["rows_needed"] / N
+    hits, rows = ([round(times * rate[name]) for rate in rates] for name in ("hits", "rows"))
+    assert DIFFERENCE.bound(hits, rows, 0.05) == pytest.approx(slack, rel=0.02)
+
+
+def test_no_rows_are_enough_if_the_difference_is_larger():
+    (entry,) = report(slack=0.01).certificates
+    assert entry["rows_needed"] is None
+    assert entry["estimate"] > 0.01
+
+
+@pytest.mark.parametrize(
+    ("pred", "slack", "words"),
+    [
+        (PRED, 0.01, "No: the largest difference on these rows is"),
+        (PRED, 0.4, "Yes, also on new rows like these (with 95 % confidence for each"),
+        (PRED[:200], 0.2, "On these rows yes, but it is not proved for new rows: it may be up to"),
+        (PRED, None, "The largest difference on these rows is"),
+    ],
+)
+def test_the_answer_is_a_sentence(pred, slack, words):
+    n = len(pred)
+    found = report(TRUE[:n], pred, SEX[:n], slack=slack)
+    assert found.answer.startswith(words)
+
+
+@pytest.mark.parametrize(("rate", "who"), [(0, "Nobody"), (1, "Everybody")])
+def test_equal_rates_of_nobody_and_everybody_are_said_first(rate, who):
+    found = report(y_pred=np.full(N, rate))
+    assert found.findings[0].startswith(f"{who} gets the favourable decision")
+
+
+def test_outcomes_have_names_and_the_favourable_one_is_not_guessed():
+    words = pd.Series(np.where(PRED, "granted", "refused"), name="decision")
+    repaid = np.where(TRUE, "yes", "no")
+    with pytest.raises(ValueError, match=r"of decision are granted, refused\. Name the fav"):
+        report(words, words)
+    with pytest.raises(ValueError, match="pos_label is 'good', but the values of decision are gr"):
+        report(None, words, pos_label="good")
+    with pytest.raises(ValueError, match=r"the values of label are no, yes\. Name the favourable"):
+        report(repaid, words, pos_label="granted")
+    found = report(repaid, words, pos_label=["granted", "yes"])
+    same = report()
+    assert found.groups == same.groups
+    assert found.outcomes["label"]["favourable"] == "yes"
+    assert same.outcomes["label"]["favourable"] == "label = True"
+    assert "'granted'" in found.question
+
+
+def test_spellings_count_as_one_value_and_are_named():
+    words = np.where(PRED, "granted", "refused").astype(object)
+    words[np.flatnonzero(PRED)[:3]] = "Granted "
+    sex = np.where(np.arange(N) % 50 == 0, "Man", SEX)
+    found = report(None, words, sex, pos_label="granted")
+    assert found.groups[0]["selection_rate"] == pytest.approx(PRED.mean())
+    assert found.findings == [
+        "'Granted ', 'granted' in decision count as one value.",
+        "'Man', 'man' in group are different groups here.",
+    ]
+    written = found.outcomes["decision"]["values"]
+    values = {v["value"]: (v["rows"], v["favourable"]) for v in written}
+    assert values["Granted "] == (3, True)
+    assert values["refused"] == ((~PRED).sum(), False)
+
+
+def test_a_model_is_asked_for_decisions_and_scores():
+    X = np.column_stack((SCORE, RNG.random(N)))
+    labels = np.where(TRUE, "granted", "refused")  # the favourable class comes first
+    model = LogisticRegression().fit(X, labels)
+    found = report(labels, model, X=X, pos_label="granted", before=lambda X: labels)
+    score = model.predict_proba(X)[:, 0]
+    assert found.groups[0]["auc"] == pytest.approx(roc_auc_score(TRUE, score))
+    assert found.groups[0]["selection_rate"] == (model.predict(X) == "granted").mean()
+    assert found.changes[0]["lost"] == ((model.predict(X) != "granted") & TRUE).sum()
+
+
+def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Linear(2, 1)
+    X = np.column_stack((SCORE, RNG.random(N))).astype("f4")
+    with torch.no_grad():
+        logits = module(torch.as_tensor(X)).numpy()[:, 0]
+    found = report(y_pred=module, X=X, threshold=float(np.median(logits)))
+    assert found.groups[0]["selection_rate"] == pytest.approx(0.5, abs=1e-3)
+    assert found.groups[0]["auc"] == pytest.approx(roc_auc_score(TRUE, logits))
+    with pytest.raises(ValueError, match="threshold must be given for a model whose output is sc"):
+        report(y_pred=module, X=X)
+    with pytest.raises(ValueError, match="X must hold the rows for Linear"):
+        report(y_pred=module)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_pred": None}, "y_pred must hold decisions, or be a model; got None"),
+        ({"sensitive_features": None}, "sensitive_features must hold the groups of each row"),
+        ({"y_true": TRUE[1:]}, "y_true has 2999 rows, but y_pred has 3000"),
+        ({"sensitive_features": SEX[1:]}, "sensitive_features has 2999 rows, but y_pred has"),
+        ({"y_true": None, "constraint": "equalized_odds"}, "y_true must hold labels for constr"),
+        ({"constraint": "fairness"}, "constraint must be one of .*; got 'fairness'"),
+        ({"confidence": 1}, "confidence"),
+        ({"slack": -1}, "slack must be a number >= 0"),
+        ({"y_pred": np.full(N, None)}, "y_pred has no decisions"),
+        ({"sample_weight": -np.ones(N)}, "sample_weight must not be negative"),
+    ],
+)
+def test_wrong_input_is_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        report(**changes)
+
+
+def test_weighted_rows_have_no_certificate():
+    found = report(sample_weight=RNG.random(N), slack=0.4)
+    assert found.certificates == []
+    assert "certificates are for rows that count equally" in found.left_out[-1]
+    assert "no bound was asked" in found.answer
+
+
+def test_the_dict_is_plain_and_has_the_names_of_its_schema(audit):
+    found = json.loads(json.dumps(audit.to_dict(), allow_nan=False))
+    assert found["schema_version"] == SCHEMA_VERSION == "1"
+    names = {"groups", "intersections", "ratios", "changes", "certificates", "provenance"}
+    assert names <= set(found)
+    assert found["provenance"]["rows"] == N
+    assert found["provenance"]["version"] == fairconstrained.__version__
+
+
+def test_rates_that_are_not_defined_are_no_warning_and_null():
+    """No woman has a favourable label."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = report(TRUE & (SEX == "man"), y_score=SCORE)
+    (woman,) = facts(found.to_dict()["groups"], group="woman")
+    assert woman["true_positive_rate"] is None
+    assert "not known" in found.to_html()

@@ -1,0 +1,111 @@
+"""The page: one file, in order, complete, and readable without a picture or a script."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import fairconstrained
+
+N = 600
+RNG = np.random.default_rng(0)
+GROUP = np.where(RNG.random(N) < 0.5, "<b>", "a|b")
+ORDER = [
+    *("Question and answer", "Rates by group", "Ratios", "Errors of each kind"),
+    *("Calibration by group", "Who changed", "What holds for new rows", "Assumptions", "Limits"),
+    *("Left out, and why", "Provenance"),
+]
+
+
+@pytest.fixture(scope="module")
+def audit():
+    score = RNG.random(N)
+    pred = np.where(np.arange(N) == 0, None, score > 0.5)
+    return fairconstrained.report(
+        *(RNG.random(N) < score, pred),
+        sensitive_features={"sex": GROUP, "age": np.arange(N) % 3},
+        y_score=score,
+        before=RNG.random(N) > 0.5,
+        slack=0.05,
+    )
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, and the texts in them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if data.strip():
+            self.texts.append((self.open[-1], data))
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def test_the_page_needs_no_other_file_and_no_script(audit):
+    page = Page(audit.to_html())
+    assert not page.open
+    assert not {"script", "link", "img", "iframe"} & {tag for tag, _ in page.tags}
+    assert not re.search(r"https?://|@import|url\(", audit.to_html())
+    assert "prefers-color-scheme: dark" in audit.to_html()
+    assert "@media print" in audit.to_html()
+
+
+def test_headings_are_in_order_and_tables_have_theirs(audit):
+    page = Page(audit.to_html())
+    assert [text for tag, text in page.texts if tag == "h1"] == ["Audit of decisions"]
+    assert [text for tag, text in page.texts if tag == "h2"] == ORDER
+    assert {attrs["scope"] for attrs in page.all("th")} == {"col", "row"}
+    assert len(page.all("caption")) == len(page.all("table")) > 10
+    assert page.all("html") == [{"lang": "en"}]
+
+
+def test_pictures_say_in_words_what_they_show(audit):
+    pictures = Page(audit.to_html()).all("svg")
+    assert len(pictures) == 3
+    for attrs, attribute in zip(pictures, ("sex", "age", "sex & age"), strict=True):
+        assert attrs["role"] == "img"
+        assert attrs["aria-label"].startswith(f"Rates of decision = True by {attribute}: ")
+    rate = f"{100 * audit.groups[1]['selection_rate']:.1f} %"
+    assert rate in pictures[0]["aria-label"]
+
+
+def test_names_of_users_are_text(audit):
+    assert "<b>" not in audit.to_html()
+    assert "&lt;b&gt;" in audit.to_html()
+    assert "| a\\|b |" in audit.to_markdown()
+
+
+def test_markdown_has_the_sentences_and_tables_of_the_page(audit):
+    text = audit.to_markdown()
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ORDER
+    captions = [text for tag, text in Page(audit.to_html()).texts if tag == "caption"]
+    assert len(re.findall(r"^\|(?: --- \|)+$", text, re.MULTILINE)) == len(captions)
+    for line in (audit.question, *audit.limits, *audit.left_out):
+        assert line in text
+
+
+def test_four_fifths_are_evidence_and_nothing_is_compliant(audit):
+    assert "take as evidence of adverse impact" in " ".join(audit.to_html().split())
+    assert "complian" not in audit.to_html() + audit.to_markdown()
+
+
+def test_a_notebook_shows_the_page_in_a_frame(audit):
+    frame = Page(audit._repr_html_()).all("iframe")[0]
+    assert frame["srcdoc"] == audit.to_html()
