@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
@@ -389,8 +390,8 @@ def _linear(
     empty = sp.csr_array((0, n_cells * statistic.n_columns)), sp.csr_array((0, n_cells))
     numerators, denominators = [empty[0]], [empty[1]]
     for event in events:
-        pairs = [sp.kron(groups, of_label[None]) for of_label in np.asarray(event.pairs, float)]
-        numerators.append(sp.hstack(pairs))
+        of_labels = np.asarray(event.pairs, float)[:, None]
+        numerators.append(sp.hstack(list(map(partial(sp.kron, groups), of_labels))))
         denominators.append(sp.kron(np.asarray(event.condition, float)[None], groups))
     return kind(
         space,

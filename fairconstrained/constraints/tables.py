@@ -55,7 +55,7 @@ class Space(NamedTuple):
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
         if len(groups) < len(self.groups):
-            named = [group_name(self.groups[i]) for i in groups]
+            named = list(map(group_name, map(self.groups.__getitem__, groups)))
             if len(named) > _MOST_NAMES:
                 named[_MOST_NAMES - 1 :] = [f"{len(named) - _MOST_NAMES + 1} more"]
             words.append("group " + " or ".join(named))

@@ -21,6 +21,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
+from fairconstrained.engines import Table, as_table
 from fairconstrained.estimators._inputs import Given, check_parameters
 from fairconstrained.estimators._parts import check_parts
 from fairconstrained.estimators._reporting import (
@@ -29,6 +30,7 @@ from fairconstrained.estimators._reporting import (
     fit_task,
     unchanged_on_error,
 )
+from fairconstrained.estimators._tables import of_tables
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.perceptron import Layers
@@ -102,8 +104,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Numbers, or whatever `model` accepts if it is a classifier. Without `epsilon` linear
-            models are also fitted to :class:`~fairconstrained.blocks.Blocks`, and to the rows of
-            several workers (:func:`~fairconstrained.distributed.sharded_rows`).
+            models are also fitted to :class:`~fairconstrained.blocks.Blocks`, to the rows of
+            several workers (:func:`~fairconstrained.distributed.sharded_rows`), and to a DataFrame
+            of Dask, whose rows stay where they are. The other parameters then name columns of X, or
+            are columns of X, and all remaining columns are features.
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
@@ -126,20 +130,21 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         DivergenceError
             If training diverges. Any error or interruption leaves the estimator unchanged.
         """
-        given = Given(X, y, sensitive_features, sample_weight)
+        given = Given(as_table(X), y, sensitive_features, sample_weight)
         with unchanged_on_error(self) as begun, taken_workers() as workers:
             if workers.size > 1:
                 refuse_difference("estimators", workers.gather(type(self).__name__))
             with workers.agreeing():
                 training = self._checked_training()
                 begun.append(training)
-                if workers.size > 1 or isinstance(X, Blocks):
-                    check_parts(training, X)
+                if workers.size > 1 or isinstance(given.X, (Blocks, Table)):
+                    check_parts(training, given.X)
             watched = hasattr(self, "_skl_callbacks")
             with fit_task(training, given) if watched else nullcontext() as training.watch:
                 training.train(training.read(given, workers))
             return self
 
+    @of_tables
     def decision_function(self, X: Any) -> Floats:
         """Scores of the samples.
 
@@ -155,6 +160,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         scores: Floats = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
+    @of_tables
     def predict(self, X: Any) -> Array:
         """Predicted labels. They are deterministic and need no sensitive features.
 
@@ -170,6 +176,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         codes = hard_classes(torch.as_tensor(scores))
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 
+    @of_tables
     def predict_proba(self, X: Any) -> Floats:
         """Class probabilities of the logistic model.
 

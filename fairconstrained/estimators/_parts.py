@@ -13,11 +13,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
-from torch import Generator
+from torch import Generator, Tensor
 
 from fairconstrained.arrays import Array, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
+from fairconstrained.engines import Table
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import computed, encode_groups, recoded
 from fairconstrained.models.posteriors import Posteriors
@@ -36,7 +37,9 @@ def check_parts(training: Training, X: Any) -> None:
     """Refuse a fit on rows in parts that is not exact, before any work."""
     name, specification = type(training.estimator).__name__, training.specification
     in_blocks, of_posteriors = isinstance(X, Blocks), isinstance(specification, Posteriors)
+    in_table = isinstance(X, Table)
     refused = (
+        ("epsilon must be None to fit a table of an engine", in_table and training.is_private),
         ("epsilon must be None to read Blocks", in_blocks and training.is_private),
         ("model must be linear or a fitted classifier", not training.is_linear),
         ("model must be 'linear' with epsilon", of_posteriors and training.is_private),
@@ -201,15 +204,7 @@ def learnt_columns(
     """The columns of the rows, and the specification that the first worker's rows have taught."""
     workers, table = rows.workers, None
     mine = replace(rows, workers=ALONE).cells
-    lacking = workers.gather((rows.cells > 0) & (mine == 0))[0].numpy()
-    lacking[:, len(rows.space.groups) :] = False  # nothing is learnt from rows of unknown group
-    if lacking.any():
-        cells = np.eye(lacking.size, dtype=bool)[lacking.reshape(-1)].reshape(-1, *lacking.shape)
-        raise ValueError(
-            "a classifier as model learns from the rows of the first worker, which has no rows of "
-            f"{'; '.join(map(rows.space.describe, cells))}: shuffle the rows before they are "
-            "divided."
-        )
+    refuse_lacking(rows, workers.gather(mine)[0], "the rows of the first worker")
     with workers.agreeing():
         if workers.rank == 0:
             table = specification.fit_transform(rows, part_of_cell, rng)
@@ -218,3 +213,16 @@ def learnt_columns(
         if table is None:
             table = fitted.transform(rows.X)
     return table, fitted
+
+
+def refuse_lacking(rows: TrainingRows, cells: Tensor, which: str) -> None:
+    """Raise ValueError if some rows lack labels and groups that others have, given their cells."""
+    lacking = ((rows.cells > 0) & (cells == 0)).numpy()
+    lacking[:, len(rows.space.groups) :] = False  # nothing is learnt from rows of unknown group
+    if lacking.any():
+        without = np.eye(lacking.size, dtype=bool)[lacking.reshape(-1)].reshape(-1, *lacking.shape)
+        raise ValueError(
+            f"a classifier as model learns from {which}, which has no rows of "
+            f"{'; '.join(map(rows.space.describe, without))}: shuffle the rows before they are "
+            "divided."
+        )

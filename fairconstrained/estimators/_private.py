@@ -169,7 +169,7 @@ class PrivateTraining(Training):
         data, releases = self.data, Releases(plan)
         stack = stacked(self.rows.space, [kept for kept, _ in self.kept(self.ample, 1)])
         counts = stack.counts_of_cells(self.ample.to(data.weight)).clamp_min(1.0)
-        one_row = data.kept(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
+        one_row = data.selected(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = self.problem(model, one_row, stack, counts, releases)
         check_solves(self.solver, trial)
         self.solver.check(trial)

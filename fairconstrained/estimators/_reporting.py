@@ -8,12 +8,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
+from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Iterate, Solution, Status
 
 if TYPE_CHECKING:
@@ -197,8 +199,14 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
 
 def report_equal(estimator: Any, problem: Any, w: Tensor, narrowed: bool) -> None:
     """Warn if the point that replaced the solver's result gives all rows equal scores."""
-    scores = [problem.model.scores(w, rows.X).detach() for rows in problem.data.pieces()]
-    if all(bool((own == scores[0][0]).all()) for own in scores):
+    model = problem.model
+
+    def ends(own: Rows) -> tuple[Tensor, Tensor]:
+        scores = torch.cat([model.scores(w, rows.X).detach() for rows in own.pieces()])
+        return scores.amin(dim=0), scores.amax(dim=0)
+
+    low, high = map(torch.stack, zip(*problem.data.gather(ends), strict=True))
+    if torch.equal(low.amin(dim=0), high.amax(dim=0)):
         kept = "slack less the margin" if narrowed else "slack"
         smaller = " a smaller margin," if narrowed else ""
         least = min(estimator.history_["violation"][:-1], default=np.nan)

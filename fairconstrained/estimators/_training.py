@@ -18,6 +18,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import Workers, one_thread, seeded
+from fairconstrained.engines import Table
 from fairconstrained.estimators._inputs import (
     Given,
     TrainingRows,
@@ -29,6 +30,12 @@ from fairconstrained.estimators._inputs import (
 )
 from fairconstrained.estimators._parts import agreed, learnt_columns, rows_of_blocks
 from fairconstrained.estimators._reporting import Record, progress, recorded, report, report_equal
+from fairconstrained.estimators._tables import (
+    RowsOfTable,
+    learnt_from_some,
+    prepared,
+    rows_of_table,
+)
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning, warn_caller
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
@@ -110,6 +117,7 @@ class Training:
         with workers.agreeing():
             check_samples(**given._asdict())
             read = rows_of_blocks if isinstance(given.X, Blocks) else own_rows
+            read = rows_of_table if isinstance(given.X, Table) else read
             rows = read(self.estimator, given)
         if workers.size > 1:
             rows = agreed(self.estimator, rows, workers)
@@ -130,6 +138,12 @@ class Training:
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
         self.rows, self.rng = rows, rng
+        if isinstance(rows, RowsOfTable):
+            own = []
+            if isinstance(self.specification, Posteriors):
+                own = learnt_from_some(self.specification, rows, self.part_of_cell, rng)
+            self.data = prepared(self.estimator, self.specification, rows, own)
+            return
         shown = replace(rows, **self.hidden)
         if rows.workers.size > 1 and isinstance(self.specification, Posteriors):
             learnt = learnt_columns(self.specification, rows, self.part_of_cell, rng)

@@ -23,6 +23,7 @@ from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.tables import Space
 from fairconstrained.estimators._base import labels_of, like
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._tables import of_tables
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import encode_groups
@@ -172,6 +173,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     feature_range: Any = None
     group_features: bool = False
 
+    @of_tables
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Scores of the samples, in log odds.
 
@@ -187,6 +189,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         """
         return self._scores(X, sensitive_features)[:, 0]  # type: ignore[no-any-return]
 
+    @of_tables
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Predicted labels (n_samples,): the second class where the score is above ``threshold_``.
 
@@ -196,6 +199,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         codes = (torch.as_tensor(scores) > self.threshold_).long()
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 
+    @of_tables
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Class probabilities (n_samples, 2), as well calibrated as the constraints allow.
 

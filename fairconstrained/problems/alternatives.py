@@ -9,8 +9,9 @@ rows for AUCs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +51,7 @@ _GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)
 
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
+_MOST_ON_LINE = 20_000_000  # scores of a line that are there at a time: 160 MB
 _MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
 _GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 
@@ -167,13 +169,27 @@ def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
     n_thresholds = max(_MOST_ROWS // problem.n_rows, len(_GRID)) if moves_offsets else 0
     if problem.sums_decide:
         return _line_of_sums(problem, w, ahead, reach, n_thresholds)
-    scores = problem.scores(w)
-    slopes = problem.scores(ahead) - scores
-    # Where only offsets move all slopes are equal: those of other rows belong to these scores too.
-    of_all = problem.data.scores_of_all
-    changes = _changes(of_all(scores), of_all(slopes), reach)[1] if n_thresholds else scores[:0, 0]
-    steps = torch.cat((grid(x, reach), between(changes, reach, n_thresholds)))
-    return on_grid(lambda step: problem.hard(scores + step * slopes, aux), steps)
+    steps = grid(x, reach)
+    if n_thresholds:
+        # Where only offsets move all slopes are equal: those of other rows belong to these scores.
+        scores, there = (problem.model.scores(v, problem.data.quantiles.X) for v in (w, ahead))
+        changes = _changes(scores, there - scores, reach)[1]
+        steps = torch.cat((steps, between(changes, reach, n_thresholds)))
+    scores_at = _scores_at(problem, w, ahead, steps)
+    return on_grid(lambda step: problem.hard(next(scores_at), aux), steps)
+
+
+def _scores_at(problem: FairERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterator[Tensor]:
+    """Scores that stand for all rows at each step of a line, from few passes over the rows."""
+    model, stand_in = problem.model, problem.data.stand_in
+
+    def of_own(some: Tensor, own: Rows) -> Tensor:
+        of_pieces = [(model.scores(w, r.X), model.scores(ahead, r.X)) for r in own.pieces()]
+        scores, there = map(torch.cat, zip(*of_pieces, strict=True))
+        return torch.stack([stand_in(own, scores + t * (there - scores)) for t in some])
+
+    for some in torch.split(steps, max(1, _MOST_ON_LINE // len(problem.data.quantiles.y))):
+        yield from torch.cat(problem.data.gather(partial(of_own, some)), dim=1)
 
 
 def _line_of_sums(
@@ -192,17 +208,11 @@ def _line_of_sums(
         scores = problem.model.scores(w, rows.X)
         return scores, problem.model.scores(ahead, rows.X) - scores
 
-    own = []
-    for place, rows in enumerate(problem.data.pieces()):
-        changes = _changes(*on_line(rows), reach)[1]
-        if not problem.data.in_memory and problem.n_rows > _MOST_NAMED:
-            # Offsets run evenly over pieces and workers, so all ranks are named alike.
-            offset = (_GOLDEN * place + _PLASTIC * problem.data.workers.rank) % 1.0
-            spacing = problem.n_rows / _MOST_NAMED
-            ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
-            changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
-        own.append(changes)
-    changes = torch.cat(problem.data.workers.gather(torch.cat(own)))
+    if problem.data.in_memory:
+        changes = _changes(*on_line(problem.data), reach)[1]
+    else:
+        spacing = max(1.0, problem.n_rows / _MOST_NAMED)
+        changes = torch.cat(problem.data.gather(partial(_named, on_line, reach, spacing)))
     if problem.constraint.of_labels:
         most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
         steps = between(changes, reach, max(most, 2))
@@ -221,6 +231,22 @@ def _line_of_sums(
     sums = problem.data.total(of_piece)
     tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
     return Line(steps, sums[:, 0], affine.largest(tables))
+
+
+def _named(
+    on_line: Callable[[Rows], tuple[Tensor, Tensor]], reach: float, spacing: float, own: Rows
+) -> Tensor:
+    """Changes that a worker names: all, or evenly spaced ones of each piece."""
+    found = []
+    for place, rows in enumerate(own.pieces()):
+        changes = _changes(*on_line(rows), reach)[1]
+        if spacing > 1.0:
+            # Offsets run evenly over pieces and workers, so all ranks are named alike.
+            offset = (_GOLDEN * place + _PLASTIC * own.workers.rank) % 1.0
+            ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
+            changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
+        found.append(changes)
+    return torch.cat(found)
 
 
 def sums_at(

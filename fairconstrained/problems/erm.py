@@ -121,7 +121,7 @@ class FairERM:
     @cached_property
     def counts(self) -> Tensor:
         """Weight in each part of the table, (n_parts,)."""
-        return self.data.counts(self.constraint)
+        return self.placed.counts() if self.data.in_memory else self.data.counts(self.constraint)
 
     @cached_property
     def affine(self) -> AffineMap | None:
@@ -172,8 +172,14 @@ class FairERM:
             return w
         if self.few is not self:
             return self.few.variables(w)
-        scores, rows = self.data.scores_of_all(self.scores(w)), self.data.quantiles
+        rows = self.data.quantiles
+        scores = self.model.scores(w, rows.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.placed_rows(rows))))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The problem without other problems' rows: it travels to workers that have its own."""
+        self.counts  # noqa: B018 (cached: no worker knows it)
+        return {name: value for name, value in vars(self).items() if name != "few"}
 
     # ------------------------------------------------------------------ values and gradients
 
@@ -217,30 +223,22 @@ class FairERM:
         """Soft and hard values, from one pass of the model in evaluation mode."""
         self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
         w, aux = x.tensor_split([self.model.n_params])
-        scores = []
-
-        def of_piece(rows: Rows) -> Tensor:
-            placed, own = self.placed_rows(rows), self.model.scores(w, rows.X)
-            sums = self._sums(own, placed, aux)
-            if self.sums_decide:
-                return torch.stack((sums, self.hard_sums(own, placed)))
-            scores.append(own)
-            return sums[None]
-
-        sums, *hard_sums = self.data.total(of_piece)
         if self.sums_decide:
-            error, table = self._divided_sums(*hard_sums)
+            sums, hard_sums = self.data.total(partial(self._soft_and_hard_sums, w, aux))
+            error, table = self._divided_sums(hard_sums)
             values = self.constraint.hard_of_moments(table, self.counts, aux)
             hard = torch.cat((error, values))
         else:
-            hard = self.hard(torch.cat(scores), aux)
+            own = self.data.gather(partial(self._sums_and_scores, self.data.stand_in, w, aux))
+            of_workers, scores = zip(*own, strict=True)
+            sums, hard = sum(of_workers), self.hard(torch.cat(scores), aux)
         soft = self._of_sums(sums, aux)
         soft[0] += self.alpha * self.model.penalty(w).value
         return Evaluation(soft, hard)
 
     def hard(self, scores: Tensor, aux: Tensor) -> Tensor:
-        """Hard values from the scores of this worker's rows."""
-        rows, scores = self.data.quantiles, self.data.scores_of_all(scores)
+        """Hard values from the scores of the rows that stand for all."""
+        rows = self.data.quantiles
         error = self.risk.hard(scores, rows.y, rows.weight)[None]
         return torch.cat((error, self.constraint.hard_values(scores, self.placed_rows(rows), aux)))
 
@@ -534,6 +532,21 @@ class FairERM:
 
         return torch.cat((risk[None], table.reshape(-1))), gradients
 
+    def _soft_and_hard_sums(self, w: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+        """Sums over some rows from which soft and hard values follow, (2, n_sums)."""
+        placed, scores = self.placed_rows(rows), self.model.scores(w, rows.X)
+        return torch.stack((self._sums(scores, placed, aux), self.hard_sums(scores, placed)))
+
+    def _sums_and_scores(
+        self, stand_in: Callable[[Rows, Tensor], Tensor], w: Tensor, aux: Tensor, own: Rows
+    ) -> tuple[Tensor, Tensor]:
+        """Sums over a worker's rows, and the scores that stand for theirs."""
+        sums, scores = [], []
+        for rows in own.pieces():
+            scores.append(self.model.scores(w, rows.X))
+            sums.append(self._sums(scores[-1], self.placed_rows(rows), aux))
+        return torch.stack(sums).sum(dim=0), stand_in(own, torch.cat(scores))
+
     def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Sums over some rows, of the objective and then of the constraint, as one vector."""
         risk = self.risk.sums(scores, rows.y, rows.weight) / self.data.total_weight
@@ -572,11 +585,6 @@ class FairERM:
         if rows is self.data:
             return self.placed
         return self.constraint.place(rows.y, rows.group, rows.weight)
-
-    def scores(self, w: Tensor) -> Tensor:
-        """Scores of this worker's rows, (n, K)."""
-        own = [self.model.scores(w, rows.X) for rows in self.data.pieces()]
-        return own[0] if len(own) == 1 else torch.cat(own)
 
     def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
         """Values of the constraints, estimated from drawn rows."""

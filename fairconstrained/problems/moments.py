@@ -46,7 +46,7 @@ class RankingERM(FairERM):
             return x
         free = replace(self, constraint=stacked(self.constraint.space, []))
         step = -free.linearize(x).pullback(x.new_ones(1))
-        spread = self.data.scores_of_all(self.scores(step)).std(correction=0)
+        spread = self.model.scores(step, self.data.quantiles.X).std(correction=0)
         return step / spread if spread > 0 else x
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
@@ -54,10 +54,14 @@ class RankingERM(FairERM):
         n_pairs = self.n_rows * (self.n_rows - 1) // 2
         if n_pairs * (1 + self.n_constraints) > MOST_ENTRIES // 2:
             return super().along(x, direction, reach)
-        own, ahead = self.scores(x), self.scores(x + direction)
-        scores, slopes = (self.data.scores_of_all(z)[:, 0] for z in (own, ahead - own))
+        X = self.data.quantiles.X
+        scores, ahead = (self.model.scores(w, X)[:, 0] for w in (x, x + direction))
         return of_ranks(
-            scores, slopes, self._of_pairs, lambda t: self.evaluate(x + t * direction).hard, reach
+            scores,
+            ahead - scores,
+            self._of_pairs,
+            lambda t: self.evaluate(x + t * direction).hard,
+            reach,
         )
 
     def _of_pairs(self, above: Tensor, below: Tensor) -> Tensor:
@@ -259,7 +263,8 @@ class MomentERM(FixedSoftness):
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft values from moments, hard values from the rows."""
-        hard = self.on_rows.hard(self.on_rows.scores(x), x.new_zeros(0))
+        scores = self.model.scores(x, self.on_rows.data.quantiles.X)
+        hard = self.on_rows.hard(scores, x.new_zeros(0))
         return Evaluation(self.linearize(x).value, hard)
 
     def standard_errors(self, x: Tensor) -> Tensor:

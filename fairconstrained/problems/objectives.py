@@ -127,8 +127,11 @@ class PairwiseLoss(Objective):
     @classmethod
     def of_data(cls, surrogate: Surrogate, data: Rows) -> Self:
         """The loss with the fractions of the rows of all workers."""
-        weights = torch.stack([data.weight[data.y == k].sum() for k in (0, 1)])
-        negatives, positives = (data.workers.sum(weights) / data.total_weight).tolist()
+
+        def of_labels(own: Rows) -> Tensor:
+            return torch.stack([own.weight[own.y == k].sum() for k in (0, 1)])
+
+        negatives, positives = (data.sum(of_labels) / data.total_weight).tolist()
         return cls(surrogate, (negatives, positives))
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:

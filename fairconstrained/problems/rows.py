@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property, partial, reduce
+from itertools import accumulate
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,10 @@ from fairconstrained.constraints.tables import blocks_of
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.models.features import ColumnValues, Features
 
+T = TypeVar("T")
+# What stands for the rows of one worker: indices of rows with its labels and groups, (k,), its
+# weights (k,), and the map from the scores of all rows, (n,), to its scores, (k,).
+Standing = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 
 _PIECE_ROWS = 16_384  # so many rows of some tens of columns fit into the processor's cache
@@ -95,9 +100,9 @@ class Rows:
         return int(self.workers.sum(torch.tensor(len(self.y), device=self.y.device)))
 
     @cached_property
-    def n_before(self) -> int:
-        """Number of rows of the workers before this one."""
-        return sum(self.workers.gather(len(self.y))[: self.workers.rank])
+    def starts(self) -> list[int]:
+        """Number of rows before those of each worker, and of all."""
+        return list(accumulate(self.gather(lambda own: len(own.y)), initial=0))
 
     @cached_property
     def total_weight(self) -> Tensor:
@@ -105,6 +110,18 @@ class Rows:
         return self.workers.sum(self.weight.sum())
 
     # ------------------------------------------------------------------ sums over all rows
+
+    def sum(self, of_own: Callable[[Rows], Tensor]) -> Tensor:
+        """Sum over the workers of a function of the rows of each.
+
+        It and :meth:`gather` are all that problems ask of whoever has the rows. The function may
+        travel to them, and with it all that it refers to.
+        """
+        return self.workers.sum(of_own(self))
+
+    def gather(self, of_own: Callable[[Rows], T]) -> list[T]:
+        """Values of a function of the rows of each worker, in their order: small objects."""
+        return self.workers.gather(of_own(self))
 
     def pieces(self) -> Iterator[Rows]:
         """The rows of this worker, some at a time and in memory."""
@@ -123,7 +140,9 @@ class Rows:
 
         All workers must ask for the same sums in the same order.
         """
-        return self.workers.sum(reduce(torch.add, map(of_piece, self.pieces())))
+        if self.in_memory:
+            return of_piece(self)
+        return self.sum(lambda own: reduce(torch.add, map(of_piece, own.pieces())))
 
     def linearized(self, of_piece: Callable[[Rows], Sums]) -> Sums:
         """Sums over all rows, and the map from weights on them to sums of gradients.
@@ -146,10 +165,14 @@ class Rows:
 
     def counts(self, constraint: MomentConstraint) -> Tensor:
         """Weight of the rows in each part of a constraint, (n_parts,)."""
-        own = self.weight.new_zeros(constraint.n_parts)
-        for y, group, weight in blocks_of(self.y, self.group, self.weight):
-            own = own + constraint.place(y.long(), _as_index(group), weight).counts()
-        return self.workers.sum(own)
+
+        def of_own(rows: Rows) -> Tensor:
+            own = rows.weight.new_zeros(constraint.n_parts)
+            for y, group, weight in blocks_of(rows.y, rows.group, rows.weight):
+                own = own + constraint.place(y.long(), _as_index(group), weight).counts()
+            return own
+
+        return self.sum(of_own)
 
     # ------------------------------------------------------------------ some of the rows
 
@@ -160,10 +183,12 @@ class Rows:
         y, group, weight = (c.index_select(0, index) for c in (self.y, self.group, self.weight))
         return Rows((X.rows(index),), y, group, weight)
 
-    def kept(self, index: Tensor, weight: Tensor) -> Rows:
-        """Some of this worker's rows, in memory, that have these weights from now on.
+    def kept(self, chosen: Callable[[Rows], Rows]) -> Rows:
+        """Some of all rows, given a function that chooses some of those of each worker."""
+        return chosen(self)
 
-        All rows as they are, if some worker would have none.
+    def selected(self, index: Tensor, weight: Tensor) -> Rows:
+        """Some of this worker's rows, in memory, that have these weights from now on.
 
         Parameters
         ----------
@@ -171,8 +196,6 @@ class Rows:
             Ascending.
         weight : Tensor of shape (k,)
         """
-        if min(self.workers.gather(len(index))) == 0:
-            return self
         blocks, start = [], 0
         for block in self.blocks:
             stop = start + block.shape[0]
@@ -186,6 +209,8 @@ class Rows:
     def subsample(self, constraint: MomentConstraint) -> Rows:
         """Fewer rows that stand for all, or all if they are few or most would be kept.
 
+        Also all, if some worker would have none.
+
         A fraction of each label and group is kept, the same for all but small cells, of which at
         least 1,000 rows are kept. Rows are spaced by the golden ratio, which no order of the rows
         repeats. Of several workers they are those that one worker would choose who has the rows of
@@ -198,24 +223,34 @@ class Rows:
         """
         if self.n_rows <= _MANY_ROWS:
             return self
-        own = self.weight.new_zeros(constraint.part_of_cell.numel())
-        for _, cell in self._cells(constraint):
-            own += torch.bincount(cell, minlength=len(own))
-        counts = self.workers.sum(own)
+        n_cells, starts = constraint.part_of_cell.numel(), self.starts
+
+        def counted(own: Rows) -> Tensor:
+            found = own.weight.new_zeros(n_cells)
+            for _, cell in own._cells(constraint):
+                found += torch.bincount(cell, minlength=n_cells)
+            return found
+
+        counts = self.sum(counted)
         most = min(1.0 / _LEAST, _MANY_ROWS / self.n_rows)
         fraction = (_FEW_OF_CELL / counts.clamp_min(1.0)).clamp(most, 1.0)
         if fraction @ counts > 0.5 * self.n_rows:  # most cells are small
             return self
-        found = []
-        for place, cell in self._cells(constraint):
-            spaced = ((self.n_before + place).double() * _GOLDEN).frac()
-            chosen = torch.nonzero(spaced < fraction[cell])[:, 0]
-            found.append((place[chosen], 1.0 / fraction[cell[chosen]]))
-        index, stands_for = map(torch.cat, zip(*found, strict=True))
-        return self.kept(index, self.weight[index] * stands_for)
+
+        def chosen(own: Rows) -> Rows:
+            found = []
+            for place, cell in own._cells(constraint):
+                spaced = ((starts[own.workers.rank] + place).double() * _GOLDEN).frac()
+                some = torch.nonzero(spaced < fraction[cell])[:, 0]
+                found.append((place[some], 1.0 / fraction[cell[some]]))
+            index, stands_for = map(torch.cat, zip(*found, strict=True))
+            return own.selected(index, own.weight[index] * stands_for)
+
+        found = self.kept(chosen)
+        return found if min(found.workers.gather(len(found.y))) else self
 
     def by_cell(self, constraint: MomentConstraint) -> Rows:
-        """One row of each label and group, which has the weight of all of them.
+        """One row of each label and group of a worker, which has the weight of all of them.
 
         Parameters
         ----------
@@ -223,13 +258,17 @@ class Rows:
             Of these labels and groups.
         """
         n_cells = constraint.part_of_cell.numel()
-        first = torch.full((n_cells,), len(self.y), device=self.y.device)
-        weight = self.weight.new_zeros(n_cells)
-        for place, cell in self._cells(constraint):
-            first.scatter_reduce_(0, cell, place, "amin")
-            weight.index_add_(0, cell, self.weight[place])
-        index, order = first[weight > 0].sort()
-        return self.kept(index, weight[weight > 0][order])
+
+        def chosen(own: Rows) -> Rows:
+            first = torch.full((n_cells,), len(own.y), device=own.y.device)
+            weight = own.weight.new_zeros(n_cells)
+            for place, cell in own._cells(constraint):
+                first.scatter_reduce_(0, cell, place, "amin")
+                weight.index_add_(0, cell, own.weight[place])
+            index, order = first[weight > 0].sort()
+            return own.selected(index, weight[weight > 0][order])
+
+        return self.kept(chosen)
 
     def _cells(self, constraint: MomentConstraint) -> Iterator[tuple[Tensor, Tensor]]:
         """Places of some rows of this worker at a time, and their label and group as one index.
@@ -266,68 +305,87 @@ class Rows:
         - a largest difference of ranks "where one of them is inside an interval" is up to 2 / K
           that of an interval whose ends are at most 1 / K away.
         """
-        if self.in_memory:
-            return self
-        index = self.y.long() * (1 + int(self.group.max())) + self.group.long()
-        if self.n_rows <= _MOST_SCORES:  # in the order in which they were given
-            cells, most = [torch.arange(len(index), device=index.device)], self.n_rows
-        else:
-            cells = [torch.nonzero(index == c)[:, 0] for c in torch.unique(index).tolist()]
-            most = max(_MOST_SCORES // (self.workers.size * len(cells)), 1)
-        levels = (np.arange(most) + (self.workers.rank + 0.5) / self.workers.size) / most
-        rows, weight = [], []
-        for cell in cells:
-            few = len(cell) <= most
-            rows.append(cell if few else cell[:most])
-            total = self.weight[cell]
-            weight.append(total if few else (total.sum() / most).expand(most))
-
-        def of_own(scores: Tensor) -> Tensor:
-            return torch.cat(
-                [
-                    scores[cell] if len(cell) <= most else self._quantiles(scores, cell, levels)
-                    for cell in cells
-                ]
-            )
-
-        return self._gathered(torch.cat(rows), torch.cat(weight), of_own)
-
-    def _quantiles(self, scores: Tensor, cell: Tensor, levels: Any) -> Tensor:
-        """Quantiles of the scores of some rows, at these levels of their weight."""
-        z, weight = scores[cell].cpu().numpy(), self.weight[cell].cpu().numpy()
-        order = np.argsort(z)
-        below = np.cumsum(weight[order])
-        return torch.as_tensor(z[order][np.searchsorted(below, levels * below[-1])]).to(scores)
+        return self if self.in_memory else self._gathered(partial(_quantiles, self.n_rows))
 
     @cached_property
     def sample(self) -> Rows:
         """Up to 400,000 rows of all workers, evenly spaced; all rows that are in memory."""
-        if self.in_memory:
-            return self
-        index = self.spaced()
-        return self._gathered(index, self.weight[index], lambda scores: scores[index])
+        return self if self.in_memory else self._gathered(partial(_spaced, self.starts))
 
     def spaced(self) -> Tensor:
         """Indices of up to 400,000 rows, evenly spaced: all rows, or every second, third...
 
         Of several workers they are those that one worker would choose who has the rows of all.
         """
-        spacing = -(-self.n_rows // _MOST_SCORES)
-        return torch.arange(-self.n_before % spacing, len(self.y), spacing, device=self.y.device)
+        return _spaced(self.starts, self)[0]
 
-    def scores_of_all(self, scores: Tensor) -> Tensor:
-        """The scores of :attr:`quantiles`, (m, 1), from those of this worker's rows, (n, 1)."""
-        if self.in_memory:
-            return scores
-        travelling: TravellingScores = self.quantiles.X
-        return travelling.of_own_scores(scores)
+    @property
+    def stand_in(self) -> Callable[[Rows, Tensor], Tensor]:
+        """Map from the scores of a worker's rows, (n, 1), to its part of :attr:`quantiles`."""
+        return _themselves if self.in_memory else partial(_stand_in, self.n_rows)
 
-    def _gathered(self, index: Tensor, weight: Tensor, of_own: Callable[[Tensor], Tensor]) -> Rows:
-        """Rows of all workers, of each those with these indices."""
-        columns = self.y[index].long(), _as_index(self.group[index]), weight
-        y, group, weight = map(torch.cat, zip(*self.workers.gather(columns), strict=True))
-        X: Any = TravellingScores(self, of_own)
+    def _gathered(self, standing: Callable[[Rows], Standing]) -> Rows:
+        """Rows of all workers: what stands for those of each."""
+
+        def columns(own: Rows) -> tuple[Tensor, Tensor, Tensor]:
+            index, weight, _ = standing(own)
+            return own.y[index].long(), _as_index(own.group[index]), weight
+
+        y, group, weight = map(torch.cat, zip(*self.gather(columns), strict=True))
+        X: Any = TravellingScores(self, standing)
         return Rows((X,), y, group, weight)
+
+    @cached_property
+    def places_of_cells(self) -> list[Tensor]:
+        """Places of the rows of each label and group of this worker."""
+        cell = self.y.long() * (1 + int(self.group.max())) + self.group.long()
+        return [torch.nonzero(cell == c)[:, 0] for c in torch.unique(cell).tolist()]
+
+
+def _quantiles(n_rows: int, own: Rows) -> Standing:
+    """All rows of a worker if all workers have few; else quantiles within label and group."""
+    if n_rows <= _MOST_SCORES:  # in the order in which they were given
+        cells, most = [torch.arange(len(own.y), device=own.y.device)], n_rows
+    else:
+        cells = own.places_of_cells
+        most = max(_MOST_SCORES // (own.workers.size * len(cells)), 1)
+    levels = (np.arange(most) + (own.workers.rank + 0.5) / own.workers.size) / most
+    rows, weight = [], []
+    for cell in cells:
+        few = len(cell) <= most
+        rows.append(cell if few else cell[:most])
+        total = own.weight[cell]
+        weight.append(total if few else (total.sum() / most).expand(most))
+
+    def at_levels(scores: Tensor, cell: Tensor) -> Tensor:
+        if len(cell) <= most:
+            return scores[cell]
+        z, of_row = scores[cell].cpu().numpy(), own.weight[cell].cpu().numpy()
+        order = np.argsort(z)
+        below = np.cumsum(of_row[order])
+        return torch.as_tensor(z[order][np.searchsorted(below, levels * below[-1])]).to(scores)
+
+    def of_scores(scores: Tensor) -> Tensor:
+        return torch.cat([at_levels(scores, cell) for cell in cells])
+
+    return torch.cat(rows), torch.cat(weight), of_scores
+
+
+def _spaced(starts: list[int], own: Rows) -> Standing:
+    """Evenly spaced rows, given how many rows there are before those of each worker."""
+    spacing = -(-starts[-1] // _MOST_SCORES)
+    first = -starts[own.workers.rank] % spacing
+    index = torch.arange(first, max(len(own.y), first), spacing, device=own.y.device)
+    return index, own.weight[index], lambda scores: scores[index]
+
+
+def _themselves(own: Rows, scores: Tensor) -> Tensor:
+    return scores
+
+
+def _stand_in(n_rows: int, own: Rows, scores: Tensor) -> Tensor:
+    *_, of_scores = _quantiles(n_rows, own)
+    return of_scores(scores[:, 0])[:, None]
 
 
 def _as_index(group: Tensor) -> Tensor:
@@ -345,14 +403,14 @@ class TravellingScores:
     Parameters
     ----------
     data : Rows
-    of_own : callable
-        Turns the scores (n,) of this worker's rows into the scores (k,) that stand for them.
+    standing : callable
+        What stands for the rows of each worker.
     chosen : Tensor, optional
         Which of all that stand for rows these are; default: all.
     """
 
     data: Rows
-    of_own: Callable[[Tensor], Tensor]
+    standing: Callable[[Rows], Standing]
     chosen: Tensor | None = None
 
     def rows(self, index: Tensor) -> TravellingScores:
@@ -361,11 +419,14 @@ class TravellingScores:
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v, (n, 1), in one pass over the rows."""
-        return self.of_own_scores(torch.cat([piece.X.matmul(v) for piece in self.data.pieces()]))
+        standing = self.standing
 
-    def of_own_scores(self, scores: Tensor) -> Tensor:
-        """The scores (m, 1) that stand for those of all workers, from this worker's, (n, 1)."""
-        every = torch.cat(self.data.workers.gather(self.of_own(scores[:, 0])))
+        def of_own(own: Rows) -> Tensor:
+            scores = torch.cat([piece.X.matmul(v) for piece in own.pieces()])
+            *_, of_scores = standing(own)
+            return of_scores(scores[:, 0])
+
+        every = torch.cat(self.data.gather(of_own))
         return (every if self.chosen is None else every[self.chosen])[:, None]
 
 
@@ -378,7 +439,8 @@ class ColumnsOfAll:
     @cached_property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns."""
-        return self._rows.n_rows, next(self._rows.pieces()).X.shape[1]
+        n_columns = self._rows.gather(lambda own: next(own.pieces()).X.shape[1])
+        return self._rows.n_rows, n_columns[0]
 
     def mean(self, weight: Tensor) -> Tensor:
         """Weighted column means, of shape (d,)."""
@@ -394,9 +456,12 @@ class ColumnsOfAll:
 
     def values(self) -> ColumnValues:
         """Least and largest value of each column, and whether there are others."""
-        pieces: Iterator[ColumnValues] = (piece.X.values() for piece in self._rows.pieces())
-        own = reduce(ColumnValues.joined, pieces)
-        return reduce(ColumnValues.joined, self._rows.workers.gather(own))
+
+        def of_own(own: Rows) -> ColumnValues:
+            pieces: Iterator[ColumnValues] = (piece.X.values() for piece in own.pieces())
+            return reduce(ColumnValues.joined, pieces)
+
+        return reduce(ColumnValues.joined, self._rows.gather(of_own))
 
     def _average(self, of_piece: Callable[[Rows], Tensor]) -> Tensor:
         """The weighted mean over all rows, from weighted means over pieces."""

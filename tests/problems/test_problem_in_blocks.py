@@ -20,6 +20,7 @@ from fairconstrained.constraints import (
     stacked,
 )
 from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.distributed import Workers
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.problems import FairERM, Rows, alternatives
@@ -149,6 +150,19 @@ def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
         assert_close(other.linearize(x).value, own.linearize(x).value)
 
 
+class Second(Workers):
+    """The second of two workers, that hears nothing of the first."""
+
+    def __init__(self):
+        super().__init__(1, 2)
+
+    def sum(self, tensor):
+        return tensor
+
+    def gather(self, mine):
+        return [mine]
+
+
 def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
     for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
         monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
@@ -156,9 +170,10 @@ def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
     constraint, part = both([EqualizedOdds(0.1)])[0].constraint, slice(50, None)
     all_kept = parts.subsample(constraint).weight
     monkeypatch.setattr(Rows, "n_rows", 120)
-    monkeypatch.setattr(Rows, "n_before", 50)
+    monkeypatch.setattr(Rows, "starts", [0, 50, N_ROWS])
     X = torch.cat([block.X for block in parts.blocks])[part]
-    second = Rows([DenseFeatures(X)], parts.y[part], parts.group[part], parts.weight[part])
+    columns = parts.y[part], parts.group[part], parts.weight[part]
+    second = Rows([DenseFeatures(X)], *columns, Second())
     of_second = second.subsample(constraint).weight
     assert_close(all_kept[-len(of_second) :], of_second)
     assert 0 < len(of_second) < len(all_kept)
@@ -171,16 +186,27 @@ def test_workers_take_every_row_that_one_worker_would_take(n_before, monkeypatch
     taken = whole.spaced()
     assert_close(taken, torch.arange(0, N_ROWS, 4))
     monkeypatch.setattr(Rows, "n_rows", N_ROWS)
-    monkeypatch.setattr(Rows, "n_before", n_before)
+    monkeypatch.setattr(Rows, "starts", [0, n_before, N_ROWS])
     columns = (column[n_before:] for column in (parts.y, parts.group, parts.weight))
-    last = Rows(parts.blocks, *columns)
+    last = Rows(parts.blocks, *columns, Second())
     assert_close(n_before + last.spaced(), taken[taken >= n_before])
 
 
-def test_rows_stay_where_a_worker_would_have_none():
+def test_rows_stay_where_a_worker_would_have_none(monkeypatch):
+    for name, value in {"_MANY_ROWS": 1, "_LEAST": 100, "_FEW_OF_CELL": 0}.items():
+        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
     _, parts = rows()
-    none = torch.arange(0)
-    assert parts.kept(none, parts.weight[none]) is parts
+    constraint = both([EqualizedOdds(0.1)])[0].constraint
+    assert len(parts.subsample(constraint).y) > 0
+
+    class WithEmpty(Workers):
+        """One that hears of another, which would keep no row."""
+
+        def gather(self, mine):
+            return [mine, 0]
+
+    other = replace(parts, workers=WithEmpty())
+    assert other.subsample(constraint) is other
 
 
 @pytest.mark.parametrize("groups", ["known", "estimated"])

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "losses": set(),
     "distributed": {"arrays", "exceptions"},
     "blocks": set(),
+    "engines": set(),
     "models": {"arrays", "distributed"},
     "constraints": {"arrays", "auc", "groups", "losses", "percentiles", "rates"},
     "privacy": {"arrays"},
@@ -43,8 +44,8 @@ MAY_IMPORT = {
         *("constraints", "distributed", "groups", "models", "problems", "solvers"),
     },
     "estimators": {
-        *("arrays", "blocks", "constraints", "distributed", "exceptions", "groups", "losses"),
-        *("models", "percentiles", "privacy", "problems", "problems.private"),
+        *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
+        *("losses", "models", "percentiles", "privacy", "problems", "problems.private"),
         "solvers",
     },
     "model_selection": {
@@ -60,7 +61,7 @@ MAY_IMPORT = {
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "arrays", "blocks", "groups", "percentiles", "auc", "rates"),
+    *("exceptions", "arrays", "blocks", "engines", "groups", "percentiles", "auc", "rates"),
     *("metrics", "datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.

@@ -1,0 +1,34 @@
+"""Engines that have the rows of a table, such as Dask.
+
+A fit needs of them that they keep objects where the rows are, and apply functions to these: sums of
+tensors, and lists of small objects (:class:`Parts`). They schedule, move and repeat the work.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from fairconstrained.engines.base import Parts as Parts
+from fairconstrained.engines.base import Table as Table
+
+# The module of this package for a class of tables, by the first part of its module's name.
+_ENGINES = {
+    ("dask", "DataFrame"): "dask",
+}
+
+
+def as_table(X: Any) -> Any:
+    """Wrap a table of an engine; return anything else as it is.
+
+    Examples
+    --------
+    >>> from fairconstrained.engines import as_table
+    >>> as_table([[0.0, 1.0]])
+    [[0.0, 1.0]]
+    """
+    kind = type(X)
+    engine = _ENGINES.get((kind.__module__.partition(".")[0], kind.__name__))
+    if engine is None:
+        return X
+    return import_module(f"fairconstrained.engines.{engine}").table(X)

@@ -1,0 +1,77 @@
+"""What a fit asks of an engine, whichever it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Parts(ABC):
+    """Objects that an engine keeps where the rows are: one of each partition that has rows.
+
+    Functions travel to them by cloudpickle, with all that they refer to. If a worker is lost, the
+    engine computes its objects again, from the rows on.
+    """
+
+    @abstractmethod
+    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+        """Keep other objects in place of these: ``function(object, each[i])`` of the i-th."""
+
+    @abstractmethod
+    def sum(self, function: Callable[[Any], T]) -> T:
+        """Return the sum of a function of the objects, added up along a tree."""
+
+    @abstractmethod
+    def gather(self, function: Callable[[Any], T]) -> list[T]:
+        """Return the values of a function of the objects, in the order of the rows."""
+
+
+class Table(ABC):
+    """A table of named columns whose rows an engine has, in partitions.
+
+    Partitions reach our functions as DataFrames of pandas.
+    """
+
+    engine: str
+    columns: list[str]
+
+    @abstractmethod
+    def parts(self, make: Callable[[Any], Any]) -> Parts:
+        """Keep what a function makes of each partition, except for None."""
+
+    @abstractmethod
+    def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
+        """Return the values of a function of some rows, lazily, as the engine's kind of column.
+
+        Parameters
+        ----------
+        function : callable
+            Gives an array with one entry, or one row, for each row of a DataFrame.
+        like : ndarray
+            Such an array for no rows.
+        names : sequence of str
+            Names of the columns of two-dimensional arrays.
+        """
+
+    @abstractmethod
+    def own(self, values: Any) -> list[str]:
+        """Return the names of these columns of the table; raise ValueError for other values."""
+
+    def names(self, parameter: str, given: Any) -> list[str]:
+        """Return the names of columns that a parameter gives by name, or as columns."""
+        given = [given] if isinstance(given, str) else given
+        try:
+            named = isinstance(given, (list, tuple))
+            names = list(given) if named else self.own(given)
+            if names and set(names) <= set(self.columns):
+                return names
+        except (TypeError, AttributeError):
+            pass
+        raise ValueError(
+            f"{parameter} must be the name of a column of X, a list of names, or columns of X, "
+            f"where X is a table of {self.engine} (its columns are {self.columns}); got "
+            f"{given!r}."
+        )

@@ -1,0 +1,86 @@
+"""Tables of Dask: any of its schedulers, threads as well as ``dask.distributed``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import compress
+from operator import add, call
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dask import compute, persist
+from dask.delayed import Delayed, delayed
+
+from fairconstrained.engines.base import Parts, Table
+
+_ADDED = 16  # so many tables are added up in one task
+
+
+class DaskTable(Table):
+    """A DataFrame of Dask."""
+
+    engine = "Dask"
+
+    def __init__(self, frame: Any):
+        self.frame = frame
+        self.columns = list(frame.columns)
+
+    def parts(self, make: Callable[[Any], Any]) -> Parts:
+        made = DaskParts(_applied(make, self.frame.to_delayed()))
+        present = made.gather(lambda part: part is not None)
+        return DaskParts(compress(made.persisted, present))
+
+    def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
+        def framed(values: Any, index: Any) -> Any:
+            if like.ndim == 1:
+                return pd.Series(values, index=index)
+            return pd.DataFrame(values, index=index, columns=list(names))
+
+        def of_partition(frame: Any) -> Any:
+            return framed(function(frame) if len(frame) else like, frame.index)
+
+        return self.frame.map_partitions(of_partition, meta=framed(like, self.frame._meta.index))
+
+    def own(self, values: Any) -> list[str]:
+        whole = values.name if values.ndim == 1 else list(values.columns)
+        same = self.frame[whole]._name == values._name  # of the expressions, which are lazy
+        return list(np.ravel(whole)) if same else []
+
+
+class DaskParts(Parts):
+    """Objects that are persisted."""
+
+    def __init__(self, made: Iterable[Delayed]):
+        self.persisted = list(persist(*made))
+
+    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+        return DaskParts(_applied(function, self.persisted, each))
+
+    def sum(self, function: Callable[[Any], Any]) -> Any:
+        values = _applied(function, self.persisted)
+        while len(values) > 1:
+            starts = range(0, len(values), _ADDED)
+            values = [delayed(_added)(values[start : start + _ADDED]) for start in starts]
+        return values[0].compute()
+
+    def gather(self, function: Callable[[Any], Any]) -> list[Any]:
+        return list(compute(*_applied(function, self.persisted)))
+
+
+def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Delayed]:
+    """Tasks that apply a function, which every worker gets once, to the entries of lists."""
+    sent, applied = delayed(_itself)(function), delayed(call)
+    return [applied(sent, *entries) for entries in zip(*lists, strict=True)]
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _added(values: list[Any]) -> Any:
+    return reduce(add, values)
+
+
+table = DaskTable

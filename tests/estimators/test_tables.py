@@ -1,0 +1,264 @@
+"""Tables of an engine: the model of the same rows in memory, and lazy predictions."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.estimators import _tables
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.problems import rows as rows_module
+from fairconstrained.solvers import SGDA
+from tests.helpers.marks import slow_where
+from tests.helpers.shards import table
+
+cloudpickle = pytest.importorskip("cloudpickle", reason="dask brings it")
+dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
+
+CASES = {
+    "rates": lambda: RateConstrainedClassifier(slack=0.02),
+    "odds": lambda: RateConstrainedClassifier("equalized_odds", slack=0.03),
+    "losses": lambda: LossParityClassifier(),
+    "margin": lambda: RateConstrainedClassifier(slack=0.1, margin=1.0),
+    "penalty": lambda: DPFermiClassifier(epsilon=None),
+    "AUC": lambda: AUCFairClassifier(),
+    "AUC, log loss": lambda: AUCFairClassifier("inter_group", objective="log"),
+    "partial": lambda: PartialParityClassifier(slack=0.1, interval="auto"),
+}
+
+
+def frame(n=600):
+    """Columns, labels as text, groups and weights; every group and label has rows."""
+    X, y, group, weight = table(n)
+    columns = pd.DataFrame(X).add_prefix("x")
+    return columns.assign(label=y, sex=group, weight=weight)
+
+
+def features(rows):
+    return rows.filter(regex="^x")
+
+
+def partitions(rows, *starts):
+    """A table of Dask with partitions that begin at these rows, the last one without rows."""
+    parts = np.split(np.arange(len(rows)), starts)
+    pieces = [dd.from_pandas(rows.iloc[own], npartitions=1) for own in parts]
+    return dd.concat([*pieces, pieces[0][pieces[0].x0 > 1e9]])
+
+
+def in_memory(clf, rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = {"sensitive_features": rows.sex, "sample_weight": rows.weight}
+        return clf.fit(features(rows), rows.label, **given)
+
+
+def elsewhere(clf, lazy, y="label", sex="sex", weight="weight"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return clf.fit(lazy, y, sensitive_features=sex, sample_weight=weight)
+
+
+def assert_same(found, whole):
+    for name in ("coef_", "intercept_", "multipliers_"):
+        own, other = getattr(found, name), getattr(whole, name)
+        np.testing.assert_allclose(own, other, rtol=0, atol=1e-6)
+    assert found.classes_.tolist() == whole.classes_.tolist()
+    assert list(found.groups_) == list(whole.groups_)
+    assert found.violation_ == pytest.approx(whole.violation_, abs=1e-6, nan_ok=True)
+    assert (found.n_features_in_, found.status_) == (whole.n_features_in_, whole.status_)
+    assert found.feature_names_in_.tolist() == whole.feature_names_in_.tolist()
+
+
+@pytest.mark.parametrize("case", slow_where(CASES, *(set(CASES) - {"losses"})))
+def test_the_model_is_that_of_the_rows_in_memory(case):
+    """To 1e-6, whatever the partitions: sorted by group, of one row, or without any."""
+    rows = frame().sort_values("sex", kind="stable", ignore_index=True)
+    whole = in_memory(CASES[case](), rows)
+    assert_same(elsewhere(CASES[case](), partitions(rows, 250, 251)), whole)
+
+
+def test_columns_are_given_by_name_or_as_columns_of_the_table():
+    rows = frame(300).assign(age=lambda rows: np.where(rows.x1 > 0, "old", "young"))
+    lazy = partitions(rows, 100)
+    whole = LossParityClassifier(slack=0.05)
+    whole.fit(features(rows), rows.label, sensitive_features=rows[["sex", "age"]])
+    lazy = lazy.drop(columns="weight")
+    for label, groups in (("label", ["sex", "age"]), (lazy["label"], lazy[["sex", "age"]])):
+        found = LossParityClassifier(slack=0.05).fit(lazy, label, sensitive_features=groups)
+        assert_same(found, whole)
+
+
+def test_rows_of_weight_zero_are_left_out_wherever_they_are():
+    rows = frame(300)
+    rows.loc[:99, "weight"] = 0.0  # the whole first partition
+    rows.loc[150, "weight"] = 0.0
+    assert_same(
+        elsewhere(LossParityClassifier(), partitions(rows, 100, 200)),
+        in_memory(LossParityClassifier(), rows),
+    )
+
+
+@pytest.mark.parametrize("known", ["most", "none"])
+def test_rows_of_unknown_group_train_with_the_others(known):
+    rows = frame(300)
+    rows["sex"] = rows.sex.where(rows.sex.isin(["0", "1"] if known == "most" else []))
+    whole = in_memory(LossParityClassifier(slack=0.05), rows)
+    assert_same(elsewhere(LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
+
+
+def test_predictions_are_lazy_columns():
+    rows = frame(300)
+    lazy = partitions(rows, 100)
+    clf = elsewhere(LossParityClassifier(), lazy)
+    found = clf.predict(lazy)
+    assert isinstance(found, dd.Series)
+    assert found.npartitions == lazy.npartitions
+    assert (found.compute() == clf.predict(features(rows))).all()
+    probability = clf.predict_proba(lazy).compute()
+    assert list(probability.columns) == ["no", "yes"]
+    np.testing.assert_allclose(probability, clf.predict_proba(features(rows)))
+    scores = lazy.assign(score=clf.decision_function(lazy)).compute().score
+    np.testing.assert_allclose(scores, clf.decision_function(features(rows)))
+
+
+@pytest.mark.slow
+def test_groups_in_predictions_are_columns_of_the_table():
+    rows = frame(300)
+    lazy = partitions(rows, 100)
+    clf = elsewhere(PartialParityClassifier(slack=0.2, group_features=True), lazy)
+    found = clf.predict(lazy, sensitive_features="sex").compute()
+    assert (found == clf.predict(features(rows), sensitive_features=rows.sex)).all()
+
+
+@pytest.mark.slow
+def test_a_fitted_pipeline_of_trees_on_words_and_missing_values():
+    """Its head is that of the rows in memory: both learn from the same rows, out of fold."""
+    rows = frame(800).drop(columns="weight")
+    rows["x1"] = np.where(rows.x1 > 1, np.nan, rows.x1)
+    rows["xword"] = np.where(rows.x2 > 0, "up", "down")
+    first, others = rows[:300], rows[300:].reset_index(drop=True)
+    encode = make_column_transformer(
+        (OneHotEncoder(), ["xword"]), remainder=SimpleImputer(), verbose_feature_names_out=False
+    )
+    trees = HistGradientBoostingClassifier(max_iter=5, random_state=0)
+    fitted = make_pipeline(encode, trees).fit(features(first), first.label)
+    whole, found = (
+        RateConstrainedClassifier(model=FrozenEstimator(fitted), slack=0.05, random_state=0)
+        for _ in range(2)
+    )
+    whole.fit(features(others), others.label, sensitive_features=others.sex)
+    lazy = partitions(others, 200)
+    assert_same(found.fit(lazy, "label", sensitive_features="sex"), whole)
+    assert (found.predict(lazy).compute() == whole.predict(features(others))).all()
+
+
+@pytest.mark.slow
+def test_a_classifier_learns_from_a_sample_of_many_rows(monkeypatch):
+    monkeypatch.setattr(_tables, "_MOST_LEARNT", 100)
+    rows = frame(500)
+    model = FrozenEstimator(DecisionTreeClassifier(max_depth=4).fit(features(rows), rows.label))
+    clf = RateConstrainedClassifier(model=model, slack=0.2, random_state=0)
+    assert elsewhere(clf, partitions(rows, 200)).feasible_
+
+
+@pytest.mark.slow
+def test_many_rows_are_seen_by_fewer_first(monkeypatch):
+    """Rows that stand for all are those of one worker, and values by quantiles are near."""
+    for name, value in {"_MANY_ROWS": 100, "_LEAST": 4, "_FEW_OF_CELL": 10}.items():
+        monkeypatch.setattr(rows_module, name, value)
+    rows = frame()
+    whole = in_memory(CASES["rates"](), rows)
+    assert_same(elsewhere(CASES["rates"](), partitions(rows, 200)), whole)
+    monkeypatch.setattr(rows_module, "_MOST_SCORES", 400)
+    exact, found = AUCFairClassifier(slack=0.2), AUCFairClassifier(slack=0.2)
+    in_memory(exact, rows)
+    assert elsewhere(found, partitions(rows, 300)).violation_ == pytest.approx(
+        exact.violation_, abs=4 * 2 * 6 / 400
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["losses", "partial"])
+def test_what_travels_knows_no_rows(case, monkeypatch):
+    """Neither the engine nor rows that were gathered: ten times the rows take no more bytes."""
+    for name, value in {"_MANY_ROWS": 100, "_LEAST": 2, "_FEW_OF_CELL": 10}.items():
+        monkeypatch.setattr(rows_module, name, value)
+    whole = _tables.RowsElsewhere.sum
+    sent = []
+
+    def recorded(self, of_own):
+        sent.append(len(cloudpickle.dumps(of_own)))
+        return whole(self, of_own)
+
+    monkeypatch.setattr(_tables.RowsElsewhere, "sum", recorded)
+    most = []
+    for n in (200, 2000):
+        clf = CASES[case]().set_params(max_iter=3)
+        elsewhere(clf, partitions(frame(n), 100))
+        most.append(max(sent))
+        sent.clear()
+    assert most[1] == pytest.approx(most[0], abs=2000)
+
+
+LAZY = partitions(frame(60), 20)
+BAD = {
+    "no such column": (LAZY, {"y": "labels"}, r"y must be the name of a column of X.*'labels'"),
+    "another table": (LAZY, {"y": LAZY.label.compute()}, r"y must be the name of a column of X"),
+    "a column of another": (LAZY, {"y": LAZY.head(9, compute=False).label}, r"y must be the name"),
+    "two columns": (LAZY, {"y": ["label", "sex"]}, r"y must be one column of X; got \['label'"),
+    "no label": (LAZY, {"y": None}, r"y must be the name of a column of X; got None"),
+    "no features": (LAZY[["label", "sex"]], {"weight": None}, r"X has no columns but those of y"),
+    "no rows": (LAZY[LAZY.x0 > 1e9], {}, r"X has no rows"),
+    "missing": (LAZY.assign(x1=LAZY.x1.where(LAZY.x1 < 0)), {}, r"Input X contains NaN"),
+    "words": (LAZY.assign(x1="a"), {}, r"could not convert string to float: 'a'"),
+    "one class": (LAZY[LAZY.label == "no"], {}, r"needs samples of at least 2 classes"),
+    "weight": (LAZY.assign(weight=-1.0), {}, r"sample_weight must not be negative"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_tables_are_refused(case):
+    lazy, given, message = BAD[case]
+    clf = LossParityClassifier()
+    with pytest.raises(ValueError, match=message):
+        elsewhere(clf, lazy, **given)
+    assert not hasattr(clf, "n_features_in_")
+
+
+@pytest.mark.parametrize(
+    ("clf", "message"),
+    [
+        (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None to fit a table"),
+        (RateConstrainedClassifier(model=(4,)), r"model must be linear or a fitted classifier"),
+        (RateConstrainedClassifier(model=LogisticRegression()), r"FrozenEstimator\(classifier\)"),
+        (RateConstrainedClassifier(solver=SGDA()), r"on rows in blocks or shards"),
+    ],
+)
+def test_what_is_not_exact_is_refused_before_any_work(clf, message):
+    with pytest.raises((ValueError, IncompatibleSolverError), match=message):
+        elsewhere(clf, LAZY)
+
+
+def test_a_table_of_another_engine_is_an_array_to_us():
+    """A class of tables is known by the name of its module: others are read as before."""
+    data = make_biased_classification(60, random_state=0)
+    rows = type("DataFrame", (np.ndarray,), {})
+    X = np.asarray(data.data).view(rows)
+    assert LossParityClassifier().fit(X, data.target, sensitive_features=data.sensitive_features)
