@@ -90,6 +90,37 @@ def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
     return moved
 
 
+def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
+    """Columns of groups and of strata as one table, to be crossed; and the number of the latter.
+
+    >>> within_strata(["a", "b"], ["old", "young"])
+    ({'sensitive_features 0': ['a', 'b'], 'control_features 0': ['old', 'young']}, 1)
+    """
+    tables = {"sensitive_features": sensitive_features, "control_features": control_features}
+    columns = {
+        f"{name} {key}": column
+        for name, table in tables.items()
+        for key, column in columns_of(table).items()
+    }
+    lengths = [len(column) for column in columns.values()]
+    if lengths[-1] != lengths[0]:
+        raise ValueError(
+            f"control_features has {lengths[-1]} rows, but sensitive_features has {lengths[0]}."
+        )
+    return columns, sum(name.startswith("control_features") for name in columns)
+
+
+def columns_of(table: Any) -> dict[Any, Any]:
+    """The columns of a table, an array or a list, by their names or positions."""
+    table = computed(computed(table), "to_pydict", "to_pylist")
+    if isinstance(table, dict):
+        return table
+    if hasattr(table, "columns"):
+        return {name: table[name] for name in table.columns}
+    array = _to_numpy(table)
+    return {0: table} if array.ndim == 1 else dict(enumerate(array.T))
+
+
 def group_name(label: Any) -> str:
     """Name of a group in messages and plots; the values of a combination are joined by ' & '."""
     return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)

@@ -40,6 +40,8 @@ class LossParity(Parity):
         The loss that is compared.
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         As in :class:`fairconstrained.constraints.DemographicParity`.
+    attributes : {"crossed", "parallel"}, default="crossed"
+        As in :class:`fairconstrained.constraints.DemographicParity`.
     pos_label : label, optional
         The positive label; default: every one but the first in sorted order.
 
@@ -57,10 +59,12 @@ class LossParity(Parity):
         within: str = "all",
         loss: str = "log",
         reference: str = "pairwise",
+        attributes: str = "crossed",
         pos_label: Any = None,
     ):
         self.slack = slack
         self.reference = reference
+        self.attributes = attributes
         self.within = within
         self.loss = loss
         self.pos_label = pos_label

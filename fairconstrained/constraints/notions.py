@@ -71,6 +71,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     name = "constraint"
     pos_label: Any = None  # a parameter of criteria that speak of a positive class
+    within_strata = False  # whether it compares groups within strata of control features
 
     @property
     def needs_groups(self) -> bool:
@@ -122,6 +123,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 class OfEvents(Notion):
     """Base of criteria on the rates of events, which `rates` gives by label."""
 
+    within_strata = True
     rates: ClassVar[StaticRates]
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
@@ -136,11 +138,7 @@ class Parity(OfEvents):
 
     Parameters
     ----------
-    slack : float, optional
-        Largest allowed gap; default: the estimator's ``slack``.
-    ratio : float, optional
-        As in :class:`DemographicParity`.
-    reference : {"pairwise", "rest", "overall"}, default="pairwise"
+    slack, ratio, reference, attributes
         As in :class:`DemographicParity`.
     temperature : float, default=1.0
         As in :class:`DemographicParity`.
@@ -160,9 +158,10 @@ class Parity(OfEvents):
     'constraint: group a against group b'
     """
 
-    slack: float | None = None
+    slack: float | Sequence[float] | None = None
     ratio: float | None = field(default=None, kw_only=True)
     reference: str = field(default="pairwise", kw_only=True)
+    attributes: str = field(default="crossed", kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
     def statistic(self, n_classes: int) -> Statistic:
@@ -172,20 +171,39 @@ class Parity(OfEvents):
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
         reference = chosen(self, "reference", _REFERENCES)
+        bound: Any = slack if self.slack is None else self.slack
         n_groups, events = len(space.groups), self.events(space.classes)
         statistic = self.statistic(len(space.classes))
-        refuse_too_many(self, len(events) * reference.size(n_groups), n_groups, reference.advice)
-        groups, differences = reference.compare(n_groups)
-        families = (n_groups,) * len(events) if reference.all_pairs and n_groups > 1 else ()
-        kind = LinearMoments
-        if self.ratio is None:
-            allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
-        else:
-            differences = in_both_orders(sp.csr_array(differences), checked_ratio(self))
-            kind, allowed, families = RateRatios, -SPARE, ()
-        combinations = Combinations.of(sp.kron(sp.eye_array(len(events)), differences), families)
+        sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound)]
+        if space.n_control or self.attributes != "crossed":
+            sets = compared_sets(self, space, bound)
+        rates, comparisons, families, slacks = [], [], (), np.zeros(0)
+        for groups, given in sets:
+            n_sets = groups.shape[0]
+            n_values = len(events) * (len(slacks) + reference.size(n_sets))
+            refuse_too_many(self, n_values, n_groups, reference.advice)
+            of_sets, differences = reference.compare(n_sets)
+            rates.append(sp.csr_array(of_sets) @ groups)
+            comparisons.append(differences)
+            if self.ratio is None:
+                own = checked_number(self, "slack", given)
+                slacks = np.append(slacks, np.full(differences.shape[0], own))
+            families += (n_sets,) if reference.all_pairs and n_sets > 1 else ()
+        compared: Any = sp.block_diag(comparisons, format="csr")
+        kind, allowed = LinearMoments, np.tile(slacks, len(events))
+        if self.ratio is not None:
+            compared = in_both_orders(compared, checked_ratio(self))
+            kind, allowed, families = (
+                RateRatios,
+                np.full(len(events) * compared.shape[0], -SPARE),
+                (),
+            )
+        compared = sp.kron(sp.eye_array(len(events)), compared)
+        combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
-        return _linear(kind, space, events, groups, combinations, allowed, statistic, *names)
+        return _linear(
+            kind, space, events, sp.vstack(rates), combinations, allowed, statistic, *names
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -232,6 +250,43 @@ class Cap(OfEvents):
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
         return _linear(LinearMoments, space, events, groups, combinations, cap, statistic, *names)
+
+
+class ComparedSets(NamedTuple):
+    """Sets of groups whose rates are compared with each other, and by how much they may differ."""
+
+    groups: Any  # (n_sets, n_groups)
+    slack: Any
+
+
+def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
+    """The groups of each stratum of the control features, of which there are two or more.
+
+    Of parallel attributes the sets are the groups with the same value in one column, column by
+    column, each of which may have its own slack.
+    """
+    labels = [group if isinstance(group, tuple) else (group,) for group in space.groups]
+    n_own = len(labels[0]) - space.n_control
+    ways: dict[str, list[tuple[int, ...]]] = {
+        "crossed": [tuple(range(n_own))],
+        "parallel": [(k,) for k in range(n_own)],
+    }
+    ways_of_notion = chosen(notion, "attributes", ways)
+    slacks = list(slack) if isinstance(slack, Sequence) else [slack] * len(ways_of_notion)
+    if len(slacks) != len(ways_of_notion):
+        raise ValueError(
+            f"{type(notion).__name__}.slack must be a number, or one for each of "
+            f"{len(ways_of_notion)} columns of sensitive_features; got {slack!r}."
+        )
+    found = []
+    for columns, own in zip(ways_of_notion, slacks, strict=True):
+        keys = [(label[n_own:], *(label[k] for k in columns)) for label in labels]
+        for stratum in dict.fromkeys(key[0] for key in keys):
+            inside = dict.fromkeys(key for key in keys if key[0] == stratum)
+            if len(inside) > 1:
+                sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
+                found.append(ComparedSets(sp.csr_array(sets), own))
+    return found or [ComparedSets(sp.csr_array((0, len(labels))), slacks[0])]
 
 
 def as_notion(
@@ -375,7 +430,7 @@ def _linear(
     events: Sequence[Event],
     groups: Any,
     combinations: Any,
-    slack: float,
+    slack: Any,
     statistic: Statistic,
     name: str,
     title: str,

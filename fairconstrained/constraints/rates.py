@@ -41,8 +41,9 @@ class DemographicParity(Parity):
 
     Parameters
     ----------
-    slack : float, optional
-        Largest allowed gap; default: the estimator's ``slack``.
+    slack : float or sequence of float, optional
+        Largest allowed gap; default: the estimator's ``slack``. Parallel attributes may have one
+        for each column.
     ratio : float, optional
         In place of `slack`: the smallest rate is at least this fraction of the largest, as in the
         four-fifths rule (0.8). ``violation_`` is then 1 less the smallest ratio, by predicted
@@ -53,6 +54,10 @@ class DemographicParity(Parity):
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         Compare each pair of groups (largest minus smallest rate), each group with all others
         together (RaCO-DP, Definition 3.1), or each group with the overall rate (fairlearn's form).
+    attributes : {"crossed", "parallel"}, default="crossed"
+        Of several sensitive columns: compare each combination of values with all others, or the
+        values of each column by itself. Parity by sex and by race, in parallel, says nothing about
+        their intersections.
     temperature : float, default=1.0
         Sharpness of the soft rates, which replace predicted labels in training: class
         probabilities are those of `temperature` times the scores. Solvers increase it if predicted
@@ -112,7 +117,7 @@ class EqualOpportunity(Parity):
 
     Parameters
     ----------
-    slack, ratio, reference, temperature
+    slack, ratio, reference, attributes, temperature
         As in :class:`DemographicParity`.
     pos_label : label, optional
         The positive class c; default: the second of two in sorted order, each of several.

@@ -43,6 +43,7 @@ class Space(NamedTuple):
     classes: Sequence[Any]
     groups: Sequence[Any]
     unknown: bool = False  # whether rows of unknown group have an index, after those of the groups
+    n_control: int = 0  # columns of control features, the last ones of those that are crossed
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,12 +57,22 @@ class Space(NamedTuple):
         words = []
         if len(groups) < len(self.groups):
             named = list(map(group_name, map(self.groups.__getitem__, groups)))
+            if len(groups) > 1 and isinstance(self.groups[0], tuple):
+                named = self._common(groups) or named
             if len(named) > _MOST_NAMES:
                 named[_MOST_NAMES - 1 :] = [f"{len(named) - _MOST_NAMES + 1} more"]
             words.append("group " + " or ".join(named))
         if len(labels) < len(self.classes):
             words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
         return ", ".join(words) or "all rows"
+
+    def _common(self, groups: list[int]) -> list[str]:
+        """The values that all of these groups and no others have in common; empty if none."""
+        columns = list(zip(*self.groups, strict=True))
+        common = [column for column in columns if len({column[i] for i in groups}) == 1]
+        values = list(zip(*common, strict=True))
+        same = [i for i, own in enumerate(values) if own == values[groups[0]]]
+        return [group_name(values[groups[0]])] if same == groups else []
 
 
 class Placement(NamedTuple):

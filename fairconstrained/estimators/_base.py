@@ -22,7 +22,7 @@ from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.engines import Table, as_table
-from fairconstrained.estimators._inputs import Given, check_parameters
+from fairconstrained.estimators._inputs import Given, check_parameters, check_strata
 from fairconstrained.estimators._parts import check_parts
 from fairconstrained.estimators._reporting import (
     CallbackSupportMixin,
@@ -45,8 +45,10 @@ BLOCK_ROWS = 65_536
 class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators: the parameters that all of them have, and predictions."""
 
-    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
+    # Read by scikit-learn.
+    __metadata_request__fit = {"sensitive_features": True, "control_features": True}  # noqa: RUF012
     _multi_class = True
+    _within_strata = True  # whether criteria may be within strata of control features
     _doc_link_module = "fairconstrained"
     _doc_link_template = (
         "https://fairconstrained.readthedocs.io/en/latest/api/fairconstrained.{estimator_name}.html"
@@ -96,7 +98,13 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     @data_by_position("X", "y")
     def fit(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        control_features: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Train under the constraints.
 
@@ -116,6 +124,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             (None, NaN, pandas.NA) means that the group is not known: see `missing_sensitive`. They
             are used only in training. Like `y` and `sample_weight` they are matched
             by position; an index with the labels of X in another order is an error.
+        control_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+            Strata of conditional parity: groups are compared within each stratum only, as with
+            fairlearn's argument of this name. For criteria of rates and losses. `groups_` are then
+            combinations of group and stratum, and every rule for crossed columns applies to them.
+            Predictions need no strata.
         sample_weight : array-like of shape (n_samples,), optional
             Non-negative weights. An integer weight is equivalent to that many copies of the sample.
 
@@ -137,6 +150,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             with workers.agreeing():
                 training = self._checked_training()
                 begun.append(training)
+                if control_features is not None:
+                    check_strata(self, given)
+                    given = given.within_strata(control_features)
                 if workers.size > 1 or isinstance(given.X, (Blocks, Table)):
                     check_parts(training, given.X)
             watched = hasattr(self, "_skl_callbacks")

@@ -16,15 +16,16 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from torch import Tensor
 
-from fairconstrained.arrays import Array, Floats, as_numpy, check_array
+from fairconstrained.arrays import Array, Floats, as_numpy, check_array, check_samples
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import ALONE, Workers, check_device
+from fairconstrained.engines import Table
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.groups import encode_groups, group_name, recoded
+from fairconstrained.groups import encode_groups, group_name, recoded, within_strata
 from fairconstrained.losses import LOSSES
 from fairconstrained.models.specification import as_specification
 from fairconstrained.privacy.accounting import Budget
@@ -130,6 +131,22 @@ def check_parameters(estimator: Any) -> None:
     estimator._notions()
 
 
+def check_strata(estimator: FairClassifier, given: Given) -> None:
+    """Raise ValueError for a table of an engine, or a criterion, that takes no control features."""
+    if isinstance(given.X, Table):
+        raise ValueError(
+            f"control_features must be None if X is a table of {given.X.engine}, whose rows stay "
+            "where they are: read them in Blocks, or train on one shard a worker."
+        )
+    for notion in estimator._notions():
+        if not (estimator._within_strata and notion.within_strata):
+            raise ValueError(
+                "control_features must be None: groups are compared within strata by parity of "
+                "rates and of losses (RateConstrainedClassifier, LossParityClassifier); got "
+                f"{type(estimator).__name__}(constraint={notion!r})."
+            )
+
+
 class Given(NamedTuple):
     """The data as the user gave them to ``fit``."""
 
@@ -137,6 +154,15 @@ class Given(NamedTuple):
     y: Any
     sensitive_features: Any
     sample_weight: Any
+    n_control: int = 0  # how many of the sensitive features, the last ones, are control features
+
+    def within_strata(self, control_features: Any) -> Given:
+        """The groups crossed with the strata of control features."""
+        check_samples(X=self.X, y=self.y, control_features=control_features)
+        if self.sensitive_features is None:  # a warning will say so
+            return self
+        crossed, n_control = within_strata(self.sensitive_features, control_features)
+        return self._replace(sensitive_features=crossed, n_control=n_control)
 
 
 @dataclass(frozen=True)
@@ -152,6 +178,7 @@ class TrainingRows:
     workers: Workers = ALONE  # that have the other rows
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
     unknown: bool = False  # whether any worker has rows of unknown group
+    n_control: int = 0  # columns of control features among those whose values name the groups
 
     @cached_property
     def cells(self) -> Tensor:
@@ -166,7 +193,7 @@ class TrainingRows:
         """The labels and groups to which criteria are bound."""
         groups: Any = ["all"] if self.groups is None else self.groups
         classes: Any = self.classes
-        return Space(classes, groups, self.unknown)
+        return Space(classes, groups, self.unknown, self.n_control)
 
 
 def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:

@@ -168,6 +168,7 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
         "columns of X": (found.get("n_features_in_"), None if names is None else tuple(names)),
         "kinds of labels in y": kind_of_labels(rows.classes),
         "kinds of sensitive_features": kind_of_labels(rows.groups),
+        "numbers of control_features": rows.n_control,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())
     said = workers.gather((same, rows.classes, rows.groups, *ends))

@@ -96,7 +96,7 @@ def fit_task(training: Training, given: Given) -> Iterator[Callable[..., object]
     private fits they get neither: a monitor scores rows exactly, and no budget covers that.
     """
     estimator = training.estimator
-    X, y, _, weight = given
+    X, y, weight = given.X, given.y, given.sample_weight
     metadata = None if weight is None else {"sample_weight": weight}
     rows = {} if training.is_private else {"X": X, "y": y, "metadata": metadata}
 

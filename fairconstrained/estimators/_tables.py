@@ -93,7 +93,7 @@ class Columns(NamedTuple):
         found = {
             name: given.X.names(name, values)
             for name, values in given._asdict().items()
-            if name != "X" and values is not None
+            if name not in ("X", "n_control") and values is not None
         }
         for name in ("y", "sample_weight"):
             if len(found.get(name, ["one"])) != 1:

@@ -119,6 +119,8 @@ class Training:
             read = rows_of_blocks if isinstance(given.X, Blocks) else own_rows
             read = rows_of_table if isinstance(given.X, Table) else read
             rows = read(self.estimator, given)
+            if given.n_control:
+                rows = replace(rows, n_control=given.n_control)
         if workers.size > 1:
             rows = agreed(self.estimator, rows, workers)
         if any(self.domains):
@@ -374,7 +376,7 @@ class Training:
             attributes["module_"] = auditable(attributes["module_"])
         attributes |= self.estimator._own_attributes(problem.constraint)
         attributes["model_"] = self.specification
-        attributes["classes_"], attributes["groups_"], _ = problem.constraint.space
+        attributes["classes_"], attributes["groups_"], *_ = problem.constraint.space
         return attributes
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:

@@ -133,16 +133,18 @@ class DPFermiClassifier(PrivateFairClassifier):
     protect: Unit = "sensitive_features"
     feature_range: Any = None
 
+    _within_strata = False
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self) -> list[Any]:
         (notion,) = self._as_notions([self.constraint], _INDEPENDENCE, Parity)
-        plain = notion.slack is notion.ratio is None and notion.reference == "pairwise"
+        plain = notion.slack is notion.ratio is None
+        plain &= (notion.reference, notion.attributes) == ("pairwise", "crossed")
         if notion.name not in _NAMES or not plain:
             raise ValueError(
                 f"DPFermiClassifier.constraint must be one of {sorted(_NAMES)}, without a slack, "
-                "a ratio or a reference of its own: it is penalised, not constrained; got "
-                f"{notion!r}."
+                "a ratio, a reference or attributes of its own: it is penalised, not constrained; "
+                f"got {notion!r}."
             )
         return [notion]
 

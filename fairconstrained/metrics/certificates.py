@@ -252,6 +252,11 @@ def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> t
     if not isinstance(notion, str) or notion not in known:
         kind = "without interval" if interval is None else "with interval"
         raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
+    if getattr(constraint, "attributes", "crossed") != "crossed":
+        raise ValueError(
+            "certify bounds differences between crossed groups (attributes='crossed'): give one "
+            f"column of sensitive_features at a time; got {constraint!r}."
+        )
     if getattr(constraint, "reference", "pairwise") != "pairwise":
         raise ValueError(
             f"certify bounds the largest difference between groups (reference='pairwise'); got "

@@ -25,6 +25,7 @@ from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.metrics import auc, probabilities, rates
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts
+from fairconstrained.metrics.metric import PARTS
 from fairconstrained.rates import Rates
 
 N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
@@ -37,6 +38,7 @@ def confidence_interval(
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
+    control_features: Any = None,
     confidence: float = 0.95,
     method: str = "auto",
     sample_weight: ArrayLike | None = None,
@@ -56,6 +58,8 @@ def confidence_interval(
         Labels, scores or probabilities, as the metric takes.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         One group per combination of values that occurs.
+    control_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+        Strata, for metrics that take them.
     confidence : float, default=0.95
         Probability that the interval contains the true value, over samples like this one.
     method : {"auto", "inversion", "bootstrap"}, default="auto"
@@ -103,7 +107,8 @@ def confidence_interval(
 
     "bootstrap" treats the metric as a smooth function of the rows. If the true gap is near zero,
     its interval lies above it too often. It is the only method for metrics inside an interval of
-    ranks, the Wasserstein distance, the mutual information and ``method="to_overall"``.
+    ranks, the Wasserstein distance, the mutual information, ``method="to_overall"``, and of a
+    worst stratum or attribute (`control_features`, ``attributes="parallel"``).
 
     References
     ----------
@@ -129,17 +134,26 @@ def confidence_interval(
             f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
         )
     rng, alpha = check_random_state(random_state), 1.0 - float(confidence)
-    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-    given = {"sensitive_features": sensitive_features, **weights}
+    of_rows = {"sample_weight": sample_weight, "control_features": control_features}
+    given = {"sensitive_features": sensitive_features}
+    given |= {name: values for name, values in of_rows.items() if values is not None}
+    options = getattr(metric, "keywords", {})  # of a partial
+    if options.get("control_features") is not None:
+        raise ValueError(
+            "control_features must be given to confidence_interval, which resamples their rows, "
+            "and not to the metric."
+        )
     observed = metric(y_true, y_pred, **given)
     if np.isnan(observed):
         return np.nan, np.nan
-    function = metric
+    function, asked = metric, given
     if isinstance(metric, functools.partial) and not metric.args:
-        function, given = metric.func, {**metric.keywords, **given}
-    if method != "bootstrap" and function in COMPONENTS:
+        function, asked = metric.func, {**options, **given}
+    in_parts = control_features is not None or options.get("attributes", "crossed") != "crossed"
+    if method != "bootstrap" and function in COMPONENTS and not in_parts:
         read, components_of = COMPONENTS[function]
-        components = components_of(read(y_true, y_pred, **given), rng)
+        asked = {name: value for name, value in asked.items() if name not in PARTS}
+        components = components_of(read(y_true, y_pred, **asked), rng)
         if components is not None:
             return _Inverted(components).interval(alpha)
     if method == "inversion":
@@ -147,8 +161,7 @@ def confidence_interval(
             "method='inversion' needs a metric of fairconstrained.metrics whose components are "
             f"known; got {metric!r}. Use method='bootstrap'."
         )
-    columns = y_true, y_pred, sensitive_features, sample_weight
-    return _bootstrap(metric, columns, observed, alpha, rng)
+    return _bootstrap(metric, (y_true, y_pred), given, observed, alpha, rng)
 
 
 class _Inverted:
@@ -196,18 +209,22 @@ class _Inverted:
 
 
 def _bootstrap(
-    metric: Callable[..., float], columns: tuple[Any, ...], observed: float, alpha: float, rng: Any
+    metric: Callable[..., float],
+    columns: tuple[Any, ...],
+    given: dict[str, Any],
+    observed: float,
+    alpha: float,
+    rng: Any,
 ) -> tuple[float, float]:
     """Percentiles of the metric on resampled rows, with Efron's correction of the median."""
     arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
+    given = _indexable(given)
     found = np.empty(N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
         for b in range(N_RESAMPLES):
             rows = rng.randint(n_rows, size=n_rows)
-            true, predicted, groups, weight = (rows_of(values, rows) for values in arrays)
-            more = {} if weight is None else {"sample_weight": weight}
-            found[b] = metric(true, predicted, sensitive_features=groups, **more)
+            found[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))
     values = found[~np.isnan(found)]
     below = 0.5 * ((values < observed).mean() + (values <= observed).mean())
     z = norm.ppf(np.clip(below, 0.5 / N_RESAMPLES, 1.0 - 0.5 / N_RESAMPLES))

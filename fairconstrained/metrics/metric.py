@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained.arrays import Array
+from fairconstrained.arrays import Array, as_numpy, check_samples, rows_of
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.groups import columns_of, encode_groups
 
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
@@ -110,6 +111,43 @@ def warn_absent(cells: Iterable[str]) -> None:
     )
 
 
+# --- strata, and attributes side by side ----------------------------------------------------------
+
+PARTS = {"control_features": None, "attributes": "crossed"}  # parameters, and their defaults
+_OF_ROWS = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "sample_weight")
+
+
+def parts_of(
+    given: dict[str, Any], control_features: Any, attributes: str
+) -> Iterator[dict[str, Any]]:
+    """The arguments of a metric in each stratum, and for each of several parallel attributes.
+
+    Two labels in all rows may be one in a stratum: the positive one is found before.
+    """
+    groups = given["sensitive_features"]
+    in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
+    columns = list(columns_of(groups).values()) if in_parallel else [groups]
+    if given["y_true"] is not None and given.get("pos_label", "") is None:
+        seen = np.unique(np.asarray(as_numpy(given["y_true"]))).tolist()
+        if len(seen) == 2 and seen[0] != 1:
+            given = {**given, "pos_label": seen[1]}
+    for column in columns:
+        own = given if groups is None else {**given, "sensitive_features": column}
+        if control_features is None:
+            yield own
+            continue
+        rows = {name: own[name] for name in _OF_ROWS if own.get(name) is not None}
+        check_samples(**rows, control_features=control_features)
+        strata, n_rows = encode_groups(control_features), len(next(iter(rows.values())))
+        if len(strata.codes) != n_rows:
+            raise ValueError(
+                f"control_features has {len(strata.codes)} rows, but there are {n_rows} samples."
+            )
+        for stratum in range(len(strata.labels)):
+            inside = np.flatnonzero(strata.codes == stratum)
+            yield own | {name: rows_of(values, inside) for name, values in rows.items()}
+
+
 # --- signatures and docstrings --------------------------------------------------------------------
 
 PARAMETERS = {
@@ -147,6 +185,10 @@ PARAMETERS = {
     The class whose rates are compared; by default the larger of two labels, and the worst of
     more than two. Where only one label occurs, 0, -1 and False are the negative one. Needed for
     predicted labels that are 1 and a larger number, where conventions differ.""",
+    "control_features": """array-like of shape (n_samples,) or (n_samples, n_columns), optional
+    Strata, such as age or kind of job: the value is that of the worst stratum.""",
+    "attributes": """{"crossed", "parallel"}, default="crossed"
+    Several sensitive columns are crossed, or each is compared by itself, and the worst counts.""",
     "labels": """sequence of labels, optional
     The classes in the order of the columns of `y_proba`, as in ``classes_``; by default the sorted
     labels of `y_true`. Needed where some class does not occur in `y_true`.""",
@@ -191,13 +233,23 @@ def metric_of(
     """
     signature = inspect.signature(read)
     kept = [p for name, p in signature.parameters.items() if name not in without]
-    signature = signature.replace(parameters=kept, return_annotation="float")
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [inspect.Parameter(name, kind, default=default) for name, default in PARTS.items()]
+    reader: Any = read
+    signature = signature.replace(parameters=[*kept, *own], return_annotation="float")
 
     def decorate(measure: Callable[[Inputs], float]) -> Callable[Arguments, float]:
         @functools.wraps(measure)
         def metric(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
-            signature.bind(*args, **kwargs)  # raises TypeError
-            return measure(read(*args, **kwargs))
+            bound = signature.bind(*args, **kwargs)  # raises TypeError
+            bound.apply_defaults()
+            given = bound.arguments
+            control_features, attributes = map(given.pop, PARTS)
+            if control_features is None and attributes == "crossed":
+                return measure(reader(**given))
+            worst = np.min if measure.__name__.endswith("_ratio") else np.max
+            parts = parts_of(given, control_features, attributes)
+            return float(worst([measure(reader(**part)) for part in parts]))
 
         metric.__signature__ = signature  # type: ignore[attr-defined]
         return documented(metric)

@@ -1,0 +1,284 @@
+"""Parity within strata of control features, and of attributes side by side, in fits."""
+
+import warnings
+
+import fairlearn.metrics
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn import config_context
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+    metrics,
+)
+from fairconstrained.blocks import Blocks
+from fairconstrained.constraints import (
+    AUCParity,
+    DemographicParity,
+    EqualizedOdds,
+    LossParity,
+    RateConstraint,
+    Space,
+)
+from tests.helpers.fits import FORGIVEN, table
+from tests.helpers.notions import random_rows, soft_values
+
+SPACE = Space(
+    [0, 1], [("f", "old"), ("f", "young"), ("m", "old"), ("m", "young"), ("x", "old")], n_control=1
+)
+
+
+def people(n=1200):
+    """Features, labels, sex, and an age group that changes who is favoured."""
+    X, y, group = table(n=n)
+    rng = np.random.default_rng(0)
+    age = np.array(["old", "young"])[(rng.random(n) < np.where(group == 0, 0.7, 0.3)).astype(int)]
+    return X, y, np.array(["m", "f"])[group], age
+
+
+# --- constraints ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reference", ["pairwise", "rest", "overall"])
+@pytest.mark.parametrize("kind", [DemographicParity, EqualizedOdds, LossParity])
+def test_within_strata_the_values_are_those_of_each_stratum_alone(kind, reference):
+    rows = random_rows(0, 2, 5, n=200)
+    found = soft_values(kind(0.1, reference=reference).bind(SPACE), rows)
+    expected = []
+    for groups in ([0, 2, 4], [1, 3]):
+        own = rows.take(torch.isin(rows.group, torch.tensor(groups)).nonzero()[:, 0])
+        own = own._replace(group=torch.searchsorted(torch.tensor(groups), own.group))
+        names = [SPACE.groups[g] for g in groups]
+        alone = kind(0.1, reference=reference).bind(Space([0, 1], names))
+        expected += soft_values(alone, own).tolist()
+    np.testing.assert_allclose(sorted(found.tolist()), sorted(expected))
+
+
+def test_a_stratum_with_one_group_compares_nothing():
+    """Nor do its rows count, not even where the other constraints are made of them."""
+    lone = Space([0, 1], [("f", "old"), ("m", "young")], n_control=1)
+    assert len(DemographicParity(0.1).bind(lone).slack) == 0
+    assert DemographicParity(0.1).bind(SPACE).part_of_cell.max() == 4
+    three = SPACE._replace(groups=[*SPACE.groups[:4], ("x", "other")])
+    assert DemographicParity(0.1).bind(three).part_of_cell[0].tolist()[-1] == -1
+
+
+@pytest.mark.parametrize("kind", [DemographicParity, EqualizedOdds, LossParity])
+def test_parallel_attributes_have_the_values_of_each_column_alone(kind):
+    """With the slack of each."""
+    space = Space([0, 1], [("f", "x"), ("f", "y"), ("m", "x"), ("m", "y"), ("m", "z")])
+    rows = random_rows(1, 2, 5, n=200)
+    found = soft_values(kind([0.1, 0.2], attributes="parallel").bind(space), rows)
+    expected = []
+    for column, slack in enumerate((0.1, 0.2)):
+        names, codes = np.unique([label[column] for label in space.groups], return_inverse=True)
+        own = rows._replace(group=torch.as_tensor(codes)[rows.group])
+        expected += soft_values(kind(slack).bind(Space([0, 1], names.tolist())), own).tolist()
+    np.testing.assert_allclose(sorted(found.tolist()), sorted(expected))
+
+
+def test_descriptions_name_values_and_strata():
+    words = DemographicParity(attributes="parallel").bind(SPACE, 0.1)
+    assert words.describe(0) == "demographic_parity: group f & old against group m & old"
+    space = Space([0, 1], [(a, b) for a in "fm" for b in "xyz"])
+    bound = DemographicParity(attributes="parallel").bind(space, 0.1)
+    assert bound.describe(0) == "demographic_parity: group f against group m"
+    assert bound.describe(2) == "demographic_parity: group x against group y"
+
+
+@pytest.mark.parametrize(
+    ("notion", "message"),
+    [
+        (DemographicParity(attributes="each"), r"attributes must be one of \['crossed', 'paral"),
+        (DemographicParity([0.1], attributes="parallel"), "one for each of 2 columns"),
+        (DemographicParity([0.1, 0.1]), "slack must be a number >= 0"),
+        (DemographicParity([0.1, -0.1], attributes="parallel"), "must be a number >= 0; got -0.1"),
+    ],
+)
+def test_wrong_attributes_and_slacks_are_named(notion, message):
+    with pytest.raises(ValueError, match=message):
+        notion.bind(Space([0, 1], [(a, b) for a in "fm" for b in "xyz"]), 0.1)
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+CONSTRAINTS = {
+    "demographic_parity": metrics.demographic_parity_difference,
+    "equalized_odds": metrics.equalized_odds_difference,
+    "error_rate_parity": metrics.error_rate_difference,
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_the_slack_bounds_the_worst_stratum(name):
+    X, y, sex, age = people()
+    given = {"sensitive_features": sex, "control_features": age}
+    clf = RateConstrainedClassifier(name, slack=0.03).fit(X, y, **given)
+    found = CONSTRAINTS[name](y, clf.predict(X), **given)
+    assert clf.feasible_
+    assert clf.violation_ == pytest.approx(found, abs=1e-9)
+    assert found <= 0.03 + FORGIVEN
+    other = RateConstrainedClassifier(name, slack=0.03).fit(X, y, sensitive_features=sex)
+    assert CONSTRAINTS[name](y, other.predict(X), **given) > 0.05
+    assert [tuple(group) for group in clf.groups_] == [
+        (s, a) for s in ("f", "m") for a in ("old", "young")
+    ]
+
+
+def test_conditional_parity_is_not_parity():
+    """Strata explain a part of the gap, which stays: what conditional parity does not say."""
+    X, y, sex, age = people()
+    X = np.column_stack((X, 4.0 * (age == "old")))
+    y = np.where(np.random.default_rng(0).random(len(y)) < 0.7, (age == "old").astype(int), y)
+    clf = RateConstrainedClassifier(slack=0.03)
+    clf.fit(X, y, sensitive_features=sex, control_features=age)
+    gaps = fairlearn.metrics.MetricFrame(
+        metrics=fairlearn.metrics.selection_rate,
+        y_true=y,
+        y_pred=clf.predict(X),
+        sensitive_features=sex,
+        control_features=age,
+    ).difference()
+    assert gaps.max() <= 0.03 + FORGIVEN
+    assert metrics.demographic_parity_difference(y, clf.predict(X), sensitive_features=sex) > 0.2
+
+
+def test_ratios_within_strata():
+    X, y, sex, age = people()
+    given = {"sensitive_features": sex, "control_features": age}
+    clf = RateConstrainedClassifier(DemographicParity(ratio=0.9)).fit(X, y, **given)
+    assert metrics.demographic_parity_ratio(y, clf.predict(X), **given) >= 0.9
+
+
+def test_losses_within_strata():
+    X, y, sex, age = people()
+    given = {"sensitive_features": sex, "control_features": age}
+    clf = LossParityClassifier(slack=0.02).fit(X, y, **given)
+    found = metrics.loss_gap(y, clf.predict_proba(X), **given)
+    assert found == pytest.approx(clf.violation_, abs=1e-6)
+    assert found <= 0.02 + FORGIVEN
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"model": HistGradientBoostingClassifier(max_iter=10, random_state=0)},
+        pytest.param({"model": (8,), "random_state": 0}, marks=pytest.mark.slow),
+    ],
+)
+def test_every_model(params):
+    """The strata need not be among the features."""
+    X, y, sex, age = people()
+    clf = RateConstrainedClassifier(slack=0.05, **params)
+    clf.fit(X, y, sensitive_features=sex, control_features=age)
+    assert clf.feasible_
+    assert clf.violation_ <= 0.05 + FORGIVEN
+
+
+def test_slack_of_each_of_two_attributes():
+    X, y, sex, age = people()
+    columns = pd.DataFrame({"sex": sex, "age": age})
+    notion = DemographicParity([0.02, 0.1], attributes="parallel")
+    clf = RateConstrainedClassifier(notion).fit(X, y, sensitive_features=columns)
+    for column, slack in zip(columns, (0.02, 0.1), strict=True):
+        gap = fairlearn.metrics.demographic_parity_difference(
+            y, clf.predict(X), sensitive_features=columns[column]
+        )
+        assert gap <= slack + FORGIVEN
+    assert clf.feasible_
+
+
+def test_blocks_and_several_control_features():
+    X, y, sex, age = people()
+    given = {
+        "sensitive_features": sex,
+        "control_features": pd.DataFrame({"age": age, "site": np.arange(len(y)) % 2}),
+    }
+    whole = RateConstrainedClassifier(slack=0.1).fit(X, y, **given)
+    parts = RateConstrainedClassifier(slack=0.1)
+    parts.fit(Blocks(lambda: iter((X[:500], X[500:]))), y, **given)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-6)
+    assert whole.groups_[0] == ("f", "old", 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_private_fits_release_counts_of_strata_as_of_groups():
+    """Declared categories are the domain of both: whatever occurs, the cells are the same."""
+    X, y, sex, age = people()
+    given = {
+        "sensitive_features": pd.Categorical(sex, ["f", "m", "x"]),
+        "control_features": pd.Categorical(age, ["old", "young"]),
+    }
+    given = {name: pd.Series(values) for name, values in given.items()}
+    clf = RateConstrainedClassifier(slack=0.05, epsilon=5.0, random_state=0).fit(X, y, **given)
+    assert len(clf.groups_) == 6
+    assert clf.privacy_.epsilon <= 5.0
+    assert all("x" not in words for words in clf.constraints_)
+
+
+def test_routing():
+    X, y, sex, age = people(400)
+    with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pipeline = make_pipeline(StandardScaler(), RateConstrainedClassifier(slack=0.05))
+        given = {"sensitive_features": sex, "control_features": age}
+        assert len(pipeline.fit(X, y, **given)[-1].groups_) == 4
+        found = cross_validate(pipeline, X, y, params=given, cv=3, return_estimator=True)
+    assert all(len(clf[-1].groups_) == 4 for clf in found["estimator"])
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [
+        AUCFairClassifier(),
+        PartialParityClassifier(),
+        DPFermiClassifier(epsilon=None),
+        RateConstrainedClassifier([DemographicParity(), AUCParity()]),
+        RateConstrainedClassifier(RateConstraint([[0, 1]] * 2, np.eye(2), np.ones((1, 2, 2)))),
+    ],
+)
+def test_what_has_no_strata_says_so(clf):
+    X, y, sex, age = people(60)
+    with pytest.raises(ValueError, match="control_features must be None: groups are compared"):
+        clf.fit(X, y, sensitive_features=sex, control_features=age)
+
+
+def test_tables_of_an_engine_are_refused():
+    dask = pytest.importorskip("dask.dataframe")
+    table = dask.from_pandas(pd.DataFrame({"x": [0, 1], "y": [0, 1], "s": [0, 1]}), npartitions=1)
+    with pytest.raises(ValueError, match=r"control_features must be None if X is a table of"):
+        RateConstrainedClassifier().fit(table, "y", sensitive_features="s", control_features="s")
+
+
+def test_rows_without_a_stratum_train_the_model():
+    X, y, sex, age = people()
+    age = np.where(np.arange(len(y)) < 100, None, age)
+    clf = RateConstrainedClassifier(slack=0.03)
+    with pytest.warns(UserWarning, match="is missing for 100 of 1,200 rows"):
+        clf.fit(X, y, sensitive_features=sex, control_features=age)
+    known = slice(100, None)
+    given = {"sensitive_features": sex[known], "control_features": age[known]}
+    found = metrics.demographic_parity_difference(y[known], clf.predict(X)[known], **given)
+    assert clf.violation_ == pytest.approx(found)
+
+
+def test_lengths_and_orders_are_checked():
+    X, y, sex, age = people(60)
+    clf = RateConstrainedClassifier()
+    with pytest.raises(
+        ValueError, match="control_features has 10 rows, but sensitive_features has 60"
+    ):
+        clf.fit(X, y, sensitive_features=sex, control_features=age[:10])
+    columns = pd.DataFrame(X), pd.Series(y)
+    with pytest.raises(ValueError, match="control_features has the samples of X in another order"):
+        clf.fit(*columns, sensitive_features=sex, control_features=pd.Series(age)[::-1])

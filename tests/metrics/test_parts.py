@@ -1,0 +1,161 @@
+"""Metrics within strata of control features, and of attributes side by side."""
+
+import functools
+
+import fairlearn.metrics
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.linear_model import LogisticRegression
+
+from fairconstrained import metrics
+
+
+def rows(n=600, seed=0):
+    """Labels, predictions, sex and race, and an age group; every cell has both labels."""
+    rng = np.random.default_rng(seed)
+    people = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], n), "race": rng.choice(["x", "y", "z"], n)}
+    )
+    age = rng.choice(["old", "young"], n)
+    y = rng.integers(2, size=n)
+    predicted = rng.random(n) < 0.3 + 0.2 * y + 0.2 * (age == "old") * (people["sex"] == "f")
+    return y, predicted.astype(int), people, age
+
+
+COMPARED = {
+    "demographic_parity_difference": (fairlearn.metrics.selection_rate, "difference", np.max),
+    "demographic_parity_ratio": (fairlearn.metrics.selection_rate, "ratio", np.min),
+    "equal_opportunity_difference": (fairlearn.metrics.true_positive_rate, "difference", np.max),
+    "equal_opportunity_ratio": (fairlearn.metrics.true_positive_rate, "ratio", np.min),
+    "false_positive_rate_difference": (
+        *(fairlearn.metrics.false_positive_rate, "difference", np.max),
+    ),
+    "false_negative_rate": (fairlearn.metrics.false_negative_rate, "group_max", np.max),
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", COMPARED)
+def test_within_strata_it_is_the_worst_of_fairlearns_metric_frame(name, weighted):
+    y, predicted, people, age = rows()
+    weight = np.random.default_rng(1).random(len(y)) if weighted else np.ones(len(y))
+    rate, aggregate, worst = COMPARED[name]
+    given = {"sensitive_features": people["race"], "control_features": age}
+    frame = fairlearn.metrics.MetricFrame(
+        metrics=rate,
+        y_true=y,
+        y_pred=predicted,
+        sample_params={"sample_weight": weight},
+        **given,
+    )
+    found = getattr(metrics, name)(y, predicted, sample_weight=weight, **given)
+    assert found == pytest.approx(worst(getattr(frame, aggregate)()))
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_parallel_attributes_are_the_worst_of_each_by_itself(name):
+    y, predicted, people, _ = rows()
+    metric, worst = getattr(metrics, name), COMPARED[name][2]
+    each = [metric(y, predicted, sensitive_features=people[column]) for column in people]
+    for given in (people, people.to_numpy(), {c: people[c] for c in people}):
+        assert metric(y, predicted, sensitive_features=given, attributes="parallel") == worst(each)
+    assert worst([*each, metric(y, predicted, sensitive_features=people)]) != worst(each)
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"),
+    [
+        (metrics.group_auc_gap, {}),
+        (metrics.intra_group_auc_gap, {}),
+        (metrics.partial_statistical_parity, {"interval": (0.1, 0.6)}),
+    ],
+)
+def test_scores_too(metric, options):
+    y, _, people, age = rows()
+    score = np.random.default_rng(2).normal(size=len(y)) + (age == "old") * (people["sex"] == "f")
+    each = [
+        metric(y[age == s], score[age == s], sensitive_features=people["sex"][age == s], **options)
+        for s in np.unique(age)
+    ]
+    found = metric(y, score, sensitive_features=people["sex"], control_features=age, **options)
+    assert found == max(each)
+
+
+def test_both_together_compare_each_attribute_in_each_stratum():
+    y, predicted, people, age = rows()
+    metric = metrics.equalized_odds_difference
+    each = [
+        metric(y[inside], predicted[inside], sensitive_features=people[column][inside])
+        for column in people
+        for inside in (age == "old", age == "young")
+    ]
+    given = {"sensitive_features": people, "control_features": age, "attributes": "parallel"}
+    assert metric(y, predicted, **given) == max(each)
+
+
+def test_one_label_in_a_stratum_is_not_taken_for_the_positive_one():
+    """All of the young are granted: none of them is a positive whom the model could miss."""
+    y = np.array(["granted"] * 4 + ["granted", "refused"] * 2)
+    predicted = np.array(["granted"] * 4 + ["granted", "granted", "refused", "refused"])
+    age, sex = ["young"] * 4 + ["old"] * 4, list("ffmmffmm")
+    given = {"sensitive_features": sex, "control_features": age}
+    with pytest.warns(UserWarning, match="no rows with label 'refused'"):
+        found = metrics.equal_opportunity_difference(y, predicted, **given)
+    assert np.isnan(found)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"attributes": "each"},
+            r"attributes must be one of \['crossed', 'parallel'\]; got 'each'",
+        ),
+        ({"control_features": ["a"]}, "control_features has 1 rows, but there are 600 samples"),
+    ],
+)
+def test_wrong_parts_are_named(given, message):
+    y, predicted, people, _ = rows()
+    with pytest.raises(ValueError, match=message):
+        metrics.error_rate_difference(y, predicted, sensitive_features=people, **given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attributes", ["crossed", "parallel"])
+def test_intervals_resample_strata_with_their_rows(attributes):
+    """The interval contains the value, and differs from that of other strata."""
+    y, predicted, people, age = rows(300)
+    metric = functools.partial(metrics.demographic_parity_difference, attributes=attributes)
+    given = {"sensitive_features": people, "control_features": age}
+    value = metric(y, predicted, **given)
+    low, high = metrics.confidence_interval(metric, y, predicted, **given, random_state=0)
+    assert low < value < high
+    others = {**given, "control_features": age[::-1]}
+    assert metrics.confidence_interval(metric, y, predicted, **others, random_state=0) != (
+        low,
+        high,
+    )
+    held = functools.partial(metric, control_features=age)
+    with pytest.raises(ValueError, match="control_features must be given to confidence_interval"):
+        metrics.confidence_interval(held, y, predicted, sensitive_features=people)
+    with pytest.raises(ValueError, match="inversion"):
+        metrics.confidence_interval(metric, y, predicted, **given, method="inversion")
+
+
+def test_scorers_take_both():
+    y, _, people, age = rows()
+    X = pd.get_dummies(people, dtype=float).assign(age=age == "old")
+    X = X.assign(sex=people["sex"] == "f", race=people["race"] == "x").astype(float)
+    clf = LogisticRegression().fit(X, y)
+    metric, columns = metrics.demographic_parity_difference, ["sex", "race"]
+    score = metrics.fairness_scorer(metric, column=columns, attributes="parallel")
+    given = {"sensitive_features": X[columns]}
+    expected = metric(y, clf.predict(X), **given, attributes="parallel")
+    assert score(clf, X, y) == -expected
+    with config_context(enable_metadata_routing=True):
+        routed = metrics.fairness_scorer(metric)
+        routed.set_score_request(sensitive_features=True, control_features=True)
+        found = routed(clf, X, y, **given, control_features=age)
+    assert found == -metric(y, clf.predict(X), **given, control_features=age)
