@@ -17,6 +17,7 @@ from fairconstrained.audit.measures import DIFFERENCES, Facts
 from fairconstrained.audit.predictions import decided, is_model
 from fairconstrained.audit.sample import Grouping, Sample, read_sample
 from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.certificates import own_bound
 
 SCHEMA_VERSION = "1"
 _SMALL = 20  # rows of a group that is compared, without a slack
@@ -153,9 +154,10 @@ def report(
         Non-negative weights for all rates. There are no certificates then.
     constraint : str or constraint object, optional
         The criterion of the question, as in :func:`fairconstrained.metrics.certify`; by default
-        "demographic_parity".
+        "demographic_parity". It bounds a difference of rates.
     slack : float, optional
-        How large the difference may be. Without it the page says how large it is.
+        How large the difference may be; by default the slack of a constraint object. Without one
+        the page says how large it is.
     pos_label : label or list of labels, optional
         The favourable outcome; if labels have other values than decisions, one of each. It may be
         left out for booleans, or 0 and 1.
@@ -218,6 +220,12 @@ def audited(sample: Sample, constraint: Any, slack: float | None, confidence: fl
     if criterion not in DIFFERENCES:
         known = sorted(DIFFERENCES)
         raise ValueError(f"constraint must be one of {known}; got {constraint!r}.")
+    if getattr(constraint, "ratio", None) is not None:
+        raise ValueError(
+            f"constraint must bound a difference of rates, by a slack; got {constraint!r}. "
+            "Ratios of all groups are in every audit, and certify bounds the smallest."
+        )
+    slack = own_bound(constraint) if slack is None else slack
     if criterion != "demographic_parity" and sample.label is None:
         raise ValueError(f"y_true must hold labels for constraint={criterion!r}; got none.")
     asked = {"criterion": criterion, "slack": slack, "confidence": confidence}

@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
     audit = replace(audit, left_out=notes + audit.left_out)
     print("\n".join([audit.question, audit.answer, *audit.findings]))
     write(replace(audit, provenance={**audit.provenance, **origin}), options.output)
+    print(f"Written to {options.output}: audit.html, audit.json.")
 
 
 def write(audit: Audit, folder: Path) -> None:
@@ -55,7 +56,6 @@ def write(audit: Audit, folder: Path) -> None:
     facts = json.dumps(audit.to_dict(), indent=1, allow_nan=False)
     (folder / "audit.json").write_text(facts + "\n", "utf-8")
     (folder / "audit.html").write_text(audit.to_html(), "utf-8")
-    print(f"Written to {folder}: audit.html, audit.json.")
 
 
 def _numbers(frame: pd.DataFrame, name: str | None) -> Any:

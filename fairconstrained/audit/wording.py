@@ -61,7 +61,9 @@ def answer(
     if slack is None:
         return f"{largest[0].upper()}{largest[1:]}."
     if worst["value"] > slack:
-        return f"No: {largest}, more than {points(slack)}."
+        sure = worst["low"] > slack
+        no = "No" if sure else "On these rows no, but they do not decide for new rows"
+        return f"{no}: {largest}, more than {points(slack)}."
     found = facts["certificates"]
     sure = f"with {100 * confidence:g} % confidence for each attribute"
     if found and all(entry["kept"] for entry in found) and len(found) == len(gaps):

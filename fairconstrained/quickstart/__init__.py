@@ -6,9 +6,9 @@
 3. Refit the most accurate candidate whose violation is small enough.
 4. On the held-out rows, with confidence intervals, compare all slacks, the unconstrained models
    and fairlearn's reductions; list the rates of each group; certify the chosen model.
-5. Write the trade-off (tradeoff.csv, tradeoff.png), the rates of the groups (groups.csv,
-   groups.png), the certificate (certificate.json) and the chosen model (model.joblib) to the folder
-   quickstart-results.
+5. Write one page about the chosen model, before and after the constraint (audit.html, audit.json),
+   the trade-off (tradeoff.csv, tradeoff.png), the rates of the groups (groups.csv, groups.png), the
+   certificate (certificate.json) and the model (model.joblib) to the folder quickstart-results.
 
 By default the table is generated. ``--dataset adult`` and other names use real data, ``--csv FILE
 --label COLUMN --sensitive COLUMN [COLUMN ...]`` your own.

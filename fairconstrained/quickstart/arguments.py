@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
     add("--seed", type=int, default=0)
     options = parser.parse_args(argv)
+    options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
     csv, label, sensitive = options.csv, options.label, options.sensitive
     bounds = [*options.slack, options.max_violation, *(options.reductions or [])]
     inside = all(0 <= bound <= 1 for bound in bounds)

@@ -12,6 +12,7 @@ from sklearn.metrics import precision_score, roc_auc_score
 
 import fairconstrained
 from fairconstrained.audit.facts import SCHEMA_VERSION
+from fairconstrained.constraints import DemographicParity
 from fairconstrained.metrics.bounds import DIFFERENCE
 
 RNG = np.random.default_rng(0)
@@ -180,6 +181,12 @@ def test_the_rows_that_are_said_to_be_enough_are_enough(slack, kept):
     assert DIFFERENCE.bound(hits, rows, 0.05) == pytest.approx(slack, rel=0.02)
 
 
+def test_an_object_brings_its_slack():
+    found = report(constraint=DemographicParity(slack=0.25))
+    assert found.provenance["slack"] == 0.25
+    assert found.certificates == report(slack=0.25).certificates
+
+
 def test_no_rows_are_enough_if_the_difference_is_larger():
     (entry,) = report(slack=0.01).certificates
     assert entry["rows_needed"] is None
@@ -190,6 +197,7 @@ def test_no_rows_are_enough_if_the_difference_is_larger():
     ("pred", "slack", "words"),
     [
         (PRED, 0.01, "No: the largest difference on these rows is"),
+        (PRED[:200], 0.1, "On these rows no, but they do not decide for new rows: the largest"),
         (PRED, 0.4, "Yes, also on new rows like these (with 95 % confidence for each"),
         (PRED[:200], 0.2, "On these rows yes, but it is not proved for new rows: it may be up to"),
         (PRED, None, "The largest difference on these rows is"),
@@ -274,6 +282,7 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"y_true": TRUE[1:]}, "y_true has 2999 rows, but y_pred has 3000"),
         ({"sensitive_features": SEX[1:]}, "sensitive_features has 2999 rows, but y_pred has"),
         ({"y_true": None, "constraint": "equalized_odds"}, "y_true must hold labels for constr"),
+        ({"constraint": DemographicParity(ratio=0.8)}, "must bound a difference of rates, by a"),
         ({"constraint": "fairness"}, "constraint must be one of .*; got 'fairness'"),
         ({"confidence": 1}, "confidence"),
         ({"slack": -1}, "slack must be a number >= 0"),

@@ -55,8 +55,8 @@ MAY_IMPORT = {
     "export": {"estimators", "groups", "metrics", "models"},
     "the package": {"_version", "audit", "estimators"},
     "quickstart": {
-        *("the package", "audit", "datasets", "display", "distributed", "groups", "metrics"),
-        *("model_selection", "models"),
+        *("the package", "audit", "datasets", "display", "distributed", "exceptions", "groups"),
+        *("metrics", "model_selection", "models"),
     },
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}

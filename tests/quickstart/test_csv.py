@@ -11,7 +11,7 @@ from fairconstrained.audit.tables import Unusable
 from fairconstrained.datasets import make_loan_applications
 from fairconstrained.quickstart import steps
 from fairconstrained.quickstart.arguments import read
-from fairconstrained.quickstart.steps import MISSING, from_csv, held_out
+from fairconstrained.quickstart.steps import MISSING, from_csv, held_out, proxies
 
 
 def loans(n=400):
@@ -94,6 +94,22 @@ def test_rows_without_label_and_columns_without_use_are_left_out_and_named(writt
         "country",
         "applicant",
     ]
+
+
+def test_a_column_that_tells_the_group_is_named(written):
+    """Two words for men and one for women; a number that is larger for women, and one hole."""
+    frame = loans()
+    woman = frame["sex"] == "woman"
+    frame["title"] = np.where(woman, "Ms", np.where(frame.index % 9 == 0, "Dr", "Mr"))
+    frame["code"] = 10.0 * woman + np.arange(400) % 7
+    frame.loc[3, "code"] = np.nan
+    found = proxies(*held_out(from_csv(*written(frame)), read([], None)))
+    assert [line.split(" tells ")[0] for line in found] == ["title", "code"]
+    assert found[0] == (
+        "title tells sex of 100.0 % of the held-out rows, so the model knows it. --drop title "
+        "leaves it out."
+    )
+    assert proxies(*held_out(from_csv(*written(loans())), read([], None))) == []
 
 
 def test_one_row_of_a_group_does_not_stop_the_split(written):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
 
-from fairconstrained import quickstart
+from fairconstrained import RateConstrainedClassifier, quickstart
 from fairconstrained.datasets import make_loan_applications
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.quickstart import steps
 from fairconstrained.quickstart.arguments import read
@@ -23,6 +25,19 @@ pytestmark = [
 
 GRID = [0.02, 0.3]
 NAMES = ("trees", "linear")
+
+
+class Missing(RateConstrainedClassifier):
+    """A fit that misses its slack, says so by a warning, and grants nobody."""
+
+    def fit(self, *args, **kwargs):
+        super().fit(*args, **kwargs)
+        self.feasible_, self.violation_ = False, 0.5
+        warnings.warn("beside a bar", ConstraintNotSatisfiedWarning, stacklevel=1)
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=np.int64)
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +94,16 @@ def test_what_is_written_is_the_chosen_model_and_what_it_does(tmp_path, capsys):
     assert held_out.set_index("slack")["violation"][float(slack)] == pytest.approx(gap)
     report = pd.read_csv(tmp_path / "groups.csv", index_col=0)
     assert report["selection_rate"]["overall"] == pytest.approx(predicted.mean())
+    audit = json.loads((tmp_path / "audit.json").read_text())
+    assert audit["groups"][0]["selection_rate"] == pytest.approx(predicted.mean())
+    assert audit["answer"] in out
+    assert audit["findings"][0].startswith(f"The model is {name} with slack {slack}")
+    change = audit["changes"][0]
+    assert change["gained"] + change["lost"] + change["kept"] + change["never"] == len(test.y)
+    assert change["gained"] + change["kept"] == predicted.sum()
+    free = table[(table["rows"] == "held out") & (table["method"] == f"{name}, unconstrained")]
+    assert change["error_before"] == pytest.approx(free["error"].item())
+    assert "Who changed" in (tmp_path / "audit.html").read_text()
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert certificate["estimate"] == pytest.approx(gap)
     assert certificate["upper"] > gap
@@ -91,6 +116,17 @@ def test_the_wanted_violation_decides(tmp_path, capsys, wanted, chosen):
     run(tmp_path, "--max-violation", wanted, "--reductions")
     lines = [line for line in capsys.readouterr().out.splitlines() if "<- chosen" in line]
     assert [float(line.split()[1]) for line in lines] == [chosen] * 2
+
+
+def test_candidates_that_miss_their_slack_or_grant_nobody_are_named(tmp_path, monkeypatch):
+    """Warnings are errors in tests: what fits say about it is in the first lines instead."""
+    monkeypatch.setattr(steps, "RateConstrainedClassifier", Missing)
+    run(tmp_path, "--reductions")
+    findings = json.loads((tmp_path / "audit.json").read_text())["findings"]
+    assert any(line.startswith("Nobody gets the favourable decision") for line in findings)
+    for name in NAMES:
+        assert f"{name}, slack 0.02, misses the slack: 0.500 on its training rows." in findings
+        assert f"{name}, slack 0.3, grants nobody on the held-out rows." in findings
 
 
 def test_data_sets_with_words_and_codes(tmp_path, monkeypatch, capsys):
