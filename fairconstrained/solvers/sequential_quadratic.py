@@ -25,6 +25,7 @@ from fairconstrained.solvers.base import (
     violation,
 )
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
+from fairconstrained.solvers.run import repaired, worth_repair
 
 _AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
@@ -113,12 +114,14 @@ class SequentialQuadratic(Solver):
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
         best, posed, kept = None, problem, False  # of all sharpnesses so far
+        nearest: list[Iterate] = []  # those of least violation
         # A warm start is already close to its solution.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
             iterates = []
             for iterate in self._moving(problem, x, dual):
                 yield iterate
                 iterates.append(iterate)
+                nearest = worth_repair(nearest, iterate)
             x, dual = iterates[-1].x, iterates[-1].dual
             own = best_feasible(iterates)
             if best is None or best_feasible([best, own]) is own:
@@ -133,9 +136,11 @@ class SequentialQuadratic(Solver):
             for other in islice(solver.iterate(posed, best.x, none, tol, rng), _RESCUE_STEPS):
                 found = other._replace(residual=torch.inf)
                 yield found
-                best = best_feasible([best, found])
+                best, nearest = best_feasible([best, found]), worth_repair(nearest, found)
                 if found.excess <= FEASIBILITY_TOL:
                     break
+            else:
+                best = best_feasible([best, repaired(posed, nearest)])
             yield best
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, posed, tol)
