@@ -51,6 +51,13 @@ def frame(n=600):
     return columns.assign(label=y, sex=group, weight=weight)
 
 
+def smooth_frame():
+    """Rows for criteria of distributions, whose local solutions then do not hang on rounding."""
+    data = make_biased_classification(1200, random_state=0)
+    columns = pd.DataFrame(data.data).add_prefix("x")
+    return columns.assign(label=data.target, sex=data.sensitive_features, weight=1.0)
+
+
 def features(rows):
     return rows.filter(regex="^x")
 
@@ -89,7 +96,8 @@ def assert_same(found, whole):
 @pytest.mark.parametrize("case", slow_where(CASES, *(set(CASES) - {"losses"})))
 def test_the_model_is_that_of_the_rows_in_memory(case):
     """To 1e-6, whatever the partitions: sorted by group, of one row, or without any."""
-    rows = frame().sort_values("sex", kind="stable", ignore_index=True)
+    rows = smooth_frame() if case == "partial" else frame()
+    rows = rows.sort_values("sex", kind="stable", ignore_index=True)
     whole = in_memory(CASES[case](), rows)
     assert_same(elsewhere(CASES[case](), partitions(rows, 250, 251)), whole)
 
