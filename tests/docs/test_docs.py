@@ -26,7 +26,8 @@ with pytest.MonkeyPatch.context() as patch:
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 NAMES = (
     *("blocks", "constraints", "datasets", "display", "distributed", "exceptions", "export"),
-    *("metrics", "model_selection", "privacy", "privacy.audit", "solvers", "training"),
+    *("metrics", "model_selection", "monitoring", "privacy", "privacy.audit", "solvers"),
+    "training",
 )
 MODULES = ["fairconstrained", *(f"fairconstrained.{name}" for name in NAMES)]
 

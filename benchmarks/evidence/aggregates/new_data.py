@@ -96,13 +96,13 @@ def _monitoring(runs: pd.DataFrame) -> Cells:
     for case, title in CASES.items():
         for _, run in runs[runs["case"] == case].iterrows():
             row = f"{title} / {run['rate']:g} / {run['share']:g}"
-            yield row, "streams", f"{run['streams']:,}", ""
+            yield row, "streams", f"{run['streams']}", ""
             yield row, "alarms", f"{run['alarms']:.3f}", ""
             if case != "slack":
-                yield row, "median rows to the alarm", f"{run['median']:,.0f}", ""
+                yield row, "median rows to the alarm", f"{run['median']:.0f}", ""
                 for power in ("80", "95"):
                     rows = run[f"rows_{power}"]
-                    yield row, f"fixed sample, power {power} %", f"{rows:,.0f}", ""
+                    yield row, f"fixed sample, power {power} %", f"{rows:.0f}", ""
                 yield row, "median / power 80 %", f"{run['median'] / run['rows_80']:.2f}", ""
 
 
