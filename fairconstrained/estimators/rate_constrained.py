@@ -7,7 +7,9 @@ from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._training import Training
+from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.privacy.accounting import Budget, Unit
 
 
@@ -173,4 +175,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         return self._as_notions(self.constraint, CONSTRAINTS)
 
     def _training(self) -> Training:
-        return Training(self) if self.epsilon is None else PrivateRecords(self)
+        if self.epsilon is not None:
+            return PrivateRecords(self)
+        return SingleTraining(self) if isinstance(self.model, SingleFit) else Training(self)

@@ -5,6 +5,7 @@ from fairconstrained.models.features import Model, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear, Network, Specification, as_specification
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "PiecewiseLinear",
     "Posteriors",
     "Pullback",
+    "SingleFit",
     "Specification",
     "Standardize",
     "as_specification",

@@ -148,13 +148,13 @@ class Posteriors(Specification):
             model = getattr(self, name)
             if model is not None and not is_scoring_classifier(model):
                 raise ValueError(
-                    f"Posteriors.{name} must be a classifier with fit, and predict_proba or "
-                    f"decision_function; got {model!r}."
+                    f"{type(self).__name__}.{name} must be a classifier with fit, and "
+                    f"predict_proba or decision_function; got {model!r}."
                 )
             if isinstance(model, FrozenEstimator) and not hasattr(model, "classes_"):
-                raise ValueError(f"Posteriors.{name} is frozen, but not fitted; got {model!r}.")
+                raise ValueError(f"{type(self).__name__}.{name} is frozen, but not fitted; got {model!r}.")
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
-            raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
+            raise ValueError(f"{type(self).__name__}.cv must be at least 2 folds; got {self.cv!r}.")
         check_memory(self.memory)
 
     @property
@@ -258,7 +258,11 @@ class Posteriors(Specification):
             posteriors.append(own)
             group_models.append(GroupModel(task, prior, model))
         fitted = FittedPosteriors(classes, label_model, group_models)
-        return fitted.assembled(posteriors), fitted
+        return self._assembled(fitted, posteriors), fitted
+
+    def _assembled(self, fitted: FittedPosteriors, posteriors: list[Floats]) -> Floats:
+        """Put the posteriors of the training rows together."""
+        return fitted.assembled(posteriors)
 
     def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
         """Return the columns of frozen models as they are, which lie in a public range."""
@@ -301,9 +305,9 @@ class Posteriors(Specification):
             return clone(model)
         except TypeError as error:
             raise ValueError(
-                f"Posteriors.group_model is None, and {type(model).__name__} cannot be cloned to "
-                "tell the groups apart: give a classifier that is to be fitted for the groups, "
-                "such as HistGradientBoostingClassifier()."
+                f"{type(self).__name__}.group_model is None, and {type(model).__name__} cannot be "
+                "cloned to tell the groups apart: give a classifier that is to be fitted for the "
+                "groups, such as HistGradientBoostingClassifier()."
             ) from error
 
     def _folds(self, X: Any, strata: Ints, rng: np.random.RandomState) -> list[tuple[Ints, Ints]]:
@@ -316,8 +320,8 @@ class Posteriors(Specification):
         tested = np.sort(np.concatenate([test for _, test in folds])) if folds else rows[:0]
         if not np.array_equal(tested, rows):
             raise ValueError(
-                f"Posteriors.cv must give each of the {len(rows)} samples to exactly one test "
-                f"part; got {self.cv!r}."
+                f"{type(self).__name__}.cv must give each of the {len(rows)} samples to exactly "
+                f"one test part; got {self.cv!r}."
             )
         return folds
 

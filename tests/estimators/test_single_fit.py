@@ -1,0 +1,191 @@
+"""One plain classifier, fitted to costs, that keeps the slack out of fold and predicts alone."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from fairconstrained import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate, LossParity
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.models import SingleFit
+from fairconstrained.solvers import SGDA
+from tests.helpers.fits import FORGIVEN, measured, table
+
+BOOSTED = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
+LOGISTIC = LogisticRegression()
+PIPELINE = make_pipeline(StandardScaler(), LOGISTIC)
+
+
+def fitted(constraint="demographic_parity", model=LOGISTIC, data=None, sample_weight=None, **given):
+    X, y, group = table(n=1000) if data is None else data
+    clf = RateConstrainedClassifier(constraint, model=SingleFit(model), random_state=0, **given)
+    return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
+
+
+CRITERIA = {
+    "parity": "demographic_parity",
+    "opportunity": "equal_opportunity",
+    "errors": "error_rate_parity",
+    "overall": DemographicParity(0.05, reference="overall"),
+    "ratio": DemographicParity(ratio=0.8),
+    "cap": FalseNegativeRate(max=0.1, per_group=True),
+    "cap of all": FalseNegativeRate(max=0.1),
+    "list": [DemographicParity(0.05), FalseNegativeRate(max=0.25)],
+}
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_the_slack_is_kept_out_of_fold_and_the_classifier_predicts_alone(name):
+    clf = fitted(CRITERIA[name])
+    assert clf.feasible_
+    X, y, _ = table(n=1000)
+    single = clf.model_.estimator_
+    assert type(single) is LogisticRegression
+    np.testing.assert_array_equal(clf.predict(X), single.predict(X))
+    np.testing.assert_allclose(clf.predict_proba(X), single.predict_proba(X))
+    assert clf.score(X, y) > max(np.mean(y), 1 - np.mean(y))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [TREE, PIPELINE, RidgeClassifier(), pytest.param(BOOSTED, marks=pytest.mark.slow)],
+    ids=lambda m: type(m).__name__,
+)
+def test_whatever_the_classifier(model):
+    """The gap of new predictions falls, and labels are those of the classifier."""
+    data = table(n=1000)
+    clf = fitted(model=model)
+    assert clf.violation_ <= 0.05 + FORGIVEN
+    X = data[0]
+    np.testing.assert_array_equal(clf.predict(X), clf.model_.estimator_.predict(X))
+    free = fitted(model=model, slack=1.0)
+    assert measured(clf, "demographic_parity", data) < 0.1
+    assert measured(free, "demographic_parity", data) > 0.2
+
+
+def test_odds_of_two_groups():
+    clf = fitted("equalized_odds", TREE, slack=0.04)
+    assert clf.feasible_
+    assert fitted("equalized_odds", TREE, slack=1.0).violation_ > 0.08
+
+
+def test_three_classes_and_three_groups():
+    data = table(3, 3, 1500)
+    clf = fitted(data=data, slack=0.1)
+    assert clf.feasible_
+    np.testing.assert_array_equal(clf.predict(data[0]), clf.model_.estimator_.predict(data[0]))
+    assert measured(fitted(data=data, slack=1.0), "demographic_parity", data) > 0.2
+
+
+def test_a_slack_that_costs_nothing_leaves_the_plain_classifier():
+    X, y, _ = table(n=1000)
+    clf = fitted(slack=1.0)
+    np.testing.assert_allclose(clf.model_.estimator_.coef_, clone(LOGISTIC).fit(X, y).coef_)
+    assert clf.n_iter_ == 1
+    assert not clf.multipliers_.any()
+
+
+def test_labels_are_judged_out_of_fold():
+    """A tree that knows its training rows by heart makes no error on them under no constraint."""
+    clf = fitted(model=DecisionTreeClassifier(random_state=0), slack=1.0)
+    X, y, _ = table(n=1000)
+    assert clf.score(X, y) == 1.0
+    assert clf.history_["error"][-1] > 0.1
+
+
+@pytest.mark.filterwarnings("ignore")  # of one refit, which is not enough
+def test_weights_count_as_rows():
+    """Rows of half the weight, twice: the same posteriors, costs and classifier."""
+    X, y, group = table()
+    folds = [
+        (np.arange(0, 400, 2), np.arange(1, 400, 2)),
+        (np.arange(1, 400, 2), np.arange(0, 400, 2)),
+    ]
+    twice = [tuple(np.concatenate((rows, rows + 400)) for rows in fold) for fold in folds]
+    coefs = []
+    for data, cv, weight in (
+        ((X, y, group), folds, np.full(400, 2.0)),
+        (tuple(np.concatenate((own, own)) for own in (X, y, group)), twice, None),
+    ):
+        model = SingleFit(LOGISTIC, cv=cv)
+        clf = RateConstrainedClassifier(slack=0.1, model=model, max_iter=1)
+        clf.fit(data[0], data[1], sensitive_features=data[2], sample_weight=weight)
+        coefs.append(clf.model_.estimator_.coef_)
+    np.testing.assert_allclose(*coefs, rtol=0.02)
+
+
+def test_a_margin_narrows_the_slack():
+    group = table(n=1000)[2]
+    gaps = [fitted(margin=margin).violation_ for margin in (0.0, 1.0)]
+    error = np.sqrt(sum(0.25 / np.sum(group == g) for g in (0, 1)))
+    assert gaps[1] < max(0.05 - 0.5 * error, 0.02) < gaps[0]
+
+
+def test_the_model_travels_without_models_of_the_groups():
+    clf = fitted(model=TREE)
+    assert not hasattr(clf.model_, "fitted_")
+    again = pickle.loads(pickle.dumps(clf))
+    X = table(n=1000)[0]
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
+
+
+def test_pipelines_take_weights_by_metadata_routing():
+    plain = fitted(model=PIPELINE)
+    with config_context(enable_metadata_routing=True):
+        asking = LogisticRegression().set_fit_request(sample_weight=True)
+        asked = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asking)
+        routed = fitted(model=asked)
+        with pytest.raises(ValueError, match="sample_weight"):
+            fitted(model=PIPELINE)  # where nothing is requested
+    found = [clf.model_.estimator_[-1].coef_ for clf in (plain, routed)]
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped after:sklearn.exceptions.ConvergenceWarning")
+def test_what_no_refit_keeps_is_said():
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="exceeds its slack"):
+        clf = fitted(FalseNegativeRate(max=0.0, per_group=True), model=TREE, max_iter=1)
+    assert not clf.feasible_
+    assert clf.violation_ > FORGIVEN
+
+
+@pytest.mark.parametrize(
+    ("clf", "message"),
+    [
+        (RateConstrainedClassifier(model=SingleFit(FrozenEstimator(LOGISTIC))), "frozen"),
+        (RateConstrainedClassifier(model=SingleFit(KNeighborsClassifier())), "take sample_weight"),
+        (RateConstrainedClassifier(model=SingleFit(StandardScaler())), "must be a classifier"),
+        (RateConstrainedClassifier(LossParity(), model=SingleFit(LOGISTIC)), "got loss_parity"),
+        (RateConstrainedClassifier(solver=SGDA(), model=SingleFit(LOGISTIC)), "solver must be"),
+        (RateConstrainedClassifier(warm_start=True, model=SingleFit(LOGISTIC)), "warm_start must"),
+        (RateConstrainedClassifier(epsilon=1.0, model=SingleFit(LOGISTIC)), "reads the rows"),
+        (AUCFairClassifier(model=SingleFit(LOGISTIC)), "cannot be SingleFit"),
+        (PartialParityClassifier(model=SingleFit(LOGISTIC)), "cannot be SingleFit"),
+        (LossParityClassifier(model=SingleFit(LOGISTIC)), "cannot be SingleFit"),
+    ],
+    ids=str,
+)
+def test_refused_before_any_fit(clf, message, monkeypatch):
+    def fit(self, X, y, sample_weight=None):
+        pytest.fail("it was fitted")
+
+    monkeypatch.setattr(LogisticRegression, "fit", fit)
+    X, y, group = table()
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group)
