@@ -26,9 +26,7 @@ from fairconstrained.problems.costs import (
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver
 
 _REFITS = 6  # on all folds, at most
-import os
-
-_SPARE = float(os.environ.get("SPARE", 0.25))  # standard errors
+_SPARE = 0.25  # standard errors
 
 
 class Refits(Solver):

@@ -152,7 +152,9 @@ class Posteriors(Specification):
                     f"predict_proba or decision_function; got {model!r}."
                 )
             if isinstance(model, FrozenEstimator) and not hasattr(model, "classes_"):
-                raise ValueError(f"{type(self).__name__}.{name} is frozen, but not fitted; got {model!r}.")
+                raise ValueError(
+                    f"{type(self).__name__}.{name} is frozen, but not fitted; got {model!r}."
+                )
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
             raise ValueError(f"{type(self).__name__}.cv must be at least 2 folds; got {self.cv!r}.")
         check_memory(self.memory)

@@ -73,8 +73,9 @@ class SingleFit(Posteriors):
     Only for :class:`~fairconstrained.RateConstrainedClassifier` without ``epsilon``, with criteria
     on predicted labels. ``max_iter`` is the largest number of refits on all folds, 6 by default.
     If none of them keeps the slack, the one of least violation remains, ``feasible_`` is False and
-    a warning says by how much. Probabilities are those of the classifier under the changed weights:
-    they order rows, and are not calibrated.
+    a warning says by how much; under equalized odds that happens with linear classifiers, for which
+    ``model="linear"`` is the better choice, and with small groups. Probabilities are those of the
+    classifier under the changed weights: they order rows, and are not calibrated.
 
     References
     ----------

@@ -87,8 +87,7 @@ def expected_values(problem: FairERM, parts: Tensor, chosen: Tensor) -> Tensor:
 
 def _statistics(problem: FairERM) -> Tensor:
     """The statistic of the constraint for each predicted class, (K, n_columns)."""
-    scores = torch.eye(problem.model.n_outputs).to(problem.data.total_weight)
-    if len(scores) == 1:
-        scores = torch.cat((-scores, scores))
+    scores = torch.eye(len(problem.constraint.space.classes)).to(problem.data.total_weight)
+    scores = torch.diff(scores, dim=1) if len(scores) == 2 else scores
     y = torch.zeros(len(scores), dtype=torch.long, device=scores.device)
     return problem.constraint.statistic.hard(scores, y)

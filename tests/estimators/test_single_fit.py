@@ -80,9 +80,10 @@ def test_whatever_the_classifier(model):
 
 
 def test_odds_of_two_groups():
-    clf = fitted("equalized_odds", TREE, slack=0.04)
+    data = table(n=4000)
+    clf = fitted("equalized_odds", TREE, data, slack=0.03, max_iter=10)
     assert clf.feasible_
-    assert fitted("equalized_odds", TREE, slack=1.0).violation_ > 0.08
+    assert fitted("equalized_odds", TREE, data, slack=1.0).violation_ > 0.1
 
 
 def test_three_classes_and_three_groups():
@@ -127,7 +128,7 @@ def test_weights_count_as_rows():
         clf = RateConstrainedClassifier(slack=0.1, model=model, max_iter=1)
         clf.fit(data[0], data[1], sensitive_features=data[2], sample_weight=weight)
         coefs.append(clf.model_.estimator_.coef_)
-    np.testing.assert_allclose(*coefs, rtol=0.02)
+    np.testing.assert_allclose(*coefs, atol=0.01)
 
 
 def test_a_margin_narrows_the_slack():
