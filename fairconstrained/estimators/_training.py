@@ -137,6 +137,8 @@ class Training:
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
+        if rows.unknown and not self.is_private:
+            rows = rows.standing_for_all()
         self.rows, self.rng = rows, rng
         if isinstance(rows, RowsOfTable):
             own = []
@@ -374,7 +376,7 @@ class Training:
             attributes["module_"] = auditable(attributes["module_"])
         attributes |= self.estimator._own_attributes(problem.constraint)
         attributes["model_"] = self.specification
-        attributes["classes_"], attributes["groups_"], _ = problem.constraint.space
+        attributes["classes_"], attributes["groups_"], *_ = problem.constraint.space
         return attributes
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
