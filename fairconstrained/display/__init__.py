@@ -1,4 +1,4 @@
-"""Plots of trade-offs, convergence, and rates and scores by group: displays as in scikit-learn.
+"""Plots of trade-offs, convergence, streams, and rates and scores by group, as in scikit-learn.
 
 Each class holds its data. ``plot`` imports matplotlib, draws the data and stores the artists.
 """
@@ -9,12 +9,14 @@ from fairconstrained.display._groups import (
     GroupScoreDisplay,
     ParityCurveDisplay,
 )
+from fairconstrained.display._monitor import MonitorDisplay
 from fairconstrained.display._tradeoff import TradeoffDisplay
 
 __all__ = [
     "ConvergenceDisplay",
     "GroupReportDisplay",
     "GroupScoreDisplay",
+    "MonitorDisplay",
     "ParityCurveDisplay",
     "TradeoffDisplay",
 ]

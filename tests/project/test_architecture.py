@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "privacy": {"arrays"},
     "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates"},
     "audit": {"_version", "arrays", "exceptions", "groups", "metrics", "rates"},
+    "monitoring": {"arrays", "groups", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"auc", "constraints", "losses", "models", "distributed"},
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
@@ -62,7 +63,7 @@ MAY_IMPORT = {
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
     *("exceptions", "arrays", "blocks", "engines", "groups", "percentiles", "auc", "rates"),
-    *("metrics", "datasets", "privacy", "model_selection", "display"),
+    *("metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
 }
 # Installed by extras only: imported inside the functions that need them.
 OPTIONAL = {

@@ -86,3 +86,37 @@ def _certificate_rows(runs: pd.DataFrame) -> Cells:
     for _, run in runs.iterrows():
         column = f"a gap of {run['gap']:g}" if run["gap"] else "no gap at all"
         yield f"{run['rate']:g}", column, f"{run['rows']:.0f}", ""
+
+
+CASES = {"slack": "at the slack", "twice": "at twice the slack", "later": "kept, then twice"}
+
+
+@table("monitoring", "monitoring")
+def _monitoring(runs: pd.DataFrame) -> Cells:
+    for case, title in CASES.items():
+        for _, run in runs[runs["case"] == case].iterrows():
+            row = f"{title} / {run['rate']:g} / {run['share']:g}"
+            yield row, "streams", f"{run['streams']:,}", ""
+            yield row, "alarms", f"{run['alarms']:.3f}", ""
+            if case != "slack":
+                yield row, "median rows to the alarm", f"{run['median']:,.0f}", ""
+                for power in ("80", "95"):
+                    rows = run[f"rows_{power}"]
+                    yield row, f"fixed sample, power {power} %", f"{rows:,.0f}", ""
+                yield row, "median / power 80 %", f"{run['median'] / run['rows_80']:.2f}", ""
+
+
+@table("monitoring_reference", "monitoring")
+def _monitoring_reference(runs: pd.DataFrame) -> Cells:
+    for _, run in runs[runs["case"].isin(["published bets", "monitor"])].iterrows():
+        row = f"{run['rate']:g} and {run['rate'] + run['gap']:g}"
+        median = "" if run["median"] == float("inf") else f"{run['median']:.0f}"
+        yield row, f"{run['case']}: rejections", f"{run['alarms']:.3f}", ""
+        if median:
+            yield row, f"{run['case']}: median pairs", median, ""
+
+
+@table("monitoring_speed", "monitoring")
+def _monitoring_speed(runs: pd.DataFrame) -> Cells:
+    for _, run in runs[runs["case"] == "speed"].iterrows():
+        yield "100,000 updates of one row", "processor seconds", f"{run['seconds']:.1f}", ""

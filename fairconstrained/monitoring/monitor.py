@@ -1,0 +1,399 @@
+"""A watch over the decisions of a deployed model that may be read at any time."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+
+from fairconstrained.arrays import Array, Floats, check_samples
+from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.inputs import predicted
+from fairconstrained.monitoring.betting import Bets, Comparison, interval, rate_bounds
+from fairconstrained.monitoring.rules import Rule, label_codes, read_rule
+
+FIRST_ROWS = 100  # no alarm before; groups that have come by then share the stake equally
+FOR_FIRST = 0.9  # of the stake; each later batch of groups gets half of the rest
+MOST_GROUPS = 64
+MOST_RECORDS = 200
+_NO_ROWS = np.zeros(0, dtype=np.int8)
+OVERALL = "all"
+
+
+class _Compared(NamedTuple):
+    """The event and the groups of a comparison."""
+
+    event: int
+    groups: tuple[int, ...]  # two, or the one whose rate is capped
+    of: Comparison
+
+
+class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
+    r"""Watch whether a criterion is kept; however often one looks, a false alarm is rare.
+
+    Rows come in any chunks and any order of the groups. If at every row the violation is at most
+    the slack, the probability of an alarm *ever* is at most 1 - confidence,
+
+    .. math:: P(\exists t: E_t \geq 1 / (1 - \text{confidence})) \leq 1 - \text{confidence},
+
+    where :math:`E_t`, the evidence, is the wealth of someone who bets against this claim. A fixed
+    sample's test or certificate that is repeated every day has no such promise.
+
+    Parameters
+    ----------
+    constraint : str or constraint object, default="demographic_parity"
+        "demographic_parity", "equalized_odds", "equal_opportunity", "false_positive_rate_parity",
+        "error_rate_parity"; an object with ``ratio``, such as ``DemographicParity(ratio=0.8)``; the
+        caps "false_negative_rate" and "false_positive_rate", of all rows together or, with
+        ``FalseNegativeRate(per_group=True)``, of each group.
+    slack : float, default=0.05
+        The largest gap that is allowed, or the cap; that of the object, if it has one, comes first.
+    confidence : float, default=0.95
+        One minus the probability of a false alarm at any time.
+    pos_label : label, optional
+        The positive label. By default 1 or True; other labels must say which one it is.
+
+    Attributes
+    ----------
+    alarm_ : bool
+        Whether the evidence has reached 1 / (1 - confidence) after some update. It stays.
+    alarm_at_ : int or None
+        The number of rows by then.
+    evidence_ : float
+        The e-value now: 1 at the start. Small values are no evidence that the criterion is kept:
+        for that see `interval_`.
+    interval_ : tuple of float
+        Bounds of the violation over the rows so far, which hold at all times together with
+        probability `confidence`. A recent change moves them later than it raises the alarm.
+    limit_ : float
+        The largest violation that is allowed: the slack, the cap, or one minus the ratio.
+    rates_ : list of dict
+        Each rate: "event", "group", "rows", "hits", "rate", "low", "high"; each pair of bounds
+        holds at all times together with probability `confidence`.
+    estimate_ : float
+        The violation of the rows so far: the largest gap or rate, or one minus the smallest ratio.
+    history_ : dict of str to list
+        "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture
+        (:class:`~fairconstrained.display.MonitorDisplay`).
+    n_rows_, n_unknown_, n_unlabelled_ : int
+        Rows that count; rows of unknown group, and rows without the label that the criterion needs,
+        which do not.
+
+    Notes
+    -----
+    Rows are assumed to be independent given their groups. Rates may drift, as long as the rule is
+    kept by the rates of the time. Blocks of one to four rows of one group and one of the other are
+    paired in the order of arrival; see ``fairconstrained/monitoring/betting.py``. If all rows of a
+    group arrive before those of another, pass them in one chunk: at most 1,000 rows wait for
+    others.
+
+    Nine tenths of the stake are bet from the start and one tenth little by little later, so that a
+    model that goes astray after a long time of good conduct is found too, though later. All
+    comparisons of the groups that come among the first 100 rows share the stake equally, and each
+    later batch of groups has half of what is left of a tenth.
+
+    The state is one table of 169 counts and a few numbers for each pair of groups and event,
+    whatever the number of rows; ``pickle`` it to survive a restart.
+
+    References
+    ----------
+    Chugg, Cortes-Gomez, Wilder and Ramdas, "Auditing fairness by betting", NeurIPS 2023.
+    Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86
+    (2024).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.monitoring import FairnessMonitor
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = FairnessMonitor("demographic_parity", slack=0.05)
+    >>> for day in range(60):
+    ...     group = rng.choice(["f", "m"], size=100)
+    ...     granted = rng.random(100) < np.where(group == "f", 0.3, 0.45)
+    ...     if monitor.update(granted, sensitive_features=group).alarm_:
+    ...         break
+    >>> day, monitor.alarm_at_
+    (9, 1000)
+    """
+
+    _labels: dict[Any, int]  # codes of predictions and true labels
+    alarm_: bool = False
+    alarm_at_: int | None = None
+    n_rows_ = n_unknown_ = n_unlabelled_ = 0
+
+    def __init__(
+        self,
+        constraint: Any = "demographic_parity",
+        slack: float = 0.05,
+        confidence: float = 0.95,
+        pos_label: Any = None,
+    ) -> None:
+        self.constraint = constraint
+        self.slack = slack
+        self.confidence = confidence
+        self.pos_label = pos_label
+
+    def update(
+        self, y_pred: ArrayLike, *, sensitive_features: Any = None, y_true: ArrayLike | None = None
+    ) -> FairnessMonitor:
+        """Add rows, and look at the evidence.
+
+        Parameters
+        ----------
+        y_pred : array-like of shape (n_samples,)
+            Decisions: labels of two kinds.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+            The group of each row. Rows of unknown group are counted and left out. None for a cap on
+            all rows together.
+        y_true : array-like of shape (n_samples,), optional
+            True labels, if the criterion needs them. Rows whose label is not known yet (NaN or
+            None) are left out: pass them, with their decisions and groups, once it is. That a label
+            comes late, or not at all, must not depend on what it is.
+
+        Returns
+        -------
+        FairnessMonitor
+            This monitor.
+
+        Raises
+        ------
+        ValueError
+            A parameter or an input that is not valid; nothing has been added then.
+        """
+        self._begin()
+        rule = self._rule
+        labels = dict(self._labels)
+        check_samples(y_pred=y_pred, sensitive_features=sensitive_features, y_true=y_true)
+        decisions = label_codes(y_pred, "y_pred", labels, rule.positive)
+        true = np.zeros(len(decisions), dtype=np.int64)
+        if rule.needs_labels:
+            if y_true is None:
+                raise ValueError(f"y_true must hold the true labels for {rule.name!r}; got None.")
+            true = label_codes(y_true, "y_true", labels, rule.positive, missing=True)
+        if len(true) != len(decisions):
+            raise ValueError(f"y_true has {len(true)} rows, but y_pred has {len(decisions)}.")
+        codes, names = self._groups(sensitive_features, len(decisions))
+        known = np.array([self.groups_.setdefault(name, len(self.groups_)) for name in names])
+        self._labels = labels
+        self._compare_new_groups()
+        usable = (codes >= 0) & (true >= 0)
+        n_unknown, n_usable = (int(np.count_nonzero(rows)) for rows in (codes < 0, usable))
+        self.n_unknown_ += n_unknown
+        self.n_unlabelled_ += len(usable) - n_unknown - n_usable
+        self.n_rows_ += n_usable
+        self._add(true[usable], decisions[usable], known[codes[usable]])
+        self._look()
+        return self
+
+    def __call__(
+        self, estimator: Any, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
+    ) -> float:
+        """Update with the predictions of a model, as a scorer is called.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+        X : array-like of shape (n_samples, n_features)
+        y, sensitive_features
+            As `y_true` and `sensitive_features` of :meth:`update`.
+
+        Returns
+        -------
+        float
+            Minus the evidence: greater is better.
+        """
+        decisions = predicted(estimator, X, sensitive_features)
+        return -self.update(decisions, sensitive_features=sensitive_features, y_true=y).evidence_
+
+    def merge(self, other: FairnessMonitor) -> FairnessMonitor:
+        """Add the rows that another monitor of the same criterion has seen.
+
+        Parameters
+        ----------
+        other : FairnessMonitor
+            It must have seen other rows, such as those of another server; it is not changed. Rows
+            that wait there for a row of another group are lost, and so is its alarm: two watches
+            with a false alarm in 5 % of the cases each would have more together.
+
+        Returns
+        -------
+        FairnessMonitor
+            This monitor.
+
+        Raises
+        ------
+        ValueError
+            If the other one watches something else.
+        """
+        if repr(self) != repr(other):
+            raise ValueError(f"merge needs monitors of the same rule; got {self!r} and {other!r}.")
+        self._begin()
+        if not hasattr(other, "_rule"):
+            return self
+        labels = {**other._labels, **self._labels}
+        if len(labels) > 2:
+            raise ValueError(f"merge needs monitors of the same two labels; got {sorted(labels)}.")
+        self._labels = labels
+        place = [self.groups_.setdefault(name, len(self.groups_)) for name in other.groups_]
+        self._compare_new_groups()
+        self._hits[:, place] += other._hits
+        self._rows[:, place] += other._rows
+        own = {(c.event, c.groups): c.of for c in self._comparisons}
+        for event, groups, found in other._comparisons:
+            there = tuple(place[g] for g in groups)
+            own[event, tuple(sorted(there))].merge(found, there != tuple(sorted(there)))
+        for name in ("n_rows_", "n_unknown_", "n_unlabelled_"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._look()
+        return self
+
+    @property
+    def limit_(self) -> float:
+        """The largest violation that is allowed."""
+        self._begin()
+        return self._rule.most
+
+    @property
+    def evidence_(self) -> float:
+        """The wealth of all bets together."""
+        self._begin()
+        held = 1.0 - sum(self._stakes)
+        stakes = zip(self._stakes, self._comparisons, strict=True)
+        return held + sum(stake * compared.of.wealth for stake, compared in stakes)
+
+    @property
+    def interval_(self) -> tuple[float, float]:
+        """Bounds of the violation at all times."""
+        self._begin()
+        counts = np.array([compared.of.counts for compared in self._comparisons])
+        stakes, alpha = np.array(self._stakes), 1.0 - self.confidence
+        return interval(counts, stakes, self._rule.payoffs, alpha)
+
+    @property
+    def rates_(self) -> list[dict[str, Any]]:
+        """Each rate with its bounds at all times."""
+        self._begin()
+        low, high = rate_bounds(self._hits, self._rows, 1.0 - self.confidence)
+        values = self._values()
+        return [
+            {
+                "event": event,
+                "group": group_name(name),
+                "rows": int(self._rows[e, g]),
+                "hits": int(self._hits[e, g]),
+                "rate": float(values[e, g]),
+                "low": float(low[e, g]),
+                "high": float(high[e, g]),
+            }
+            for e, event in enumerate(self._rule.events)
+            for name, g in self.groups_.items()
+        ]
+
+    @property
+    def estimate_(self) -> float:
+        """The violation of the rows so far; nan if there is nothing to compare."""
+        self._begin()
+        values = self._values()
+        if values.size == 0 or np.isnan(values).all():
+            return float("nan")
+        low, high = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
+        if self._rule.of_cap:
+            return float(np.nanmax(high))
+        scale = np.where(high > 0, high, 1.0) if self._rule.of_ratio else 1.0
+        return float(np.nanmax((high - low) / scale))
+
+    def _values(self) -> Floats:
+        return np.asarray(self._hits / np.where(self._rows > 0, self._rows, np.nan))
+
+    def _begin(self) -> None:
+        """Before the first rows check the parameters."""
+        if hasattr(self, "_rule"):
+            return
+        check_confidence(self.confidence)
+        self._rule: Rule = read_rule(self.constraint, self.slack, self.pos_label)
+        self._labels = {}
+        self._bets = Bets.on(self._rule.payoffs(self._rule.most))
+        self.groups_: dict[Any, int] = {OVERALL: 0} if self._rule.pooled else {}
+        self._comparisons: list[_Compared] = []
+        self._stakes: list[float] = []  # of each comparison
+        self._batch = 0  # of groups
+        self._stakes_before: list[float] = []  # of comparisons in earlier batches
+        self._hits = self._rows = np.zeros((len(self._rule.events), 0), dtype=np.int64)
+        self.history_: dict[str, list[float]] = {
+            key: [] for key in ("rows", "evidence", "estimate", "low", "high")
+        }
+        self._every = self._next = 50  # rows from one record to the next
+
+    def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Array, list[Any]]:
+        """Return the codes of the rows (-1: unknown) and the groups that these stand for."""
+        if self._rule.pooled:
+            return np.zeros(n_rows, dtype=np.int64), [OVERALL]
+        if sensitive_features is None:
+            raise ValueError("sensitive_features must hold one group per row; got None.")
+        codes, names = encode_groups(sensitive_features, n_rows)
+        names = names.tolist()
+        if len({*self.groups_, *names}) > MOST_GROUPS:
+            raise ValueError(
+                f"FairnessMonitor compares at most {MOST_GROUPS} groups; got "
+                f"{len({*self.groups_, *names})}. Cross fewer columns, or join small groups."
+            )
+        return codes, names
+
+    def _compare_new_groups(self) -> None:
+        """Begin the comparisons of groups that have not come before."""
+        n_before, n_groups = self._hits.shape[1], len(self.groups_)
+        if n_before == n_groups:
+            return
+        if self.n_rows_ >= FIRST_ROWS and self._comparisons:
+            self._batch += 1
+            self._stakes_before = list(self._stakes)
+        size = 1 if self._rule.of_cap else 2
+        self._comparisons += [
+            _Compared(event, groups, Comparison(self._bets))
+            for event in range(len(self._rule.events))
+            for groups in combinations(range(n_groups), size)
+            if groups[-1] >= n_before
+        ]
+        n_new = len(self._comparisons) - len(self._stakes_before)
+        stake = FOR_FIRST if self._batch == 0 else (1.0 - FOR_FIRST) * 0.5**self._batch
+        self._stakes = self._stakes_before + [stake / max(n_new, 1)] * n_new
+        new = ((0, 0), (0, n_groups - n_before))
+        self._hits, self._rows = np.pad(self._hits, new), np.pad(self._rows, new)
+
+    def _add(self, true: Array, decisions: Array, groups: Array) -> None:
+        """Sort rows by event and group, and let the comparisons bet on them."""
+        rule, cells = self._rule, 2 * true + decisions
+        outcomes: dict[tuple[int, int], Array] = {}
+        for g in np.flatnonzero(np.bincount(groups)).tolist():
+            own = cells[groups == g]
+            for e, (hits, possible) in enumerate(zip(rule.hits, rule.possible, strict=True)):
+                found = hits[own[possible[own]]]
+                self._hits[e, g] += found.sum()
+                self._rows[e, g] += len(found)
+                outcomes[e, g] = found
+        for event, of_groups, found in self._comparisons:
+            rows = [outcomes.get((event, g), _NO_ROWS) for g in of_groups]
+            if any(map(len, rows)):
+                found.bet((found.pair if len(rows) == 2 else found.single)(*rows))
+
+    def _look(self) -> None:
+        """Raise the alarm if there is enough evidence, and keep a record for the picture."""
+        evidence = self.evidence_
+        enough = self.n_rows_ >= FIRST_ROWS and evidence * (1.0 - self.confidence) >= 1.0
+        new = enough and not self.alarm_
+        if new:
+            self.alarm_, self.alarm_at_ = True, self.n_rows_
+        if self.n_rows_ < self._next and not new:
+            return
+        low, high = self.interval_
+        now = self.n_rows_, evidence, self.estimate_, low, high
+        for values, value in zip(self.history_.values(), now, strict=True):
+            values.append(value)
+        if len(self.history_["rows"]) > MOST_RECORDS:  # every second one stays
+            self.history_ = {key: values[::2] for key, values in self.history_.items()}
+            self._every *= 2
+        self._next = self.n_rows_ + self._every

@@ -1,0 +1,209 @@
+"""A monitor says what its rows say, in whatever chunks they come, and refuses the unreadable."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+
+from fairconstrained import metrics
+from fairconstrained.constraints import FalseNegativeRate
+from fairconstrained.monitoring import FairnessMonitor
+
+
+def stream(n, gap=0.2, n_groups=2, seed=0):
+    """Decisions, groups and labels; the last group has the larger rate."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(n_groups, size=n)
+    y = rng.integers(2, size=n)
+    return (rng.random(n) < 0.3 + gap * (group == n_groups - 1)).astype(int), group, y
+
+
+METRICS = {
+    "demographic_parity": metrics.demographic_parity_difference,
+    "equalized_odds": metrics.equalized_odds_difference,
+    "equal_opportunity": metrics.equal_opportunity_difference,
+    "false_positive_rate_parity": metrics.false_positive_rate_difference,
+    "error_rate_parity": metrics.error_rate_difference,
+    "false_negative_rate": metrics.false_negative_rate,
+    "false_positive_rate": metrics.false_positive_rate,
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_it_measures_as_the_metrics_do_and_alarms_at_a_large_violation(name):
+    """Labels are independent of the decisions, and so are errors of the groups."""
+    decisions, group, y = stream(4000, n_groups=3)
+    groups = {} if name in ("false_negative_rate", "false_positive_rate") else group
+    groups = {} if len(groups) == 0 else {"sensitive_features": group}
+    monitor = FairnessMonitor(name, slack=0.02).update(decisions, y_true=y, **groups)
+    assert monitor.estimate_ == pytest.approx(METRICS[name](y, decisions, **groups))
+    low, high = monitor.interval_
+    assert low <= monitor.estimate_ <= high
+    assert monitor.alarm_ == (name != "error_rate_parity")
+    assert monitor.alarm_ == (monitor.evidence_ >= 20)
+    assert all(rate["low"] <= rate["rate"] <= rate["high"] for rate in monitor.rates_)
+
+
+def test_caps_of_groups_and_ratios():
+    decisions, group, y = stream(3000)
+
+    class Ratio:
+        name, ratio = "demographic_parity", 0.8
+
+    worst = FairnessMonitor(FalseNegativeRate(max=0.6, per_group=True))
+    worst.update(decisions, sensitive_features=group, y_true=y)
+    assert worst.limit_ == 0.6
+    assert worst.estimate_ == metrics.false_negative_rate(y, decisions, sensitive_features=group)
+    assert worst.alarm_
+    ratio = FairnessMonitor(Ratio()).update(decisions, sensitive_features=group)
+    assert ratio.limit_ == pytest.approx(0.2)
+    smallest = metrics.demographic_parity_ratio(y, decisions, sensitive_features=group)
+    assert ratio.estimate_ == pytest.approx(1 - smallest)
+    assert 0.2 < ratio.interval_[0] <= ratio.estimate_ <= ratio.interval_[1]
+    assert ratio.alarm_
+
+
+def test_a_restart_and_other_types_make_no_difference():
+    """The same chunks, through a pickle, as strings, as tables: the same evidence."""
+    decisions, group, _ = stream(900)
+    first, second = FairnessMonitor(), FairnessMonitor(pos_label="yes")
+    for start in range(0, 900, 90):
+        rows = slice(start, start + 90)
+        first.update(decisions[rows], sensitive_features=group[rows])
+        words = pd.Series(np.where(decisions[rows] == 1, "yes", "no"))
+        second.update(words, sensitive_features=pd.DataFrame({"sex": group[rows].astype(str)}))
+        second = pickle.loads(pickle.dumps(second))
+    assert first.evidence_ == second.evidence_
+    assert first.interval_ == second.interval_
+    assert first.alarm_at_ == second.alarm_at_
+    assert len(pickle.dumps(second)) < 40_000
+
+
+def test_before_any_row_nothing_is_known():
+    fresh = clone(FairnessMonitor().update([0, 1], sensitive_features=[0, 1]))
+    assert not fresh.alarm_
+    assert fresh.evidence_ == 1.0
+    assert fresh.interval_ == (0.0, 1.0)
+    assert np.isnan(fresh.estimate_)
+    assert fresh.rates_ == []
+
+
+def test_single_rows_and_chunks_see_the_same_rates():
+    decisions, group, _ = stream(600)
+    single, whole = FairnessMonitor(), FairnessMonitor().update(decisions, sensitive_features=group)
+    for row in range(600):
+        single.update([decisions[row]], sensitive_features=[group[row]])
+    assert sorted(map(str, single.rates_)) == sorted(map(str, whole.rates_))
+    assert single.estimate_ == whole.estimate_
+    assert np.log(single.evidence_) == pytest.approx(np.log(whole.evidence_), rel=0.2)
+
+
+def test_parts_merge():
+    """Each part meets the groups in another order, and loses the row before the second group."""
+    decisions, _, _ = stream(2000)
+    group = np.tile([0, 1], 1000)
+    whole, parts = FairnessMonitor(), [FairnessMonitor(), FairnessMonitor()]
+    for part, rows in zip(parts, (slice(0, 900), slice(901, 1999)), strict=True):
+        whole.update(decisions[rows], sensitive_features=group[rows])
+        part.update(decisions[rows][:1], sensitive_features=group[rows][:1])
+        part.update(decisions[rows][1:], sensitive_features=group[rows][1:])
+    merged = parts[0].merge(parts[1])
+    assert merged.interval_ == pytest.approx(whole.interval_, abs=1e-3)
+    assert merged.rates_ == whole.rates_
+    assert merged.n_rows_ == whole.n_rows_
+    assert np.log(merged.evidence_) == pytest.approx(np.log(whole.evidence_), abs=0.2)
+    assert FairnessMonitor().merge(merged).interval_ == merged.interval_
+    with pytest.raises(ValueError, match="same rule"):
+        merged.merge(FairnessMonitor(slack=0.1))
+
+
+def test_late_labels_count_when_they_come():
+    decisions, group, y = stream(2000)
+    known = np.arange(2000) % 3 > 0
+    later = ~known
+    monitor = FairnessMonitor("equal_opportunity")
+    now = np.where(known, y, np.nan)
+    monitor.update(decisions, sensitive_features=group, y_true=now)
+    assert (monitor.n_rows_, monitor.n_unlabelled_) == (known.sum(), later.sum())
+    monitor.update(decisions[later], sensitive_features=group[later], y_true=y[later])
+    assert monitor.n_rows_ == 2000
+    assert monitor.estimate_ == metrics.equal_opportunity_difference(
+        y, decisions, sensitive_features=group
+    )
+    again = FairnessMonitor("equal_opportunity")
+    again.update(decisions, sensitive_features=group, y_true=np.where(known, y, None))
+    assert again.n_unlabelled_ == later.sum()
+
+
+def test_groups_that_come_later_are_compared_at_a_smaller_stake():
+    decisions, group, _ = stream(3000, gap=0.0)
+    monitor = FairnessMonitor().update(decisions, sensitive_features=group)
+    before = monitor.evidence_
+    monitor.update(decisions[:200], sensitive_features=np.full(200, 2))
+    assert monitor.evidence_ == pytest.approx(before, abs=0.1)
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        monitor.update(rng.random(100) < 0.3, sensitive_features=np.repeat([0, 1], 50))
+        monitor.update(rng.random(50) < 0.9, sensitive_features=np.full(50, 2))
+    assert monitor.alarm_
+
+
+def test_rows_of_unknown_group_are_counted_and_left_out():
+    decisions, group, _ = stream(400)
+    named = np.where(np.arange(400) % 4 == 0, np.nan, group)
+    monitor = FairnessMonitor().update(decisions, sensitive_features=named)
+    assert (monitor.n_rows_, monitor.n_unknown_) == (300, 100)
+    assert len(monitor.rates_) == 2
+
+
+def test_a_model_in_a_loop():
+    _, group, y = stream(300)
+    model = DummyClassifier(strategy="constant", constant=1).fit(y[:, None], y)
+    monitor = FairnessMonitor("equal_opportunity")
+    assert monitor(model, y[:, None], y, sensitive_features=group) == -monitor.evidence_
+    assert monitor.estimate_ == 0.0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "change", "match"),
+    [
+        ({"constraint": "fairness"}, {}, "constraint must be one of"),
+        ({"slack": 1.0}, {}, "slack must be a number >= 0 and < 1"),
+        ({"slack": True}, {}, "slack"),
+        ({"confidence": 95}, {}, "confidence"),
+        ({"constraint": "equalized_odds"}, {}, "y_true must hold the true labels"),
+        ({"constraint": "equalized_odds"}, {"y_true": [0]}, "y_true has 1 rows, but y_pred has 2"),
+        ({}, {"y_pred": ["a", "b"]}, "pos_label must say which label is the positive one"),
+        ({"pos_label": "a"}, {"y_pred": ["b", "c"]}, "y_pred must hold two labels, of which 'a'"),
+        ({}, {"y_pred": [0, np.nan]}, "y_pred has missing values"),
+        ({}, {"y_pred": [[0], [1]]}, "y_pred must have one label per row"),
+        ({}, {"sensitive_features": None}, "sensitive_features must hold one group per row"),
+        ({}, {"sensitive_features": ["a"]}, "sensitive_features has 1 rows"),
+    ],
+)
+def test_wrong_input_is_refused_and_nothing_is_added(parameters, change, match):
+    monitor = FairnessMonitor(**parameters)
+    with pytest.raises(ValueError, match=match):
+        monitor.update(**{"y_pred": [0, 1], "sensitive_features": ["a", "b"], **change})
+    assert monitor.n_rows_ == 0
+    if not parameters:
+        assert monitor.update([0, 1], sensitive_features=["a", "b"]).n_rows_ == 2
+
+
+def test_too_many_groups_are_refused():
+    with pytest.raises(ValueError, match="at most 64 groups; got 65"):
+        FairnessMonitor().update(np.zeros(65, dtype=int), sensitive_features=np.arange(65))
+
+
+def test_the_history_stays_short():
+    decisions, group, _ = stream(15_000)
+    monitor = FairnessMonitor(slack=0.1)
+    for start in range(0, 15_000, 50):
+        monitor.update(decisions[start : start + 50], sensitive_features=group[start : start + 50])
+    rows = monitor.history_["rows"]
+    assert 100 <= len(rows) <= 200
+    assert rows == sorted(rows)
+    assert {len(values) for values in monitor.history_.values()} == {len(rows)}
