@@ -22,6 +22,7 @@ from fairconstrained.metrics.partial import (
     partial_group_auc,
     partial_statistical_parity,
 )
+from fairconstrained.metrics.populations import Proportions, Weights
 from fairconstrained.metrics.probabilities import loss_gap, wasserstein_distance_between_groups
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -60,6 +61,8 @@ from fairconstrained.metrics.scorers import (
 
 __all__ = [
     "Certificate",
+    "Proportions",
+    "Weights",
     "auc_between",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import check_samples, rows_of
+from fairconstrained.arrays import Array, check_samples, rows_of
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.groups import encode_groups
+from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import (
+    AGAINST_ALL,
     DIFFERENCE,
     DISTRIBUTIONS,
     NOTHING,
@@ -40,6 +41,7 @@ from fairconstrained.metrics.inputs import (
     two_labels,
 )
 from fairconstrained.metrics.partial import read_scored
+from fairconstrained.metrics.populations import Mixture, Population
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
@@ -53,6 +55,14 @@ _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",
     "neither training nor the choice of the model has seen them.",
 )
+_DECLARED = (
+    "the rows are independent draws from a population that differs from the one this is about in "
+    "nothing but the declared fractions or weights;",
+    _ASSUMPTIONS[1],
+)
+_NO_MATTER = "what is declared does not matter for this criterion: it uses all rows."
+_DRAWN = "the bound is of a sample with the declared composition: {} of the {} rows."
+_FOR_SAMPLES = 0.02  # of the probability of error, for samples that the rows do not suffice for
 _MISSING = (
     "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
     "within labels) those that are left have the predictions of all."
@@ -75,6 +85,7 @@ def certify(
     threshold: float = 0.0,
     min_group_size: Any = "auto",
     pos_label: Any = None,
+    population: Population | None = None,
     name: str = "certification rows",
     label_names: Mapping[Any, str] | None = None,
 ) -> Certificate:
@@ -97,8 +108,8 @@ def certify(
     y : array-like of shape (n_samples,), optional
         True labels.
     y_true : array-like of shape (n_samples,), optional
-        True labels. Demographic parity and the partial criteria "statistical_parity",
-        "rank_parity", "demographic_parity" and "group_auc" do not need them.
+        True labels. Demographic parity, "group_auc" and the partial criteria "statistical_parity",
+        "rank_parity" and "demographic_parity" do not need them.
     y_pred : array-like of shape (n_samples,), optional
         Predicted labels, for gaps and caps of rates.
     y_score : array-like of shape (n_samples,), optional
@@ -127,6 +138,9 @@ def certify(
     pos_label : label, optional
         The positive label; by default the ``pos_label`` of the constraint object, or the larger of
         two labels.
+    population : Proportions or Weights, optional
+        The population that the certificate is about, if its composition is another than that of the
+        rows: fractions of groups or of positive labels, or intervals of them, or weights.
     name : str
         Of the sample, for the statement.
     label_names : dict, optional
@@ -201,16 +215,15 @@ def certify(
         rows, model = _of_model(estimator, X, y, rows, decides), " ".join(repr(estimator).split())
         classes: Any = getattr(estimator, "classes_", ())
         pos_label = classes[1] if pos_label is None and len(classes) == 2 else pos_label
-    rows = _checked(rows, notion, decides, interval is not None)
-    rows, assumed = _of_known_groups(rows, notion in CAPS and not per_group)
+    labelled = population is not None and population.needs_labels
+    rows = _checked(rows, notion, decides, interval is not None, labelled)
     least = min(1.0 / max(slack, 1e-9), rows.size) if min_group_size == "auto" else min_group_size
     request = _Request(
         *(notion, per_group, ratio, interval, threshold),
         *(float(least), 1.0 - float(confidence), pos_label, label_names or {}),
     )
-    judge = _of_labels if decides else _of_scores
-    bound, groups, left_out = judge(rows, request)
-    if left_out:
+    found = _judged(rows, request) if population is None else _of_other(population, rows, request)
+    if left_out := found.left_out:
         warn_caller(
             f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
             "and says nothing about them.",
@@ -221,13 +234,14 @@ def certify(
         constraint=words if interval is None else f"partial {notion} in {interval}",
         slack=float(slack),
         confidence=float(confidence),
-        kept=bool(bound.upper <= slack),
-        n_samples=rows.size,
-        groups=groups,
+        kept=bool(found.bound.upper <= slack),
+        n_samples=found.n_samples,
+        groups=found.groups,
         left_out=left_out,
         estimator=model,
         name=name,
-        **{**bound._asdict(), "assumptions": [*_ASSUMPTIONS, *assumed, *bound.assumptions]},
+        population=None if population is None else population.to_dict(),
+        **{**found.bound._asdict(), "assumptions": [*found.assumed, *found.bound.assumptions]},
     )
 
 
@@ -273,6 +287,30 @@ class _Request(NamedTuple):
     pos_label: Any  # of the constraint; None for the second label
     label_names: Mapping[Any, str]
 
+    @property
+    def pooled(self) -> bool:
+        """Whether it is a cap on all rows together."""
+        return self.notion in CAPS and not self.per_group
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether it depends on the fractions of the groups: others compare rates within them."""
+        return self.pooled or (self.interval is None and self.notion in AGAINST_ALL)
+
+    @property
+    def of_labels(self) -> bool:
+        """Whether it depends on the fractions of the labels within the groups."""
+        if self.of_groups or self.notion in DISTRIBUTIONS:
+            return True
+        rates = {**PARITIES, **CAPS}.get(self.notion)
+        return rates is not None and any(rate.possible.all() for rate in rates([0, 1], [1]))
+
+    @property
+    def at_corners(self) -> bool:
+        """Whether, of intervals of fractions, it is largest at a corner."""
+        inside = self.interval is not None and self.notion in ("rank_parity", "group_auc")
+        return not inside and self.notion != "bpsn_bnsp"
+
 
 class _Rows(NamedTuple):
     """What a certificate is computed from."""
@@ -285,6 +323,10 @@ class _Rows(NamedTuple):
     @property
     def size(self) -> int:
         return len(self.y_score if self.y_pred is None else self.y_pred)
+
+    def take(self, chosen: Array) -> _Rows:
+        """Return some rows, by positions or a mask."""
+        return _Rows(*(None if values is None else rows_of(values, chosen) for values in self))
 
 
 def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, decides: bool) -> _Rows:
@@ -301,7 +343,9 @@ def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, decides: bool) -> _R
     return _Rows(true, None, scores_of(estimator, X, groups), groups)
 
 
-def _checked(given: _Rows, notion: str, decides: bool, partial: bool) -> _Rows:
+def _checked(
+    given: _Rows, notion: str, decides: bool, partial: bool, labelled: bool = False
+) -> _Rows:
     """Raise ValueError unless the rows have what the criterion is about, and keep only that."""
     true, labels, scores, groups = given
     name, kind, values = ("y_pred", "label", labels) if decides else ("y_score", "score", scores)
@@ -311,7 +355,8 @@ def _checked(given: _Rows, notion: str, decides: bool, partial: bool) -> _Rows:
             "y; got None."
         )
     rates = {**PARITIES, **CAPS}.get(notion)
-    labelled = not (partial and notion in DISTRIBUTIONS) and (rates is None or needs_labels(rates))
+    if not (partial and notion in DISTRIBUTIONS) and notion != "group_auc":
+        labelled = labelled or rates is None or needs_labels(rates)
     if true is None and labelled:
         raise ValueError(f"y_true must hold the true labels for {notion!r}; got None.")
     check_samples(y_true=true, **{name: values}, sensitive_features=groups)
@@ -333,14 +378,55 @@ def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
         return rows, []
     if pooled:
         return rows._replace(sensitive_features=[OVERALL] * rows.size), []
-    kept = (None if values is None else rows_of(values, known) for values in rows)
-    return _Rows(*kept), [_MISSING.format((~known).sum(), len(known))]
+    return rows.take(known), [_MISSING.format((~known).sum(), len(known))]
 
 
-_Judged = tuple[Bound, dict[str, Any], list[str]]
+_Judgement = tuple[Bound, dict[str, Any], list[str]]
 
 
-def _of_labels(rows: _Rows, request: _Request) -> _Judged:
+class _Judged(NamedTuple):
+    """A bound, and the rows that it is about."""
+
+    bound: Bound
+    groups: dict[str, Any]
+    left_out: list[str]
+    n_samples: int
+    assumed: list[str]
+
+
+def _judged(rows: _Rows, request: _Request) -> _Judged:
+    """Certify these rows."""
+    rows, assumed = _of_known_groups(rows, request.pooled)
+    found = (_of_scores if rows.y_pred is None else _of_labels)(rows, request)
+    return _Judged(*found, rows.size, [*_ASSUMPTIONS, *assumed])
+
+
+def _of_other(population: Population, rows: _Rows, request: _Request) -> _Judged:
+    """Certify samples of another population that are drawn from the rows; the worst one counts.
+
+    Of intervals of fractions these are the corners. The certificate is wrong only if it is wrong
+    about the worst corner: no correction for their number is needed (Berger 1982).
+    """
+    codes, labels = encode_groups(rows.sensitive_features, rows.size)[:2]
+    if (codes < 0).any():
+        raise ValueError("sensitive_features has missing values, which population= does not take.")
+    positive = None
+    if rows.y_true is not None:
+        true, _, target = two_labels(rows.y_true, "y_true", request.pos_label)
+        positive = true == target
+    names = [group_name(label) for label in labels]
+    mixture = Mixture(
+        *(codes, names, positive, request.of_groups, request.of_labels, request.at_corners)
+    )
+    samples = population.samples(mixture, request.alpha * _FOR_SAMPLES)
+    request = request._replace(alpha=request.alpha * (1.0 - _FOR_SAMPLES))
+    found = [_judged(rows.take(chosen), request) for chosen in samples] or [_judged(rows, request)]
+    worst = max(found, key=lambda judged: judged.bound.upper)
+    told = _NO_MATTER if not samples else _DRAWN.format(worst.n_samples, rows.size)
+    return worst._replace(assumed=[*_DECLARED, told])
+
+
+def _of_labels(rows: _Rows, request: _Request) -> _Judgement:
     """Certify constraints on predicted labels: gaps and caps of rates."""
     true = rows.y_pred if rows.y_true is None else rows.y_true
     counts = count_table(true, rows.y_pred, rows.sensitive_features, pos_label=request.pos_label)
@@ -365,7 +451,7 @@ def _of_labels(rows: _Rows, request: _Request) -> _Judged:
     return bound, groups, list(dict.fromkeys(left_out))
 
 
-def _of_scores(rows: _Rows, request: _Request) -> _Judged:
+def _of_scores(rows: _Rows, request: _Request) -> _Judgement:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     whole = (0.0, 1.0) if request.interval is None else request.interval
     given = {"sensitive_features": rows.sensitive_features, "interval": whole}
@@ -432,6 +518,8 @@ class Certificate:
         The sample, as named by the caller.
     assumptions : list of str
         The assumptions of all this.
+    population : dict or None
+        The declared composition of the population, if it is not that of the rows.
 
     Examples
     --------
@@ -461,6 +549,7 @@ class Certificate:
     estimator: str
     name: str = "certification rows"
     assumptions: list[str] = field(default_factory=list)
+    population: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, for ``json.dump``; None for unknown values.
@@ -480,6 +569,7 @@ class Certificate:
             "model": [shorten(self.estimator, 120, placeholder=" ...")],
             "sample": [f"{self.name}: {self.n_samples} rows"],
             "groups": [groups],
+            "population": [f"{of}: {told}" for of, told in (self.population or {}).items()],
             "measured": [f"{self.estimate:.4f} on these rows"],
             "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
             "decided by": [self.binding],

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairconstrained.arrays import Array, as_numpy
+from fairconstrained.metrics.certificates import own_bound
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
 from fairconstrained.rates import CAPS, PARITIES, Rates, needs_labels
 
@@ -48,20 +49,19 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
             "FairnessMonitor watches the largest difference between groups "
             f"(reference='pairwise'); got {constraint!r}."
         )
-    own = getattr(constraint, "max" if name in CAPS else "slack", None)
+    own = own_bound(constraint)
     most = slack if own is None else own
     if isinstance(most, bool) or not isinstance(most, Real) or not 0 <= float(most) < 1:
         raise ValueError(f"slack must be a number >= 0 and < 1; got {most!r}.")
     ratio = getattr(constraint, "ratio", None)
-    payoffs: Payoffs = of_cap if name in CAPS else of_gap if ratio is None else of_ratio
     rates = list(known[name]([0, 1], [1]))
     return Rule(
         name,
         [rate.event + rate.given for rate in rates],
         np.array([rate.hits.ravel() for rate in rates], dtype=np.int8),
         np.array([rate.possible.ravel() > 0 for rate in rates]),
-        payoffs,
-        float(most) if ratio is None else 1.0 - float(ratio),
+        of_cap if name in CAPS else of_gap if ratio is None else of_ratio,
+        float(most),
         name in CAPS and not getattr(constraint, "per_group", False),
         needs_labels(known[name]),
         getattr(constraint, "pos_label", None) if pos_label is None else pos_label,

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
 from fairconstrained import metrics
-from fairconstrained.constraints import FalseNegativeRate
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate
 from fairconstrained.monitoring import FairnessMonitor
 
 
@@ -49,16 +49,14 @@ def test_it_measures_as_the_metrics_do_and_alarms_at_a_large_violation(name):
 
 def test_caps_of_groups_and_ratios():
     decisions, group, y = stream(3000)
-
-    class Ratio:
-        name, ratio = "demographic_parity", 0.8
-
     worst = FairnessMonitor(FalseNegativeRate(max=0.6, per_group=True))
     worst.update(decisions, sensitive_features=group, y_true=y)
     assert worst.limit_ == 0.6
     assert worst.estimate_ == metrics.false_negative_rate(y, decisions, sensitive_features=group)
     assert worst.alarm_
-    ratio = FairnessMonitor(Ratio()).update(decisions, sensitive_features=group)
+    ratio = FairnessMonitor(DemographicParity(ratio=0.8)).update(
+        decisions, sensitive_features=group
+    )
     assert ratio.limit_ == pytest.approx(0.2)
     smallest = metrics.demographic_parity_ratio(y, decisions, sensitive_features=group)
     assert ratio.estimate_ == pytest.approx(1 - smallest)
