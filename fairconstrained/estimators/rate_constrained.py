@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
-from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
 from fairconstrained.estimators._training import Training
 from fairconstrained.privacy.accounting import Budget, Unit
 
@@ -169,8 +169,13 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     protect: Unit = "record"
     feature_range: Any = None
 
+    _protects = (*PrivateFairClassifier._protects, "sensitive_features")
+
     def _notions(self) -> list[Any]:
         return self._as_notions(self.constraint, CONSTRAINTS)
 
     def _training(self) -> Training:
-        return Training(self) if self.epsilon is None else PrivateRecords(self)
+        if self.epsilon is None:
+            return Training(self)
+        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
+        return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)
