@@ -84,7 +84,7 @@ class MomentConstraint:
 
     def part(self, y: Tensor, group: Tensor) -> Tensor:
         """Part of each row, (n,); -1 for rows in no part."""
-        return self.part_of_cell.to(y.device)[y, group]
+        return self.part_of_cell.to(y.device)[y.long(), group.long()]
 
     def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
         """The rows with the part of each, which other methods use in place of groups.
