@@ -65,7 +65,7 @@ class FermiERM(FairERM):
             W.
         rows : LongTensor
         table : {"labels", "probabilities"}, default="labels"
-            The rows for the gradient in W.
+            The predictions at which the gradient in W is taken.
 
         Returns
         -------
