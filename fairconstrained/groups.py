@@ -58,7 +58,12 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     >>> encode_groups(["b", None, "a"]).codes
     array([ 1, -1,  0])
     """
-    columns = _columns(sensitive_features)
+    columns = list(map(_to_numpy, columns_of(sensitive_features).values()))
+    if not columns:
+        raise ValueError("sensitive_features has no columns; give at least one.")
+    if len(set(map(np.shape, columns))) > 1 or columns[0].ndim != 1:
+        shapes = ", ".join(str(column.shape) for column in columns)
+        raise ValueError(f"sensitive_features has columns of different shapes: {shapes}.")
     n_rows = len(columns[0])
     if n_samples is not None and n_rows != n_samples:
         raise ValueError(
@@ -100,7 +105,7 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
     columns = {
         f"{name} {key}": column
         for name, table in tables.items()
-        for key, column in columns_of(table).items()
+        for key, column in columns_of(table, name).items()
     }
     lengths = [len(column) for column in columns.values()]
     if lengths[-1] != lengths[0]:
@@ -110,48 +115,35 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
     return columns, sum(name.startswith("control_features") for name in columns)
 
 
-def columns_of(table: Any) -> dict[Any, Any]:
-    """The columns of a table, an array or a list, by their names or positions."""
+def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
+    """The columns of a table, an array or a list, by their names or positions; errors say `name`.
+
+    >>> columns_of([["f", 1], ["m", 0]])
+    {0: array(['f', 'm'], dtype=object), 1: array([1, 0], dtype=object)}
+    """
+    if isinstance(table, (str, bytes)):
+        raise ValueError(
+            f"{name} must hold the group of each sample; got the single text "
+            f"{table!r}. Give the column itself, such as X[{table!r}]."
+        )
+    # Columns of Arrow become Python's types.
     table = computed(computed(table), "to_pydict", "to_pylist")
     if isinstance(table, dict):
         return table
-    if hasattr(table, "columns"):
-        return {name: table[name] for name in table.columns}
+    if hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
+        return dict(zip(table.columns, map(table.__getitem__, table.columns), strict=True))
     array = _to_numpy(table)
+    if array.ndim not in (1, 2):
+        raise ValueError(
+            f"{name} must have one or two dimensions; got {array.ndim}. Give one "
+            "value, or one row of values, per sample."
+        )
     return {0: table} if array.ndim == 1 else dict(enumerate(array.T))
 
 
 def group_name(label: Any) -> str:
     """Name of a group in messages and plots; the values of a combination are joined by ' & '."""
     return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-def _columns(sensitive_features: Any) -> list[NDArray[Any]]:
-    if isinstance(sensitive_features, (str, bytes)):
-        raise ValueError(
-            "sensitive_features must hold the group of each sample; got the single text "
-            f"{sensitive_features!r}. Give the column itself, such as X[{sensitive_features!r}]."
-        )
-    # Columns of Arrow become Python's types.
-    sensitive_features = computed(computed(sensitive_features), "to_pydict", "to_pylist")
-    if isinstance(sensitive_features, dict):
-        columns = [_to_numpy(column) for column in sensitive_features.values()]
-    elif hasattr(sensitive_features, "columns"):  # a DataFrame, whose columns keep their dtypes
-        columns = [_to_numpy(sensitive_features[name]) for name in sensitive_features.columns]
-    else:
-        array = _to_numpy(sensitive_features)
-        if array.ndim not in (1, 2):
-            raise ValueError(
-                f"sensitive_features must have one or two dimensions; got {array.ndim}. Give one "
-                "value, or one row of values, per sample."
-            )
-        columns = [array] if array.ndim == 1 else list(array.T)
-    if not columns:
-        raise ValueError("sensitive_features has no columns; give at least one.")
-    if len(set(map(np.shape, columns))) > 1 or columns[0].ndim != 1:
-        shapes = ", ".join(str(column.shape) for column in columns)
-        raise ValueError(f"sensitive_features has columns of different shapes: {shapes}.")
-    return columns
 
 
 def computed(values: Any, *methods: str) -> Any:
