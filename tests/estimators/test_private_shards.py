@@ -25,7 +25,7 @@ from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted as attributes_of
 from tests.helpers.shards import same_on_all, shard
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(__name__), needs_gloo]
+pytestmark = [pytest.mark.slow, needs_gloo]
 
 N = 1000
 DATA = make_biased_classification(N, 6, bias=0.6, random_state=0)

@@ -27,7 +27,7 @@ from fairconstrained.exceptions import WorkerError
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted, same_on_all, shard, table
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(__name__), needs_gloo]
+pytestmark = [pytest.mark.slow, needs_gloo]
 
 
 def three_classes():

@@ -25,7 +25,7 @@ from fairconstrained.training import train
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import shard, table
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(__name__), needs_gloo]
+pytestmark = [pytest.mark.slow, needs_gloo]
 
 
 def said(call):

@@ -3,7 +3,7 @@
 import os
 import sys
 from datetime import timedelta
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 
 import pytest
 import torch
@@ -11,14 +11,17 @@ import torch.distributed as dist
 
 from tests.helpers.repository import ROOT
 
+_KIND = "forkserver"  # imports once what takes each process that is spawned some seconds
 needs_gloo = pytest.mark.skipif(
-    not (dist.is_available() and dist.is_gloo_available()), reason="torch without gloo"
+    not (dist.is_available() and dist.is_gloo_available() and _KIND in get_all_start_methods()),
+    reason="torch without gloo, or a system without forks",
 )
 
 
 def run_on_workers(task, path, size, *arguments, timeout=timedelta(minutes=5)):
     """What ``task(rank, *arguments)`` returns on each worker, or None for those that died."""
-    context = get_context("spawn")
+    context = get_context(_KIND)
+    context.set_forkserver_preload(["fairconstrained.estimators", "torch.distributed"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
         processes = [

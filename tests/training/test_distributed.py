@@ -21,8 +21,6 @@ from tests.helpers.modules import gap_at_most, log_loss, weights
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.repository import ROOT
 
-pytestmark = pytest.mark.xdist_group(__name__)
-
 
 @cache
 def made(n=301):
