@@ -172,7 +172,14 @@ class Training:
     def refine(self, problem: Any) -> Any:
         """Return the final problem, after solving a simpler one if that is needed."""
         if self.is_linear:
-            return replace(problem, free=self.free(problem)) if problem.n_constraints else problem
+            if not problem.n_constraints:
+                return problem
+            log_odds = self.specification.log_odds
+            if log_odds is not None and len(self.rows.classes) == 2:
+                columns = np.arange(self.data.X.shape[1])
+                of_column = {"coef_": columns[None] == log_odds, "intercept_": [0.0]}
+                problem = replace(problem, log_odds=problem.model.restore(of_column))
+            return replace(problem, free=self.free(problem))
         model = problem.model
         contained = isinstance(model, PerceptronModel) and model.contains_linear
         if self.is_warm or not contained or not solves(EarlyStoppedSGDA(), problem):

@@ -137,6 +137,8 @@ class Posteriors(Specification):
     (200, 8)
     """
 
+    log_odds = 0
+
     def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 3, memory: Any = None):
         self.estimator = estimator
         self.group_model = group_model

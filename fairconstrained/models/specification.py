@@ -33,6 +33,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
 
     is_linear = True  # in the columns
     fit_intercept = True  # of a linear model
+    log_odds: int | None = None  # the column with the log odds of two classes, if there is one
     column_range: Any = None  # (low, high) of columns that are computed from X by public models
 
     @property

@@ -25,6 +25,7 @@ from fairconstrained.losses import log_loss
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.rows import Rows
+from fairconstrained.problems.thresholds import thresholds_by_group
 
 if TYPE_CHECKING:
     from fairconstrained.problems.erm import FairERM
@@ -35,6 +36,8 @@ ERROR_TOL = 1e-3
 # The same for points of a relaxation. They are not what users expect, as constants and the model
 # without constraints are, and a converged result has the better loss.
 RELAXED_TOL = 1e-2
+# The same for thresholds by group: results have the better loss, and other splits smaller gaps.
+THRESHOLDS_TOL = 2e-3
 
 # Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
 # any threshold.
@@ -69,7 +72,7 @@ class Known(NamedTuple):
 
 
 def known_points(problem: FairERM) -> list[Known]:
-    """Equal predictions, the solution without constraints, and those of a relaxation.
+    """Equal predictions, the solution without constraints, thresholds by group, a relaxation's.
 
     Without the solution without constraints only the first.
     """
@@ -83,6 +86,8 @@ def known_points(problem: FairERM) -> list[Known]:
     if problem.free is None:
         return found
     found.append(Known(problem.variables(problem.free)))
+    if problem.log_odds is not None and (rule := thresholds_by_group(problem)) is not None:
+        found.append(Known(problem.variables(rule), THRESHOLDS_TOL))
     return found + _relaxed(problem, problem.free)
 
 

@@ -89,6 +89,9 @@ class FairERM:
         Starting parameters; default: those of the model.
     free : Tensor of shape (n_params,), optional
         A solution of the problem without constraints, which no result may be worse than.
+    log_odds : Tensor of shape (n_params,), optional
+        Parameters of a linear model whose scores are log odds of two classes. No result may be
+        worse than thresholds by group on them.
     simpler : callable, optional
         Gives the point and the multipliers of a simpler model that is fitted to the rows of a
         problem, from which training on them begins.
@@ -111,6 +114,7 @@ class FairERM:
     alpha: float
     initial: Tensor | None = None
     free: Tensor | None = None
+    log_odds: Tensor | None = None
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     @cached_property

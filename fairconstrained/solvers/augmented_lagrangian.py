@@ -42,7 +42,8 @@ _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth anot
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
 _MAX_ROUNDS = 15
 _SHARPENINGS = 3
-_MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough
+_MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough,
+_FEW_NUMBERS = 1_000_000  # but not if it ended without a solution and rows times variables are few
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -129,6 +130,7 @@ class AugmentedLagrangian(Solver):
                 x, dual, warm = found.x, found.dual, True
         start, shift = (x, dual), torch.zeros_like(dual)
         opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
+        cheap = problem.n_rows * len(x) <= _FEW_NUMBERS and not warm
         if warm:  # the start is close to its solution at this sharpness
             soft, hard = problem.evaluate(x)
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
@@ -142,6 +144,7 @@ class AugmentedLagrangian(Solver):
                 if best.residual <= tol:
                     break
             if best.residual > tol:
+                opinions = 2 if cheap else opinions
                 best = repaired(problem, seen)
                 yield best
             sharper = problem.sharpened()

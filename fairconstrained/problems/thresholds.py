@@ -1,0 +1,199 @@
+r"""The best thresholds by group, which no head on posteriors may be worse than.
+
+Error and constraints are affine in how many rows of each label and group are predicted 1. For
+thresholds on one score these numbers lie, in each group, between the convex hull of its ROC curve
+and the diagonal. The best of them solve a linear program, and an integer one, since predictions are
+not random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.special import expit
+from torch import Tensor
+
+from fairconstrained.arrays import Floats, as_numpy
+
+if TYPE_CHECKING:
+    from fairconstrained.problems.erm import FairERM
+
+_NODES = 100  # of the tree of the integer program; the best point that it has found by then is kept
+_GAP = 1e-3  # relative difference of errors that is none
+_ALIKE = 4e-4  # constraint values of a group that differ by less are alike: two exceed no slack
+_TOPS = 64  # tried numbers of rows above the highest of three thresholds
+_BEYOND = 16.0  # log odds beyond those of all rows
+
+Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
+
+
+def thresholds_by_group(problem: FairERM) -> Tensor | None:
+    r"""Parameters whose scores are the nearest to those of the best thresholds by group.
+
+    A group at a corner of its ROC curve has one threshold. Any other has three, t > v > u, and the
+    rule predicts 1 above t and between u and v, so that fewer rows of both labels are right and no
+    randomness is needed. On log odds l of probabilities p its score is
+
+    .. math:: l - (a + b p + c p^2) ,
+
+    where the parabola meets the log odds at the three thresholds. As the third derivative of l by p
+    is positive, the score has the sign of (p - u) (p - v) (p - t). A head on posteriors has these
+    columns for each part of equalized odds. Where columns do not tell the group, the nearest scores
+    are far from these, as the hard values of the point show.
+
+    Parameters
+    ----------
+    problem : FairERM
+        With ``log_odds``.
+
+    Returns
+    -------
+    Tensor of shape (n_params,), or None
+        None if no numbers of rows keep the constraint, or if error and constraints are not affine
+        in them.
+    """
+    data = problem.data
+    in_one_place = data.in_memory and data.workers.size == 1 and data.group.ndim == 1
+    affine = problem.sums_decide and problem.constraint.of_labels
+    if not (in_one_place and affine):
+        return None
+    assert problem.log_odds is not None
+    log_odds = as_numpy(problem.scores(problem.log_odds))[:, 0]
+    label, group, weight = map(as_numpy, (data.y, data.group, data.weight))
+    rows_of = [group == g for g in np.unique(group)]
+    curves = [_curve(log_odds[own], label[own], weight[own]) for own in rows_of]
+    values, slopes = _affine_values(problem, len(curves))
+    unit = float(weight[0]) if np.ptp(weight) == 0 else None
+    targets = _program(curves, values, slopes, unit)
+    if targets is None:
+        return None
+    scores = np.empty(len(label))
+    for own, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
+        scores[own] = _scores(log_odds[own], _thresholds(curve, target, slope))
+    return _nearest(problem, scores)
+
+
+def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
+    """The ROC curve of a group, in sums of weight."""
+    order = np.argsort(-log_odds, kind="stable")
+    falling = log_odds[order]
+    of_label = weight[order, None] * (label[order, None] == [0, 1])
+    above = np.concatenate((np.zeros((1, 2)), of_label.cumsum(axis=0)))
+    between = 0.5 * (falling[1:] + falling[:-1])
+    cuts = np.concatenate(([True], np.diff(falling) != 0, [True]))
+    return np.concatenate(([_BEYOND], between, [-_BEYOND]))[cuts], above[cuts]
+
+
+def _affine_values(problem: FairERM, n_groups: int) -> tuple[Floats, Floats]:
+    """Error and constraints, (1 + m,), if no row is predicted 1, and slopes, (n_groups, 2, 1 + m).
+
+    The slopes are by the weight of the rows of each group and label that are.
+    """
+    cells = problem.data.by_cell(problem.constraint)
+    few = replace(problem, data=cells)
+    none = -torch.ones_like(cells.weight)[:, None]
+    n_values, aux = 1 + problem.n_constraints, cells.weight[:0]
+    values = few.hard(none, aux)[:n_values]
+    slopes = np.zeros((n_groups, 2, n_values))
+    _, group = np.unique(as_numpy(cells.group), return_inverse=True)
+    for i, (g, y) in enumerate(zip(group, as_numpy(cells.y), strict=True)):
+        one = none.clone()
+        one[i] = 1.0
+        slopes[g, y] = as_numpy((few.hard(one, aux)[:n_values] - values) / cells.weight[i])
+    return as_numpy(values), slopes
+
+
+def _program(
+    curves: list[Curve], values: Floats, slopes: Floats, unit: float | None
+) -> Floats | None:
+    """Weight that is predicted 1 of each group and label, (n_groups, 2), or None.
+
+    All rows have the weight `unit`, if they have the same. Then the solution is whole numbers of
+    rows, but for the limit of nodes.
+    """
+    n = 2 * len(curves)
+    size, flat = unit or 1.0, slopes.reshape(n, -1).T
+    edges, least = [], []
+    for g, (_, above) in enumerate(curves):
+        corners = _hull(above)
+        # On the right of each edge, and on the left of the diagonal.
+        for (x, y), (x2, y2) in [*pairwise(corners), (corners[-1], corners[0])]:
+            edge = np.zeros(n)
+            edge[2 * g : 2 * g + 2] = y2 - y, x - x2
+            edges.append(edge)
+            least.append(edge[2 * g : 2 * g + 2] @ (x, y))
+    found = milp(
+        size * flat[0],
+        constraints=[
+            LinearConstraint(size * flat[1:], ub=-values[1:]),
+            LinearConstraint(size * np.array(edges), lb=least),
+        ],
+        bounds=Bounds(0.0, np.concatenate([above[-1] for _, above in curves]) / size),
+        integrality=np.full(n, int(unit is not None)),
+        options={"node_limit": _NODES, "mip_rel_gap": _GAP},
+    )
+    return None if found.x is None else np.asarray(size * found.x.reshape(-1, 2))
+
+
+def _hull(points: Floats) -> Floats:
+    """The corners of the upper convex hull of points with ascending coordinates."""
+    kept: list[Floats] = []
+    for point in points:
+        while len(kept) > 1:
+            (x, y), (x2, y2) = kept[-1] - kept[-2], point - kept[-2]
+            if y * x2 > y2 * x:
+                break
+            kept.pop()
+        kept.append(point)
+    return np.array(kept)
+
+
+def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
+    """One or three thresholds, falling, with about the values of a target; slopes are (2, 1 + m).
+
+    Of three the widest apart are taken: other scores then change the fewest predictions.
+    """
+    thresholds, above = curve
+
+    def missed(weight: Floats) -> Floats:
+        found = np.abs((weight - target) @ slopes[:, 1:]).max(axis=1)
+        return np.asarray(found.clip(min=_ALIKE))
+
+    miss = missed(above)
+    single = int(np.lexsort((above @ slopes[:, 0], miss))[0])
+    if miss[single] <= _ALIKE or np.linalg.matrix_rank(slopes[:, 1:]) < 2:
+        return np.asarray(thresholds[[single]])
+    total, most = above.sum(axis=1), target.sum()
+    best, found = (miss[single], 0.0), [single]
+    last = np.searchsorted(total, most, side="right")
+    tops = np.unique(np.linspace(0, last - 1, _TOPS).astype(int))
+    for top in tops[tops + 2 < len(total)]:
+        upper = np.arange(top + 1, len(total) - 1)
+        lower = np.searchsorted(total, total[upper] + most - total[top]).clip(max=len(total) - 1)
+        width = np.minimum(total[lower] - total[upper], total[upper] - total[top])
+        miss = np.where(width > 0, missed(above[top] + above[lower] - above[upper]), np.inf)
+        i = np.lexsort((-width, miss))[0]
+        if (miss[i], -width[i]) < best:
+            best, found = (miss[i], -width[i]), [top, int(upper[i]), int(lower[i])]
+    return np.asarray(thresholds[found])
+
+
+def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
+    """Scores that change their sign at one or three thresholds and are positive beyond them."""
+    if len(thresholds) == 1:
+        return np.asarray(log_odds - thresholds[0])
+    parabola = np.linalg.solve(np.vander(expit(thresholds), 3), thresholds)
+    return np.asarray(log_odds - np.polyval(parabola, expit(log_odds)))
+
+
+def _nearest(problem: FairERM, scores: Floats) -> Tensor:
+    """The parameters with the scores of least squared distance from these."""
+    units = torch.eye(problem.model.n_params).to(problem.data.weight)
+    columns = torch.cat([problem.scores(w) for w in units], dim=1)
+    found = np.linalg.lstsq(as_numpy(columns), scores)[0]
+    return torch.from_numpy(found).to(columns)
