@@ -58,12 +58,11 @@ def thresholds_by_group(problem: FairERM) -> Tensor | None:
         in them.
     """
     data = problem.data
-    in_one_place = data.in_memory and data.workers.size == 1 and data.group.ndim == 1
     affine = problem.sums_decide and problem.constraint.of_labels
-    if not (in_one_place and affine):
+    if not (affine and data.in_memory and data.group.ndim == 1):
         return None
     assert problem.log_odds is not None
-    log_odds = as_numpy(problem.scores(problem.log_odds))[:, 0]
+    log_odds = as_numpy(problem.model.scores(problem.log_odds, data.X))[:, 0]
     label, group, weight = map(as_numpy, (data.y, data.group, data.weight))
     rows_of = [group == g for g in np.unique(group)]
     curves = [_curve(log_odds[own], label[own], weight[own]) for own in rows_of]
@@ -194,6 +193,6 @@ def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
 def _nearest(problem: FairERM, scores: Floats) -> Tensor:
     """The parameters with the scores of least squared distance from these."""
     units = torch.eye(problem.model.n_params).to(problem.data.weight)
-    columns = torch.cat([problem.scores(w) for w in units], dim=1)
+    columns = torch.cat([problem.model.scores(w, problem.data.X) for w in units], dim=1)
     found = np.linalg.lstsq(as_numpy(columns), scores)[0]
     return torch.from_numpy(found).to(columns)

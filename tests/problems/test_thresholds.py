@@ -1,0 +1,102 @@
+"""Thresholds by group: the best that whole rows allow, and no head is worse."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from sklearn.metrics import roc_curve
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.models import Linear
+from fairconstrained.problems.thresholds import _scores, _thresholds
+
+SLACKS = [0.01, 0.02, 0.05, 0.1, 0.2]
+
+
+class Head(Linear):
+    """The columns of posteriors as X itself."""
+
+    log_odds = 0
+
+
+def table(seed, n_groups, n_rows):
+    """Log odds, labels and groups; the ROC curves of the groups are not alike."""
+    rng = np.random.default_rng(seed)
+    few = np.repeat(np.arange(n_groups), 8)
+    share = rng.dirichlet(np.ones(n_groups))
+    group = np.concatenate((few, rng.choice(n_groups, size=n_rows - len(few), p=share)))
+    slope = rng.uniform(0.5, 3.0, size=n_groups)[group]
+    log_odds = rng.normal(size=n_groups)[group] + slope * rng.normal(size=n_rows)
+    return log_odds, (rng.uniform(size=n_rows) < expit(log_odds)).astype(int), group
+
+
+def columns(log_odds, group, constraint):
+    """What the head sees where the groups are known for sure."""
+    p, known = expit(log_odds)[:, None], np.eye(group.max() + 1)[group]
+    parts = known if constraint == "demographic_parity" else np.hstack((known * (1 - p), known * p))
+    parts /= parts.mean(axis=0)
+    return np.hstack((log_odds[:, None], p, parts, parts * log_odds[:, None], parts * p))
+
+
+def fitted(constraint, slack, X, y, group, **options):
+    model = RateConstrainedClassifier(
+        constraint, slack=slack, max_iter=4, min_group_size=1, model=Head(), **options
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y, sensitive_features=group)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 10), st.sampled_from([300, 1500]))
+def test_more_slack_costs_no_error(constraint, seed, n_groups, n_rows):
+    log_odds, y, group = table(seed, n_groups, n_rows)
+    X, least = columns(log_odds, group, constraint), np.inf
+    for slack in SLACKS:
+        model = fitted(constraint, slack, X, y, group)
+        error = np.mean(model.predict(X) != y)
+        assert model.feasible_
+        assert error <= least + 0.003
+        least = min(least, error)
+
+
+def test_the_head_is_within_a_row_of_random_thresholds_of_large_groups():
+    """Two crossing ROC curves under odds: random predictions reach any point below both."""
+    rng = np.random.default_rng(0)
+    group, y = np.repeat([0, 1], 2000), np.tile([0, 1], 2000)
+    shift = np.where(group == 0, 1.0, 2.0)
+    log_odds = (y - 0.5) * shift + rng.normal(size=4000) * np.where(group == 0, 0.5, 1.5)
+    curves = [roc_curve(y[group == g], log_odds[group == g]) for g in (0, 1)]
+    grid = np.linspace(0, 1, 2001)
+    both = np.minimum(*(np.interp(grid, fpr, tpr) for fpr, tpr, _ in curves))
+    model = fitted("equalized_odds", 0.0, columns(log_odds, group, "equalized_odds"), y, group)
+    error = np.mean(model.predict(columns(log_odds, group, "equalized_odds")) != y)
+    assert model.feasible_
+    assert model.violation_ <= 1e-3
+    assert error <= 0.5 * (grid + 1 - both).min() + 2e-3  # the tolerance of thresholds
+
+
+def test_three_thresholds_meet_both_rates_of_a_point_below_the_curve():
+    rng = np.random.default_rng(1)
+    log_odds = np.sort(rng.normal(size=400))[::-1]
+    label = (rng.uniform(size=400) < expit(2 * log_odds)).astype(int)
+    above = np.concatenate((np.zeros((1, 2)), (label[:, None] == [0, 1]).cumsum(axis=0)))
+    between = np.concatenate(([9.0], 0.5 * (log_odds[1:] + log_odds[:-1]), [-9.0]))
+    target = np.round(0.5 * above[150] + 0.5 * above[350])
+    slopes = np.hstack((np.array([[1.0], [-1.0]]), np.eye(2) / above[-1]))
+    thresholds = _thresholds((between, above), target, slopes)
+    assert len(thresholds) == 3
+    predicted = _scores(log_odds, thresholds) > 0
+    np.testing.assert_allclose([np.sum(predicted & (label == k)) for k in (0, 1)], target)
+
+
+def test_of_rows_in_no_constraint_the_threshold_has_the_least_error():
+    above = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [3, 2]], dtype=float)
+    thresholds = np.array([9.0, 2.0, 1.0, 0.0, -9.0])
+    slopes = np.array([[1.0, 0.0], [-1.0, 0.0]])  # of the error, and of a constraint of others
+    assert _thresholds((thresholds, above), np.zeros(2), slopes) in (2.0, 0.0)
