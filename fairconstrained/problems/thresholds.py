@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _NODES = 100  # of the tree of the integer program; the best point that it has found by then is kept
 _GAP = 1e-3  # relative difference of errors that is none
 _ALIKE = 4e-4  # constraint values of a group that differ by less are alike: two exceed no slack
+_PARTS_OF_SLACK = (1.0, 0.5, 0.25)  # aimed at, until thresholds of whole rows keep all of it
+_FAR = 0.1  # excess that does not come from single rows
 _TOPS = 64  # tried numbers of rows above the highest of three thresholds
 _BEYOND = 16.0  # log odds beyond those of all rows
 
@@ -66,15 +68,25 @@ def thresholds_by_group(problem: FairERM) -> Tensor | None:
     label, group, weight = map(as_numpy, (data.y, data.group, data.weight))
     rows_of = [group == g for g in np.unique(group)]
     curves = [_curve(log_odds[own], label[own], weight[own]) for own in rows_of]
-    values, slopes = _affine_values(problem, len(curves))
+    at_none, slopes = _affine_values(problem, len(curves))
+    values = at_none.copy()
     unit = float(weight[0]) if np.ptp(weight) == 0 else None
-    targets = _program(curves, values, slopes, unit)
-    if targets is None:
-        return None
-    scores = np.empty(len(label))
-    for own, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
-        scores[own] = _scores(log_odds[own], _thresholds(curve, target, slope))
-    return _nearest(problem, scores)
+    slack, first, scores = as_numpy(problem.constraint.slack), None, np.empty(len(label))
+    for kept in _PARTS_OF_SLACK:
+        values[1:] = at_none[1:] + (1.0 - kept) * slack
+        targets = _program(curves, values, slopes, unit)
+        if targets is None:
+            break
+        for own, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
+            scores[own] = _scores(log_odds[own], _thresholds(curve, target, slope))
+        rule = _nearest(problem, scores)
+        excess = float(problem.evaluate(rule).hard[1:].max())
+        if excess <= 2 * _ALIKE:
+            return rule
+        first = rule if first is None else first
+        if excess > _FAR:
+            break
+    return first
 
 
 def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
