@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.groups import group_name
-from fairconstrained.metrics.certificates import Certificate
+from fairconstrained.metrics.statements import Certificate
 
 # Where a wrapper keeps the fitted estimator in it.
 _INSIDE = ("best_estimator_", "estimator_", "estimator")

@@ -12,7 +12,7 @@ from fairconstrained.metrics.auc import (
     negative_equality_gap,
     positive_equality_gap,
 )
-from fairconstrained.metrics.certificates import Certificate, certify
+from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -22,6 +22,7 @@ from fairconstrained.metrics.partial import (
     partial_group_auc,
     partial_statistical_parity,
 )
+from fairconstrained.metrics.populations import Proportions, Weights
 from fairconstrained.metrics.probabilities import loss_gap, wasserstein_distance_between_groups
 from fairconstrained.metrics.rates import (
     demographic_parity_difference,
@@ -57,9 +58,12 @@ from fairconstrained.metrics.scorers import (
     negative_equality_scorer,
     positive_equality_scorer,
 )
+from fairconstrained.metrics.statements import Certificate
 
 __all__ = [
     "Certificate",
+    "Proportions",
+    "Weights",
     "auc_between",
     "bpsn_bnsp_gap",
     "bpsn_bnsp_scorer",

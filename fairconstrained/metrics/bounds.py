@@ -350,7 +350,7 @@ def auc_bound(ranked: Ranked, name: str, alpha: float) -> Bound:
     uppers = np.where(np.isnan(estimates), 1.0, uppers)
     joint = np.sqrt(moves * np.log(2 * len(sets) / alpha) / 2)  # both sides of all comparisons
     against = [f"group {g} and group {h}" for g, h in combinations(groups, 2)]
-    if name in _AGAINST_ALL:
+    if name in AGAINST_ALL:
         against = [f"group {g} and all groups" for g in groups]
     worst = int(uppers.argmax())
     rates = [
@@ -363,11 +363,11 @@ def auc_bound(ranked: Ranked, name: str, alpha: float) -> Bound:
         against[worst],
         "bounded differences of U-statistics (Hoeffding 1963, McDiarmid 1989)",
         rates,
-        _OF_MIXTURES if name in _AGAINST_ALL else (),
+        _OF_MIXTURES if name in AGAINST_ALL else (),
     )
 
 
-_AGAINST_ALL = ("positive_equality_gap", "negative_equality_gap", "bpsn_bnsp")
+AGAINST_ALL = ("positive_equality_gap", "negative_equality_gap", "bpsn_bnsp")
 _OF_MIXTURES = (
     "each group's fraction of the samples with one label is the same here and in the population.",
 )

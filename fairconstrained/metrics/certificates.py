@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
 from numbers import Integral, Real
-from textwrap import TextWrapper, shorten
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import check_samples, rows_of
+from fairconstrained.arrays import Array, check_samples, rows_of
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.groups import encode_groups
+from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import (
+    AGAINST_ALL,
     DIFFERENCE,
     DISTRIBUTIONS,
     NOTHING,
@@ -40,6 +39,8 @@ from fairconstrained.metrics.inputs import (
     two_labels,
 )
 from fairconstrained.metrics.partial import read_scored
+from fairconstrained.metrics.populations import Mixture, Population
+from fairconstrained.metrics.statements import Certificate
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
@@ -53,6 +54,14 @@ _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",
     "neither training nor the choice of the model has seen them.",
 )
+_DECLARED = (
+    "the rows are independent draws from a population that differs from the one this is about in "
+    "nothing but the declared fractions or weights;",
+    _ASSUMPTIONS[1],
+)
+_NO_MATTER = "what is declared does not matter for this criterion: it uses all rows."
+_DRAWN = "the bound is of a sample with the declared composition: {} of the {} rows."
+_FOR_SAMPLES = 0.02  # of the probability of error, for samples that the rows do not suffice for
 _MISSING = (
     "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
     "within labels) those that are left have the predictions of all."
@@ -75,6 +84,7 @@ def certify(
     threshold: float = 0.0,
     min_group_size: Any = "auto",
     pos_label: Any = None,
+    population: Population | None = None,
     name: str = "certification rows",
     label_names: Mapping[Any, str] | None = None,
 ) -> Certificate:
@@ -97,8 +107,8 @@ def certify(
     y : array-like of shape (n_samples,), optional
         True labels.
     y_true : array-like of shape (n_samples,), optional
-        True labels. Demographic parity and the partial criteria "statistical_parity",
-        "rank_parity", "demographic_parity" and "group_auc" do not need them.
+        True labels. Demographic parity, "group_auc" and the partial criteria "statistical_parity",
+        "rank_parity" and "demographic_parity" do not need them.
     y_pred : array-like of shape (n_samples,), optional
         Predicted labels, for gaps and caps of rates.
     y_score : array-like of shape (n_samples,), optional
@@ -127,6 +137,9 @@ def certify(
     pos_label : label, optional
         The positive label; by default the ``pos_label`` of the constraint object, or the larger of
         two labels.
+    population : Proportions or Weights, optional
+        The population that the certificate is about, if its composition is another than that of the
+        rows: fractions of groups or of positive labels, or intervals of them, or weights.
     name : str
         Of the sample, for the statement.
     label_names : dict, optional
@@ -189,45 +202,38 @@ def certify(
     True
     """
     check_confidence(confidence)
-    notion, slack = _check(constraint, interval, slack, min_group_size)
-    per_group = bool(getattr(constraint, "per_group", False))
-    ratio = getattr(constraint, "ratio", None)
-    decides = interval is None and (notion in PARITIES or notion in CAPS)
-    if pos_label is None:
-        pos_label = getattr(constraint, "pos_label", None)
-    rows = _Rows(y_true, y_pred, y_score, sensitive_features)
-    model = "the given predictions"
+    request = _requested(constraint, interval, slack, min_group_size)
+    if pos_label is not None:
+        request = request._replace(pos_label=pos_label)
+    rows, model = _Rows(y_true, y_pred, y_score, sensitive_features), "the given predictions"
     if estimator is not None:
-        rows, model = _of_model(estimator, X, y, rows, decides), " ".join(repr(estimator).split())
+        rows, model = _of_model(estimator, X, y, rows, request), " ".join(repr(estimator).split())
         classes: Any = getattr(estimator, "classes_", ())
-        pos_label = classes[1] if pos_label is None and len(classes) == 2 else pos_label
-    rows = _checked(rows, notion, decides, interval is not None)
-    rows, assumed = _of_known_groups(rows, notion in CAPS and not per_group)
-    least = min(1.0 / max(slack, 1e-9), rows.size) if min_group_size == "auto" else min_group_size
-    request = _Request(
-        *(notion, per_group, ratio, interval, threshold),
-        *(float(least), 1.0 - float(confidence), pos_label, label_names or {}),
+        if request.pos_label is None and len(classes) == 2:
+            request = request._replace(pos_label=classes[1])
+    request = request._replace(
+        alpha=1.0 - float(confidence), threshold=threshold, label_names=label_names or {}
     )
-    judge = _of_labels if decides else _of_scores
-    bound, groups, left_out = judge(rows, request)
-    if left_out:
+    rows = _checked(rows, request, population is not None and population.needs_labels)
+    found = _judged(rows, request) if population is None else _of_other(population, rows, request)
+    if found.left_out:
         warn_caller(
-            f"The certificate leaves out {'; '.join(left_out)} (min_group_size={min_group_size}) "
-            "and says nothing about them.",
+            f"The certificate leaves out {'; '.join(found.left_out)} "
+            f"(min_group_size={min_group_size}) and says nothing about them.",
             SmallGroupWarning,
         )
-    words = notion if ratio is None else f"one minus the smallest ratio of {notion}"
     return Certificate(
-        constraint=words if interval is None else f"partial {notion} in {interval}",
-        slack=float(slack),
+        constraint=request.words,
+        slack=request.slack,
         confidence=float(confidence),
-        kept=bool(bound.upper <= slack),
-        n_samples=rows.size,
-        groups=groups,
-        left_out=left_out,
+        kept=bool(found.bound.upper <= request.slack),
+        n_samples=found.n_samples,
+        groups=found.groups,
+        left_out=found.left_out,
         estimator=model,
         name=name,
-        **{**bound._asdict(), "assumptions": [*_ASSUMPTIONS, *assumed, *bound.assumptions]},
+        population=None if population is None else population.to_dict(),
+        **{**found.bound._asdict(), "assumptions": [*found.assumed, *found.bound.assumptions]},
     )
 
 
@@ -237,8 +243,74 @@ def own_bound(constraint: Any) -> float | None:
     return next((of(bound) for bound, of in given if bound is not None), None)
 
 
-def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> tuple[str, float]:
-    """Check parameters, and return the name of the criterion and the bound to certify."""
+class _Request(NamedTuple):
+    """What is to be certified, and how."""
+
+    notion: str
+    slack: float
+    interval: Any
+    min_group_size: int | str
+    per_group: bool  # of the constraint, as the next two
+    ratio: float | None
+    pos_label: Any  # None for the second label
+    alpha: float = 0.05
+    threshold: float = 0.0
+    label_names: Mapping[Any, str] = {}
+
+    @property
+    def words(self) -> str:
+        """The criterion in the statement."""
+        if self.interval is not None:
+            return f"partial {self.notion} in {self.interval}"
+        of_ratio = self.ratio is not None
+        return f"one minus the smallest ratio of {self.notion}" if of_ratio else self.notion
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is about predicted labels; others are about scores."""
+        return self.interval is None and (self.notion in PARITIES or self.notion in CAPS)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it is a cap on all rows together."""
+        return self.notion in CAPS and not self.per_group
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether it depends on the fractions of the groups: others compare rates within them."""
+        return self.pooled or (self.interval is None and self.notion in AGAINST_ALL)
+
+    @property
+    def of_labels(self) -> bool:
+        """Whether it depends on the fractions of the labels within the groups."""
+        if self.of_groups or self.notion in DISTRIBUTIONS:
+            return True
+        rates = {**PARITIES, **CAPS}.get(self.notion)
+        return rates is not None and any(rate.possible.all() for rate in rates([0, 1], [1]))
+
+    @property
+    def at_corners(self) -> bool:
+        """Whether, of intervals of fractions, it is largest at a corner."""
+        inside = self.interval is not None and self.notion in ("rank_parity", "group_auc")
+        return not inside and self.notion != "bpsn_bnsp"
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it is about true labels."""
+        if self.notion in DISTRIBUTIONS:
+            return False
+        rates = {**PARITIES, **CAPS}.get(self.notion)
+        return rates is None or needs_labels(rates)
+
+    def least(self, n_rows: int) -> float:
+        """Rows of a group, or of a group within a label, that is not left out."""
+        if self.min_group_size == "auto":
+            return min(1.0 / max(self.slack, 1e-9), n_rows)
+        return float(self.min_group_size)
+
+
+def _requested(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> _Request:
+    """Check what is asked."""
     slack = own_bound(constraint) if slack is None else slack
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
         raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
@@ -262,21 +334,13 @@ def _check(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> t
             f"certify bounds the largest difference between groups (reference='pairwise'); got "
             f"{constraint!r}."
         )
-    return notion, float(slack)
-
-
-class _Request(NamedTuple):
-    """Certification request."""
-
-    notion: str
-    per_group: bool
-    ratio: float | None  # of the constraint
-    interval: Any
-    threshold: float
-    least: float  # rows of a group, or of a group within a label
-    alpha: float
-    pos_label: Any  # of the constraint; None for the second label
-    label_names: Mapping[Any, str]
+    per_group, ratio, pos_label = (
+        getattr(constraint, name, default)
+        for name, default in (("per_group", False), ("ratio", None), ("pos_label", None))
+    )
+    return _Request(
+        notion, float(slack), interval, min_group_size, bool(per_group), ratio, pos_label
+    )
 
 
 class _Rows(NamedTuple):
@@ -291,8 +355,12 @@ class _Rows(NamedTuple):
     def size(self) -> int:
         return len(self.y_score if self.y_pred is None else self.y_pred)
 
+    def take(self, chosen: Array) -> _Rows:
+        """Return some rows, by positions or a mask."""
+        return _Rows(*(None if values is None else rows_of(values, chosen) for values in self))
 
-def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, decides: bool) -> _Rows:
+
+def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, request: _Request) -> _Rows:
     """Predict labels, or scores for criteria of rankings."""
     if any(values is not None for values in given[:3]):
         raise ValueError(
@@ -301,32 +369,35 @@ def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, decides: bool) -> _R
     groups = given.sensitive_features
     check_samples(X=X, y=y, sensitive_features=groups)
     true = None if y is None else check_labels(y, "y")
-    if decides:
-        return _Rows(true, predicted(estimator, X, groups), None, groups)
-    return _Rows(true, None, scores_of(estimator, X, groups), groups)
+    if request.decides:
+        return given._replace(y_true=true, y_pred=predicted(estimator, X, groups))
+    return given._replace(y_true=true, y_score=scores_of(estimator, X, groups))
 
 
-def _checked(given: _Rows, notion: str, decides: bool, partial: bool) -> _Rows:
-    """Raise ValueError unless the rows have what the criterion is about, and keep only that."""
+def _checked(given: _Rows, request: _Request, labelled: bool) -> _Rows:
+    """Raise ValueError unless the rows have what is asked, and keep only that."""
     true, labels, scores, groups = given
-    name, kind, values = ("y_pred", "label", labels) if decides else ("y_score", "score", scores)
+    notion, labelled = request.notion, labelled or request.needs_labels
+    name, kind, values = "y_score", "score", scores
+    if request.decides:
+        name, kind, values = "y_pred", "label", labels
     if values is None:
         raise ValueError(
             f"{name} must hold one {kind} per row for {notion!r}, or give an estimator with X and "
             "y; got None."
         )
-    rates = {**PARITIES, **CAPS}.get(notion)
-    labelled = not (partial and notion in DISTRIBUTIONS) and (rates is None or needs_labels(rates))
     if true is None and labelled:
         raise ValueError(f"y_true must hold the true labels for {notion!r}; got None.")
     check_samples(y_true=true, **{name: values}, sensitive_features=groups)
-    values = check_labels(values, name) if decides else check_scores(values)
+    values = check_labels(values, name) if request.decides else check_scores(values)
     true = check_labels(true, "y_true") if labelled else None
     if true is not None and len(true) != len(values):
         raise ValueError(f"{name} has {len(values)} rows, but y_true has {len(true)}.")
     if groups is None and notion in CAPS:
         groups = [OVERALL] * len(values)
-    return _Rows(true, values, None, groups) if decides else _Rows(true, None, values, groups)
+    if request.decides:
+        return _Rows(values if true is None else true, values, None, groups)
+    return _Rows(true, None, values, groups)
 
 
 def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
@@ -338,26 +409,85 @@ def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
         return rows, []
     if pooled:
         return rows._replace(sensitive_features=[OVERALL] * rows.size), []
-    kept = (None if values is None else rows_of(values, known) for values in rows)
-    return _Rows(*kept), [_MISSING.format((~known).sum(), len(known))]
+    return rows.take(known), [_MISSING.format((~known).sum(), len(known))]
 
 
-_Judged = tuple[Bound, dict[str, Any], list[str]]
+_Judgement = tuple[Bound, dict[str, Any], list[str]]
 
 
-def _of_labels(rows: _Rows, request: _Request) -> _Judged:
+class _Judged(NamedTuple):
+    """A bound, and the rows that it is about."""
+
+    bound: Bound
+    groups: dict[str, Any]
+    left_out: list[str]
+    n_samples: int
+    assumed: list[str]
+
+
+def _judged(rows: _Rows, request: _Request) -> _Judged:
+    """Certify these rows."""
+    rows, assumed = _of_known_groups(rows, request.pooled)
+    found = (_of_scores if rows.y_pred is None else _of_labels)(rows, request)
+    return _Judged(*found, rows.size, [*_ASSUMPTIONS, *assumed])
+
+
+def _of_other(population: Population, rows: _Rows, request: _Request) -> _Judged:
+    """Certify samples of another population that are drawn from the rows; the worst one counts.
+
+    Of intervals of fractions these are the corners. The certificate is wrong only if it is wrong
+    about the worst corner: no correction for their number is needed (Berger 1982), other than for
+    the rates, which are those of the worst corner of these rows.
+    """
+    codes, labels = encode_groups(rows.sensitive_features, rows.size)
+    if (codes < 0).any():
+        raise ValueError("sensitive_features has missing values, which population= does not take.")
+    request, positive = _with_positive(rows, request), None
+    if population.needs_labels:
+        true, _, target = two_labels(rows.y_true, "y_true", request.pos_label)
+        positive = true == target
+    names = [group_name(label) for label in labels]
+    mixture = Mixture(
+        *(codes, names, positive, request.of_groups, request.of_labels, request.at_corners)
+    )
+    drawn = population.samples(mixture, request.alpha * _FOR_SAMPLES)
+    if not drawn:
+        return _judged(rows, request)._replace(assumed=[*_DECLARED, _NO_MATTER])
+    samples = [rows.take(chosen) for chosen in drawn]
+    request = request._replace(alpha=request.alpha * (1.0 - _FOR_SAMPLES))
+    found = [_judged(sample, request) for sample in samples]
+    at = max(range(len(found)), key=lambda i: found[i].bound.upper)
+    worst, left_out = found[at], dict.fromkeys(text for one in found for text in one.left_out)
+    jointly = request._replace(alpha=request.alpha / len(samples))
+    rates = _judged(samples[at], jointly).bound.rates
+    return worst._replace(
+        bound=worst.bound._replace(rates=rates),
+        left_out=list(left_out),
+        assumed=[*_DECLARED, _DRAWN.format(worst.n_samples, rows.size)],
+    )
+
+
+def _with_positive(rows: _Rows, request: _Request) -> _Request:
+    """Name the positive one of two labels: a part of the rows may have one label only."""
+    seen = [] if rows.y_true is None else np.unique(rows.y_true).tolist()
+    if request.pos_label is None and len(seen) == 2 and seen[0] != 1:
+        return request._replace(pos_label=seen[1])
+    return request
+
+
+def _of_labels(rows: _Rows, request: _Request) -> _Judgement:
     """Certify constraints on predicted labels: gaps and caps of rates."""
-    true = rows.y_pred if rows.y_true is None else rows.y_true
-    counts = count_table(true, rows.y_pred, rows.sensitive_features, pos_label=request.pos_label)
+    labels = rows.y_true, rows.y_pred
+    counts = count_table(*labels, rows.sensitive_features, pos_label=request.pos_label)
     words = [request.label_names.get(label, label) for label in counts.classes]
     counts = counts._replace(classes=words)
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
-    if request.notion in CAPS and not request.per_group:
+    if request.pooled:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
     notion = {**PARITIES, **CAPS}[request.notion]
     rates = counts.decided().rates(notion)
-    kept = rates.rows >= request.least
+    kept = rates.rows >= request.least(rows.size)
     left_out = [
         f"group {counts.groups[g]}{rates.given[e]}: {int(rates.rows[g, e])} rows"
         for g, e in np.argwhere(~kept)
@@ -370,14 +500,14 @@ def _of_labels(rows: _Rows, request: _Request) -> _Judged:
     return bound, groups, list(dict.fromkeys(left_out))
 
 
-def _of_scores(rows: _Rows, request: _Request) -> _Judged:
+def _of_scores(rows: _Rows, request: _Request) -> _Judgement:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     whole = (0.0, 1.0) if request.interval is None else request.interval
     given = {"sensitive_features": rows.sensitive_features, "interval": whole}
     data = read_scored(rows.y_true, rows.y_score, **given)
     names, sizes = data.rows.names, np.bincount(data.rows.group)
     groups = dict(zip(names, sizes.tolist(), strict=True))
-    large = sizes >= request.least
+    large = sizes >= request.least(rows.size)
     left_out = [f"group {names[g]}: {sizes[g]} rows" for g in np.flatnonzero(~large)]
     if large.sum() < 2:
         return Bound(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
@@ -396,126 +526,3 @@ def _of_scores(rows: _Rows, request: _Request) -> _Judged:
     decisions = Labels(positive.astype(int), decided, [False, True], [1])
     counts, notion = counted(data.rows, decisions), PARITIES[request.notion]
     return partial_parity_bound(counts, notion, data.intervals, request.alpha), groups, left_out
-
-
-# --- the certificate ------------------------------------------------------------------------------
-
-_INDENT = 15  # of the text after a label
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """Result of :func:`certify`. ``print`` it for a statement, ``to_dict`` for a file.
-
-    Parameters
-    ----------
-    constraint : str
-        The criterion, such as "equalized_odds".
-    slack : float
-        The requested bound.
-    confidence : float
-        Probability, over the rows of certification, that the bounds hold.
-    kept : bool
-        Whether the upper bound is at most the slack: then the constraint is certified.
-    estimate, upper : float
-        The criterion on these rows, and its upper confidence bound on the population.
-    binding : str
-        The comparison or rate that determines the upper bound.
-    method : str
-        How the bound was found.
-    n_samples : int
-        Number of rows of certification.
-    groups : dict of str to int
-        Rows of each group.
-    left_out : list of str
-        Groups, or groups within a label, about which it says nothing.
-    rates : list of dict
-        Every rate involved, with bounds that hold for all of them together.
-    estimator : str
-        The certified model.
-    name : str
-        The sample, as named by the caller.
-    assumptions : list of str
-        The assumptions of all this.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.dummy import DummyClassifier
-    >>> from fairconstrained.metrics import certify
-    >>> X, y, group = np.zeros((400, 1)), np.arange(400) % 2, np.arange(400) // 2 % 2
-    >>> model = DummyClassifier().fit(X, y)  # always the same label
-    >>> certificate = certify(model, X, y, sensitive_features=group,
-    ...                       constraint="demographic_parity", slack=0.05)
-    >>> certificate.kept, round(certificate.upper, 3)
-    (True, 0.028)
-    """
-
-    constraint: str
-    slack: float
-    confidence: float
-    kept: bool
-    estimate: float
-    upper: float
-    binding: str
-    method: str
-    n_samples: int
-    groups: dict[str, int]
-    left_out: list[str]
-    rates: list[dict[str, Any]]
-    estimator: str
-    name: str = "certification rows"
-    assumptions: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, for ``json.dump``; None for unknown values.
-
-        Returns
-        -------
-        dict
-        """
-        return dict(_without_nan(asdict(self)))
-
-    def __str__(self) -> str:
-        """The statement."""
-        verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
-        relation = "at most" if self.kept else "not shown to be at most"
-        groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
-        entries = {
-            "model": [shorten(self.estimator, 120, placeholder=" ...")],
-            "sample": [f"{self.name}: {self.n_samples} rows"],
-            "groups": [groups],
-            "measured": [f"{self.estimate:.4f} on these rows"],
-            "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
-            "decided by": [self.binding],
-            "method": [self.method],
-            "left out": ["; ".join(self.left_out)] if self.left_out else [],
-            "assuming": self.assumptions,
-        }
-        lines = [
-            f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g}).",
-        ]
-        wrapper = TextWrapper(88, break_long_words=False, break_on_hyphens=False)
-        wrapper.subsequent_indent = _INDENT * " "
-        for label, texts in entries.items():
-            for i, text in enumerate(texts):
-                wrapper.initial_indent = f"  {'' if i else label}".ljust(_INDENT)
-                lines += wrapper.wrap(text)
-        if self.rates:
-            lines.append("  rates, with bounds that hold together")
-        for rate in self.rates:
-            rows = f" of {rate['rows']} rows" if "rows" in rate else ""
-            lines.append(
-                f"    {rate['event']}, {rate['group']}: {rate['rate']:.4f}{rows}, "
-                f"between {rate['low']:.4f} and {rate['high']:.4f}"
-            )
-        return "\n".join(lines)
-
-
-def _without_nan(value: Any) -> Any:
-    """The same with None in place of nan, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and np.isnan(value) else value

@@ -291,7 +291,12 @@ def test_predictions_alone_give_the_certificate_of_the_model(name, options):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("demographic_parity", {}), ("statistical_parity", INSIDE), ("demographic_parity", INSIDE)],
+    [
+        ("demographic_parity", {}),
+        ("group_auc", {}),
+        ("statistical_parity", INSIDE),
+        ("demographic_parity", INSIDE),
+    ],
 )
 def test_criteria_without_labels_need_none(name, options):
     """Nor do labels that are not known yet stand in their way."""
@@ -326,7 +331,7 @@ def test_the_positive_label_is_named_where_it_cannot_be_known():
         ({"y_pred": [0, 1], "y_true": [0, np.nan]}, "y_true"),
         ({"y_pred": [0.2, 0.7], "y_true": [0, 1]}, "y_pred must hold class labels; got 0.2"),
         ({"y_pred": [0, 1], "estimator": Scores(), "X": [[0], [1]]}, "got both"),
-        ({"y_score": [0, 1], "constraint": "group_auc"}, "y_true must hold"),
+        ({"y_score": [0, 1], "constraint": "intra_group"}, "y_true must hold"),
         ({"y_pred": [0, 1], "constraint": "group_auc"}, "y_score must hold one score per row"),
     ],
 )

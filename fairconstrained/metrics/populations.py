@@ -1,0 +1,281 @@
+r"""Declared populations: with other fractions of groups and labels than these rows, or by weights.
+
+A row that is kept with probability in proportion to the ratio of the two populations' densities is
+a draw of the other population (von Neumann 1951). So from rows of one population a sample of the
+declared one is drawn, and every exact bound for samples holds for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import binom
+
+from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.groups import group_name
+from fairconstrained.metrics.inputs import check_weights
+
+Fraction: TypeAlias = float | tuple[float, float]
+MOST_INTERVALS = 8
+
+
+class Mixture(NamedTuple):
+    """Rows, and the fractions on which a criterion depends."""
+
+    groups: Ints
+    names: list[str]
+    positive: Array | None  # whether the true label is the positive one
+    of_groups: bool  # it depends on the fractions of the groups
+    of_labels: bool  # it depends on the fractions of the labels within the groups
+    at_corners: bool  # if these lie between bounds, it is largest at some of these
+
+
+@dataclass(frozen=True)
+class Proportions:
+    r"""A population with other fractions of groups, or of positive labels in each group.
+
+    Within each group, and within each label of it where `positives` is given, the population is
+    that of the rows: :math:`P(x \mid y, g)` stays, and :math:`P(g)` and :math:`P(y \mid g)` are
+    declared.
+
+    Parameters
+    ----------
+    groups : dict of group to float or pair of float, optional
+        The fraction of each group, or its lower and upper bound.
+    positives : dict of group to float or pair of float, optional
+        The fraction of positive labels in each group, or its bounds.
+
+    Raises
+    ------
+    ValueError
+        If fractions are not between 0 and 1, or if those of the groups cannot add up to one.
+
+    Notes
+    -----
+    Rates of a group given the label depend on neither, selection and error rates of a group on the
+    labels only, and caps on all rows on both: the certificate says so, and uses all rows where
+    nothing depends on what is declared. Else it is about samples drawn from the rows in the
+    declared fractions, so that a fraction that is much larger than that of the rows leaves few of
+    them. Of intervals, every corner is certified: a criterion is largest at one of them, since it
+    is a ratio of linear functions of the fractions of the groups, and of those of the labels of
+    each group.
+
+    References
+    ----------
+    Giguere, Metevier, Brun, da Silva, Thomas and Niekum, "Fairness guarantees under demographic
+    shift", ICLR 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.metrics import Proportions, certify
+    >>> rng = np.random.default_rng(0)
+    >>> sex, y_true = rng.choice(["f", "m"], size=8000), rng.integers(2, size=8000)
+    >>> y_pred = np.where(rng.random(8000) < 0.8, y_true, 0)
+    >>> fewer = Proportions(positives={"f": (0.2, 0.3), "m": 0.3})
+    >>> certificate = certify(y_true=y_true, y_pred=y_pred, sensitive_features=sex, slack=0.2,
+    ...                       constraint="demographic_parity", population=fewer)
+    >>> certificate.kept, certificate.population["positives"]["f"]
+    (True, [0.2, 0.3])
+    """
+
+    groups: Mapping[Any, Fraction] | None = None
+    positives: Mapping[Any, Fraction] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fractions."""
+        if self.groups is None and self.positives is None:
+            raise ValueError("Proportions must declare groups or positives; got neither.")
+        bounds = _bounds("groups", self.groups)
+        _bounds("positives", self.positives)
+        low, high = np.array([*bounds.values()]).reshape(-1, 2).sum(axis=0)
+        if bounds and not low <= 1.0 + 1e-9 <= high + 2e-9:
+            raise ValueError(
+                f"Proportions.groups must be able to add up to 1; got {self.groups!r}."
+            )
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether true labels say which rows are drawn."""
+        return self.positives is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Fractions that are declared, in plain numbers."""
+        declared = {"groups": self.groups, "positives": self.positives}
+        return {
+            name: {group: list(ends) for group, ends in _bounds(name, fractions).items()}
+            for name, fractions in declared.items()
+            if fractions is not None
+        }
+
+    def samples(self, rows: Mixture, failure: float) -> list[Ints]:
+        """Draw rows at each corner of what is declared; none if nothing depends on it.
+
+        Too few rows for a sample have a probability of at most `failure`.
+        """
+        groups, labels = rows.of_groups and self.groups, rows.of_labels and self.positives
+        if rows.of_groups and labels and not groups:
+            raise ValueError(
+                "Proportions must declare groups as well as positives for this criterion, which "
+                "depends on the fractions of the groups."
+            )
+        if not groups and not labels:
+            return []
+        none, rng = np.zeros((0, 2)), np.random.default_rng(0)
+        of_groups = _of(rows.names, "groups", self.groups) if groups else none
+        of_labels = _of(rows.names, "positives", self.positives) if labels else none
+        n_intervals = int(np.diff(np.concatenate((of_groups, of_labels))).astype(bool).sum())
+        if n_intervals and not rows.at_corners:
+            raise ValueError(
+                "Proportions must declare numbers and no intervals for this criterion, which need "
+                f"not be largest at an end of them; got {self!r}."
+            )
+        if n_intervals > MOST_INTERVALS:
+            raise ValueError(
+                f"Proportions must declare at most {MOST_INTERVALS} intervals, each of which "
+                f"doubles the work; got {n_intervals}."
+            )
+        return [
+            _drawn(rows, share, np.array(positives), failure, rng)
+            for share in (_corners(of_groups) if groups else [None])
+            for positives in product(*map(_ends, of_labels))
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    r"""A population whose density is in proportion to that of the rows times known weights.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_samples,)
+        A weight of at least 0 for each row, as a function of the row: importance weights, or the
+        inverse of the probability with which a survey takes it.
+    most : float
+        A bound on the weights that was known before these rows.
+
+    Notes
+    -----
+    A row counts with probability weight / most: the fewer rows are left, the larger `most`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained.metrics import Weights, certify
+    >>> rng = np.random.default_rng(0)
+    >>> old, group = rng.integers(2, size=9000), rng.integers(2, size=9000)
+    >>> y_pred = (rng.random(9000) < np.where(old == 1, 0.3 + 0.2 * group, 0.5)).astype(int)
+    >>> certificate = certify(y_pred=y_pred, sensitive_features=group, slack=0.25,
+    ...                       constraint="demographic_parity",
+    ...                       population=Weights(1.0 + 2.0 * old, most=3.0))
+    >>> certificate.kept, round(certificate.estimate, 2)
+    (True, 0.15)
+    """
+
+    values: ArrayLike
+    most: float
+    needs_labels = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bound, in plain numbers."""
+        return {"weights": {"most": float(self.most)}}
+
+    def samples(self, rows: Mixture, failure: float) -> list[Ints]:
+        """Draw each row with its probability."""
+        weights = check_weights(self.values, len(rows.groups))
+        most: Any = self.most
+        if isinstance(most, bool) or not isinstance(most, Real) or not float(most) > 0:
+            raise ValueError(f"Weights.most must be a number > 0; got {most!r}.")
+        if weights.max() > most:
+            raise ValueError(f"Weights.values must be at most {most}; got {weights.max()}.")
+        kept = np.random.default_rng(0).random(len(weights)) < weights / float(most)
+        return [np.flatnonzero(kept)]
+
+
+Population: TypeAlias = Proportions | Weights
+
+
+def _bounds(name: str, fractions: Mapping[Any, Fraction] | None) -> dict[str, tuple[float, float]]:
+    """Lower and upper bound of the fraction of each group."""
+    found = {}
+    for group, given in (fractions or {}).items():
+        ends = np.asarray(given, dtype=float).reshape(-1)
+        low, high = ends[0], ends[-1]
+        if len(ends) > 2 or not 0.0 <= low <= high <= 1.0:
+            raise ValueError(
+                f"Proportions.{name} must hold fractions between 0 and 1, or pairs of a lower and "
+                f"an upper one; got {given!r} for group {group_name(group)}."
+            )
+        found[group_name(group)] = float(low), float(high)
+    return found
+
+
+def _of(names: list[str], name: str, fractions: Any) -> Floats:
+    """The bounds of these groups, (n_groups, 2)."""
+    bounds = _bounds(name, fractions)
+    if set(bounds) != set(names):
+        raise ValueError(
+            f"Proportions.{name} must hold each of the groups {sorted(names)}; got "
+            f"{sorted(bounds)}."
+        )
+    return np.array([bounds[group] for group in names])
+
+
+def _ends(bounds: Floats) -> list[float]:
+    return list(np.unique(bounds).tolist())
+
+
+def _corners(bounds: Floats) -> Iterator[Floats]:
+    """Fractions that add up to one, of which all but one are at a bound."""
+    found: set[tuple[float, ...]] = set()
+    for free in range(len(bounds)):
+        others = [_ends(of) if g != free else [0.0] for g, of in enumerate(bounds)]
+        for corner in map(list, product(*others)):
+            corner[free] = 1.0 - sum(corner)
+            low, high = bounds[free]
+            if low - 1e-9 <= corner[free] <= high + 1e-9:
+                found.add(tuple(np.round(np.clip(corner, 0.0, 1.0), 12).tolist()))
+    yield from map(np.array, sorted(found))
+
+
+def _drawn(
+    rows: Mixture, share: Floats | None, positives: Floats, failure: float, rng: Any
+) -> Ints:
+    """Positions of rows with these fractions of groups (None: any) and positive labels."""
+    n_groups, cell = len(rows.names), rows.groups
+    q = np.ones(n_groups) if share is None else share
+    if len(positives):
+        assert rows.positive is not None
+        cell = 2 * rows.groups + rows.positive
+        q = np.stack((q * (1.0 - positives), q * positives), axis=1).ravel()
+    members = [np.flatnonzero(cell == t) for t in range(len(q))]
+    if share is not None:
+        return _from_strata(members, q, failure, rng)
+    pairs = range(0, len(q), 2)
+    each = (_from_strata(members[t : t + 2], q[t : t + 2], failure / n_groups, rng) for t in pairs)
+    return np.concatenate(list(each))
+
+
+def _from_strata(members: list[Ints], q: Floats, failure: float, rng: Any) -> Ints:
+    """As large a sample with strata in the fractions q as is almost always possible."""
+    sizes = np.array([len(rows) for rows in members])
+    q = q / q.sum()
+    low, high = 0, int(np.min(sizes[q > 0] / q[q > 0])) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = binom.sf(sizes, middle, q).sum() <= failure
+        low, high = (middle, high) if enough else (low, middle)
+    if low == 0:
+        raise ValueError(
+            f"Proportions leave no sample: of {sizes.tolist()} rows, the declared fractions are "
+            f"{np.round(q, 4).tolist()}."
+        )
+    counts = np.minimum(rng.multinomial(low, q), sizes)
+    chosen = [rng.permutation(rows)[:n] for rows, n in zip(members, counts, strict=True)]
+    return np.concatenate(chosen)

@@ -1,0 +1,133 @@
+"""The certificate: a bound, what it is about and what it rests on, as a statement and as a file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from textwrap import TextWrapper, shorten
+from typing import Any
+
+import numpy as np
+
+_INDENT = 15  # of the text after a label
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Result of :func:`certify`. ``print`` it for a statement, ``to_dict`` for a file.
+
+    Parameters
+    ----------
+    constraint : str
+        The criterion, such as "equalized_odds".
+    slack : float
+        The requested bound.
+    confidence : float
+        Probability, over the rows of certification, that the bounds hold.
+    kept : bool
+        Whether the upper bound is at most the slack: then the constraint is certified.
+    estimate, upper : float
+        The criterion on these rows, and its upper confidence bound on the population.
+    binding : str
+        The comparison or rate that determines the upper bound.
+    method : str
+        How the bound was found.
+    n_samples : int
+        Number of rows of certification.
+    groups : dict of str to int
+        Rows of each group.
+    left_out : list of str
+        Groups, or groups within a label, about which it says nothing.
+    rates : list of dict
+        Every rate involved, with bounds that hold for all of them together.
+    estimator : str
+        The certified model.
+    name : str
+        The sample, as named by the caller.
+    assumptions : list of str
+        The assumptions of all this.
+    population : dict or None
+        The declared composition of the population, if it is not that of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from fairconstrained.metrics import certify
+    >>> X, y, group = np.zeros((400, 1)), np.arange(400) % 2, np.arange(400) // 2 % 2
+    >>> model = DummyClassifier().fit(X, y)  # always the same label
+    >>> certificate = certify(model, X, y, sensitive_features=group,
+    ...                       constraint="demographic_parity", slack=0.05)
+    >>> certificate.kept, round(certificate.upper, 3)
+    (True, 0.028)
+    """
+
+    constraint: str
+    slack: float
+    confidence: float
+    kept: bool
+    estimate: float
+    upper: float
+    binding: str
+    method: str
+    n_samples: int
+    groups: dict[str, int]
+    left_out: list[str]
+    rates: list[dict[str, Any]]
+    estimator: str
+    name: str = "certification rows"
+    assumptions: list[str] = field(default_factory=list)
+    population: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts, for ``json.dump``; None for unknown values.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(_without_nan(asdict(self)))
+
+    def __str__(self) -> str:
+        """The statement."""
+        verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
+        relation = "at most" if self.kept else "not shown to be at most"
+        groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
+        entries = {
+            "model": [shorten(self.estimator, 120, placeholder=" ...")],
+            "sample": [f"{self.name}: {self.n_samples} rows"],
+            "groups": [groups],
+            "population": [f"{of}: {told}" for of, told in (self.population or {}).items()],
+            "measured": [f"{self.estimate:.4f} on these rows"],
+            "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
+            "decided by": [self.binding],
+            "method": [self.method],
+            "left out": ["; ".join(self.left_out)] if self.left_out else [],
+            "assuming": self.assumptions,
+        }
+        lines = [
+            f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g}).",
+        ]
+        wrapper = TextWrapper(88, break_long_words=False, break_on_hyphens=False)
+        wrapper.subsequent_indent = _INDENT * " "
+        for label, texts in entries.items():
+            for i, text in enumerate(texts):
+                wrapper.initial_indent = f"  {'' if i else label}".ljust(_INDENT)
+                lines += wrapper.wrap(text)
+        if self.rates:
+            lines.append("  rates, with bounds that hold together")
+        for rate in self.rates:
+            rows = f" of {rate['rows']} rows" if "rows" in rate else ""
+            lines.append(
+                f"    {rate['event']}, {rate['group']}: {rate['rate']:.4f}{rows}, "
+                f"between {rate['low']:.4f} and {rate['high']:.4f}"
+            )
+        return "\n".join(lines)
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with None in place of nan, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
