@@ -1,4 +1,4 @@
-"""Sensitive features as one group index per row.
+"""Sensitive features as the group of each row: known, missing, or known with a probability.
 
 Estimators, metrics and splitters accept the same inputs because all of them call
 :func:`encode_groups`.
@@ -6,24 +6,228 @@ Estimators, metrics and splitters accept the same inputs because all of them cal
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import copy
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairconstrained.arrays import as_numpy
 
+__all__ = ["GroupProbabilities", "Groups", "RecordedGroups", "encode_groups", "group_name"]
+
+_ROUNDING = 1e-6  # within which probabilities sum to one
+_SINGULAR = 1e6  # condition number
+
 
 class Groups(NamedTuple):
-    """The group of each row: its position in the sorted labels, or -1 where it is not known."""
+    """The group of each row: its position in the sorted labels, or -1 where it is not known.
 
-    codes: NDArray[np.int64]  # (n,)
+    Or the shares (n, n_groups) of each row in the groups, which add up to one.
+    """
+
+    codes: NDArray[Any]
     labels: NDArray[Any]  # (n_groups,): values, or tuples of the values of several columns
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Whether the group of each row is known, (n,)."""
-        return self.codes >= 0
+        """Whether the group of each row, or its shares, are known, (n,)."""
+        of_rows = self.codes if self.codes.ndim == 1 else np.zeros(len(self.codes))
+        return np.asarray(of_rows >= 0)
+
+    def copies(self) -> tuple[Any, NDArray[np.int64], Any]:
+        """Each row once for each of its groups: its place, the group, and the share in it."""
+        if self.codes.ndim == 2:
+            row, group = np.nonzero(self.codes)
+            return row, group, self.codes[row, group]
+        if self.known.all():
+            return slice(None), self.codes, 1.0
+        row = np.flatnonzero(self.known)
+        return row, self.codes[row], 1.0
+
+
+class UncertainGroups:
+    """Base of sensitive features that are known with some uncertainty, sliced like arrays.
+
+    A subclass calls ``__init__`` with an array that has a row per sample, the labels of the groups
+    and, of pandas, the index, and implements :meth:`encoded`.
+    """
+
+    def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
+        self.rows = rows
+        self.labels = labels
+        if index is not None:
+            self.index = index
+
+    ndim = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of a column: the number of samples."""
+        return (len(self.rows),)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Self:
+        rows = rows[0] if isinstance(rows, tuple) else rows  # scikit-learn adds an ellipsis
+        other = copy.copy(self)
+        other.rows = self.rows[rows]
+        if hasattr(self, "index"):
+            other.index = self.index[rows]
+        return other
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} samples, {self.labels.tolist()}>"
+
+    def encoded(self) -> Groups:
+        """The shares of each row in the groups."""
+        raise NotImplementedError
+
+
+class GroupProbabilities(UncertainGroups):
+    r"""Sensitive features known with a probability: rows belong to groups by fractions.
+
+    With the probabilities :math:`p_{ig}` of row i the rate of an event in group g is
+
+    .. math:: \frac{\sum_i p_{ig} 1[\text{event in row } i]}{\sum_i p_{ig}} ,
+
+    and likewise for losses, AUCs and distributions (Chen et al. 2019, equation 7).
+
+    Parameters
+    ----------
+    table : DataFrame or array-like of shape (n_samples, n_groups)
+        A column for each group, named after it; the columns of an array are numbered. Rows sum to
+        one, and are 0 and 1 where the group is known.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not between 0 and 1, or a row does not sum to one.
+
+    Notes
+    -----
+    Rates are estimated without bias if the event and the group are independent given what the
+    probabilities were computed from. It is enough that the probabilities are calibrated for
+    whatever the predictions are made of: that of all rows with these features (and, for rates
+    within a label, with this label) a fraction :math:`p_{ig}` is in group g.
+    :func:`fairconstrained.models.estimate_group_probabilities` aims at that. Hard guesses, the most
+    likely group of each row, are biased even then.
+
+    References
+    ----------
+    Chen, Kallus, Mao, Svacha and Udell, "Fairness under unawareness", FAT* 2019.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fairconstrained.groups import GroupProbabilities
+    >>> from fairconstrained.metrics import demographic_parity_difference
+    >>> groups = GroupProbabilities(pd.DataFrame({"f": [1.0, 0.5, 0.0], "m": [0.0, 0.5, 1.0]}))
+    >>> round(demographic_parity_difference([1, 0, 0], [1, 0, 0], sensitive_features=groups), 3)
+    0.667
+    """
+
+    def __init__(self, table: Any):
+        values = np.asarray(table, dtype=float)
+        if values.ndim != 2 or not values.shape[1]:
+            raise ValueError(
+                f"GroupProbabilities takes a column for each group; got the shape {values.shape}."
+            )
+        wrong = ~((values >= 0) & (values <= 1)).all(axis=1)
+        wrong |= np.abs(values.sum(axis=1) - 1.0) > _ROUNDING
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                "GroupProbabilities takes probabilities from 0 to 1, and rows that sum to one; got "
+                f"{values[row].tolist()} in row {row}."
+            )
+        names = np.empty(values.shape[1], dtype=object)
+        names[:] = list(getattr(table, "columns", range(values.shape[1])))
+        labels, places = _unique(names)
+        if len(labels) < len(names):
+            raise ValueError(f"GroupProbabilities has columns of one name: {names.tolist()}.")
+        ordered = values[:, np.argsort(places)]
+        shares = ordered / ordered.sum(axis=1, keepdims=True)
+        super().__init__(shares, labels, getattr(table, "index", None))
+
+    def encoded(self) -> Groups:
+        return Groups(self.rows, self.labels)
+
+
+class RecordedGroups(UncertainGroups):
+    r"""Sensitive features that were recorded with errors of known probabilities.
+
+    Of n rows recorded as r there are :math:`N_r = \sum_t C_{tr} n_t` in expectation, with the
+    numbers :math:`n_t` of rows whose true group is t, and :math:`C_{tr} = P(r \mid t)`. The same
+    holds for the rows with an event. Rates of the *true* groups are therefore those of rows that
+    belong to groups by the fractions
+
+    .. math:: (C^{-1})_{rt} ,
+
+    which add up to one, and may be negative.
+
+    Parameters
+    ----------
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups as recorded, without missing values.
+    confusion : DataFrame or array-like of shape (n_groups, n_groups)
+        C: a row for each true group and a column for each recorded one, which sum to one row by
+        row, as in ``sklearn.metrics.confusion_matrix(true, recorded, normalize="true")``. Rows and
+        columns of an array are in sorted order, those of a DataFrame are found by their names.
+
+    Raises
+    ------
+    ValueError
+        If C is no matrix of probabilities of these groups, or if it has no inverse, so that the
+        true rates cannot be known from recorded groups.
+
+    Notes
+    -----
+    This is right if errors of the record depend on the true group only: within a group they know
+    neither label nor features. The estimates are less certain than those of as many rows of known
+    groups, by a factor that grows as C becomes singular. Criteria of ranks within an interval need
+    distributions, which negative fractions do not give: these refuse such groups.
+
+    References
+    ----------
+    Wang, Guo, Narasimhan, Cotter, Gupta and Jordan, "Robust optimization for fairness with noisy
+    protected groups", NeurIPS 2020.
+
+    Examples
+    --------
+    >>> from fairconstrained.groups import RecordedGroups
+    >>> groups = RecordedGroups(["f", "m", "m"], [[0.9, 0.1], [0.0, 1.0]])
+    >>> groups.encoded().codes.round(2).tolist()  # each "f" stands for a ninth more, from the "m"
+    [[1.11, -0.11], [0.0, 1.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, sensitive_features: Any, confusion: Any):
+        codes, labels = encode_groups(sensitive_features)
+        names = labels.tolist()
+        if codes.ndim > 1 or (codes < 0).any():
+            raise ValueError("RecordedGroups needs the recorded group of every sample.")
+        if hasattr(confusion, "reindex"):
+            confusion = confusion.reindex(index=names, columns=names)
+        matrix = np.asarray(confusion, dtype=float)
+        is_right = matrix.shape == (len(names), len(names)) and bool(
+            (matrix >= 0).all() and (np.abs(matrix.sum(axis=1) - 1.0) <= _ROUNDING).all()
+        )
+        if not is_right:
+            raise ValueError(
+                "confusion must have a row for each true group and a column for each recorded one, "
+                f"of {names}, and rows of probabilities that sum to one; got {confusion!r}."
+            )
+        if np.linalg.cond(matrix) > _SINGULAR:
+            raise ValueError(
+                "confusion must have an inverse: groups that are recorded alike cannot be told "
+                f"apart; got {confusion!r}."
+            )
+        self.confusion = matrix
+        super().__init__(codes, labels, getattr(sensitive_features, "index", None))
+
+    def encoded(self) -> Groups:
+        return Groups(np.linalg.inv(self.confusion)[self.rows], self.labels)
 
 
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
@@ -34,7 +238,8 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         A list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
         pyarrow, or a dict of columns. Values are strings, numbers or booleans. A group is not known
-        if a value is missing: None, NaN or pandas.NA.
+        if a value is missing: None, NaN or pandas.NA. Or :class:`GroupProbabilities` or
+        :class:`RecordedGroups`.
     n_samples : int, optional
         Number of samples in X and y, checked if given.
 
@@ -58,7 +263,9 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     >>> encode_groups(["b", None, "a"]).codes
     array([ 1, -1,  0])
     """
-    columns = list(map(_to_numpy, columns_of(sensitive_features).values()))
+    columns: list[Any] = [sensitive_features]
+    if not isinstance(sensitive_features, UncertainGroups):
+        columns = list(map(_to_numpy, columns_of(sensitive_features).values()))
     if not columns:
         raise ValueError("sensitive_features has no columns; give at least one.")
     if len(set(map(np.shape, columns))) > 1 or columns[0].ndim != 1:
@@ -70,6 +277,8 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
             f"sensitive_features has {n_rows} rows, but X and y have {n_samples}. Give one row "
             "per sample, in the order of X (resampling steps of a pipeline break this order)."
         )
+    if isinstance(sensitive_features, UncertainGroups):
+        return sensitive_features.encoded()
     levels, codes = zip(*map(_unique, columns), strict=True)
     if len(columns) == 1:
         return Groups(codes[0], levels[0])
@@ -125,6 +334,11 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
         raise ValueError(
             f"{name} must hold the group of each sample; got the single text "
             f"{table!r}. Give the column itself, such as X[{table!r}]."
+        )
+    if isinstance(table, UncertainGroups):
+        raise ValueError(
+            f"{name} must be columns of groups, of which some may be missing, to be crossed with "
+            f"strata or compared side by side; got {table!r}."
         )
     # Columns of Arrow become Python's types.
     table = computed(computed(table), "to_pydict", "to_pylist")

@@ -113,7 +113,8 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((above, below))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
+        row, own = rows.copies()
+        z, part, w = (c.cpu().numpy() for c in (scores[row, 0], own.part, own.weight))
         table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
         counts = rows.counts().cpu().numpy()
         found = differences_of_sets(table, counts, self.sets.numpy(), self.index.numpy())
@@ -124,13 +125,15 @@ class AUCConstraint(MomentConstraint):
         """Contribution of pairs of rows to the hard values if the first ranks above, (k, 2 m)."""
         sets = self.sets.to(rows.weight)
         fraction = sets / (sets @ rows.counts())[:, None]
-        of_row = torch.nn.functional.pad(fraction, (0, 1))[:, rows.part] * rows.weight
+        of_row = fraction @ rows.weights()
         first, first_, second, second_ = (of_row[index] for index in self.index.unbind(dim=1))
         added = first[:, above] * first_[:, below] - second[:, above] * second_[:, below]
         return torch.cat((added, -added)).T
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Standard errors of the differences of true AUCs on these rows, of both signs."""
+        if rows.part.ndim == 2:
+            return super().deviations(scores, rows, aux)
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         sides = self.sets[self.index].numpy()  # (m, 4, n_parts)
         return torch.as_tensor(auc_standard_errors(z, part, w, sides)).repeat(2)

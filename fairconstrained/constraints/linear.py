@@ -212,6 +212,8 @@ class AffineMap:
         by draw; `sizes` are their numbers. Values are (n_draws * m,).
         """
         n_draws, n_parts, column = len(sizes), self.n_parts + 1, weight[:, None]
+        if part.ndim == 2:
+            return self._of_fractions(statistics, part, column, _draw_of_row(tuple(sizes)), n_draws)
         if n_draws > 1:
             part = part + n_parts * _draw_of_row(tuple(sizes)).to(part)
         tables = sum_by(statistics * column, part, n_draws * n_parts)
@@ -221,6 +223,22 @@ class AffineMap:
         def pullback(weights: Tensor) -> Tensor:
             on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
             return look_up(on_tables.reshape(tables.shape), part, statistics) * column
+
+        return values.reshape(-1), pullback
+
+    def _of_fractions(
+        self, statistics: Tensor, part: Tensor, column: Tensor, draw: Tensor, n_draws: int
+    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """As :meth:`of_draws`, of rows that belong to parts by fractions, (n, n_parts)."""
+        draw = draw.to(part.device)
+        by_part = part[:, :, None] * (statistics * column)[:, None]
+        flat = sum_by(by_part.flatten(start_dim=1), draw, n_draws)
+        values = self._values(pad(flat, (0, self.n_columns)))
+
+        def pullback(weights: Tensor) -> Tensor:
+            on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
+            of_row = on_tables.reshape(n_draws, self.n_parts + 1, self.n_columns)[draw, :-1]
+            return torch.einsum("iq,iqk->ik", part, of_row) * column
 
         return values.reshape(-1), pullback
 
@@ -368,19 +386,25 @@ class LinearMoments(MomentConstraint):
         return AffineMap([self.combinations], rates, -self.slack.to(counts), shape)
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Standard errors of the values by the delta method, (m,)."""
+        """Standard errors of the values by the delta method, (m,); by bootstrap of fractions."""
+        if rows.part.ndim == 2:
+            return super().deviations(scores, rows, aux)
         return self.deviations_of(self.scatter(scores, rows))
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sums from which :meth:`deviations_of` computes standard errors, (n_parts, k, k + 1).
 
-        For each part they are those of (s, 1) by weight, and of its products by squared weight.
+        For each part they are those of (s, 1) by weight, and of its products by squared weight. The
+        fractions of a row count as if they were those of several rows. With fractions that are not
+        negative, differences of rates are then rather more certain than is said.
         """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
         k = row.shape[1]
         products = (row[:, :, None] * row[:, None, :]).reshape(len(row), -1)
-        squares = rows._replace(weight=rows.weight**2).sum(products).reshape(self.n_parts, k, k)
+        part = rows.part**2 if rows.part.ndim == 2 else rows.part
+        squared = rows._replace(weight=rows.weight**2, part=part)
+        squares = squared.sum(products).reshape(self.n_parts, k, k)
         return torch.cat((rows.sum(row)[:, :, None], squares), dim=2)
 
     def deviations_of(self, scatter: Tensor) -> Tensor:

@@ -93,6 +93,8 @@ class MomentConstraint:
         much of each row belongs to each group.
         """
         part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
+        if self.space.stands_for is not None and group.ndim == 1:
+            group = self.space.shares(y, group)
         if group.ndim == 2:
             parts = group.new_zeros((len(y), self.n_parts + 1))
             parts = parts.scatter_add(1, part_of_cell[y], group)[:, :-1]

@@ -97,9 +97,10 @@ class WithinIntervals(MomentConstraint):
 
     def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
         """Exact ranks in each part, from one sort."""
-        part = rows.part.cpu().numpy()
+        row, own = rows.copies()
+        part = own.part.cpu().numpy()
         used = part < self.n_parts
-        z, w = scores[:, 0].cpu().numpy(), rows.weight.cpu().numpy()
+        z, w = scores[row, 0].cpu().numpy(), own.weight.cpu().numpy()
         return rank_of_scores(z[used], part[used], w[used], self.n_parts)
 
     def describe(self, j: int) -> str:
@@ -337,7 +338,7 @@ class PartialDistributions(WithinIntervals):
         They are feasible for tied scores if all parts have the same intervals.
         """
         counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
-        weight = torch.cat((1.0 / (self.n_parts * counts), counts.new_zeros(1)))[rows.part]
+        weight = (1.0 / (self.n_parts * counts)) @ (rows.weights() / rows.weight)
         target = (0.5 * (self.least + self.most)).mean(dim=0).to(scores)
         margin = 40.0 / self.statistic.temperature
         low = scores.new_full((self.n_aux,), float(scores.min()) - margin)

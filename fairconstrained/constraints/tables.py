@@ -44,11 +44,31 @@ class Space(NamedTuple):
     groups: Sequence[Any]
     unknown: bool = False  # whether rows of unknown group have an index, after those of the groups
     n_control: int = 0  # columns of control features, the last ones of those that are crossed
+    stands_for: Tensor | None = None  # (n_classes,): see :meth:`shares`
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of labels, and of indices of groups."""
         return len(self.classes), len(self.groups) + self.unknown
+
+    def shares(self, y: Tensor, group: Tensor) -> Tensor:
+        """Shares of rows in the groups, (n, n_groups + 1), where others have an unknown group.
+
+        A row of known group stands for as many rows of its label in its group, itself included. The
+        last column has the rows of unknown group, less those that are stood for: shares add up to
+        one, and sums over all groups are those of the rows themselves.
+        """
+        known = group < len(self.groups)
+        factor = torch.where(known, self.stands_for.to(y.device)[y], 1.0)  # type: ignore[union-attr]
+        shares = factor.new_zeros((len(y), len(self.groups) + 1))
+        shares.scatter_(1, group[:, None], factor[:, None])
+        shares[:, -1] = torch.where(known, 1.0 - factor, factor)
+        return shares
+
+    def factors(self) -> Tensor:
+        """What the rows of each label and group count for in constraints, of :attr:`shape`."""
+        every = torch.ones(self.shape, dtype=torch.float64)
+        return every if self.stands_for is None else every * self.stands_for[:, None]
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
         """Describe a set of rows, given by its cells as booleans, of :attr:`shape`."""
@@ -136,6 +156,14 @@ class Placement(NamedTuple):
             return self.weight[:, None] * (self.part @ on_table)
         padded = F.pad(on_table, (0, 0, 0, 1))  # of rows in no part
         return look_up(padded, self.part, like) * self.weight[:, None]
+
+    def copies(self) -> tuple[Any, Placement]:
+        """The rows by index, each as often as it is in parts by fractions, and in one part each."""
+        if self.part.ndim == 1:
+            return slice(None), self
+        row, part = torch.nonzero(self.part, as_tuple=True)
+        weight = self.weight[row] * self.part[row, part]
+        return row, Placement(self.y[row], part, weight, self.n_parts)
 
     def counts(self) -> Tensor:
         """Weight of each part, (n_parts,)."""

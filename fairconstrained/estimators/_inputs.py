@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from torch import Tensor
 
-from fairconstrained.arrays import Array, Floats, as_numpy, check_array, check_samples
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array, check_samples
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import ALONE, Workers, check_device
 from fairconstrained.engines import Table
@@ -171,7 +171,9 @@ class TrainingRows:
 
     X: Any  # as the model takes it
     y: Array  # (n,) class indices
-    group: Any  # (n,) group indices: -1, or the one after the last if `unknown`, for no known one
+    # (n,) group indices: -1, or the one after the last if `unknown`, for no known one; or shares
+    # (n, n_groups) of each row in the groups.
+    group: Any
     weight: Floats  # (n,) positive
     classes: Array
     groups: Array | None  # None if there are no sensitive features
@@ -179,21 +181,51 @@ class TrainingRows:
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
     unknown: bool = False  # whether any worker has rows of unknown group
     n_control: int = 0  # columns of control features among those whose values name the groups
+    stands_for: Tensor | None = None  # how many rows of its label a row of known group stands for
 
     @cached_property
     def cells(self) -> Tensor:
         """Number of rows of each label and group, of all workers."""
         n_classes, n_groups = shape = self.space.shape
+        if self.group.ndim == 2:
+            shares = torch.as_tensor(self.group)
+            own = torch.zeros(shape, dtype=shares.dtype)
+            own.index_add_(0, torch.as_tensor(self.y.astype(np.int64)), shares)
+            return self.workers.sum(own).round().clamp_min(0).long()
         cell = self.y.astype(np.int64) * n_groups + self.group
-        own = np.bincount(cell, minlength=n_classes * n_groups).reshape(shape)
-        return self.workers.sum(torch.as_tensor(own, dtype=torch.int64))
+        counted = np.bincount(cell, minlength=n_classes * n_groups).reshape(shape)
+        return self.workers.sum(torch.as_tensor(counted, dtype=torch.int64))
+
+    def groups_or_draws(self, seed: int) -> Ints:
+        """Group indices (n,), -1 where no group is known; drawn where rows have shares in groups.
+
+        Models of the group learn the same probabilities from draws as from shares.
+        """
+        n_groups = len(self.space.groups)
+        if self.group.ndim == 1:
+            return np.where(self.group < n_groups, self.group, -1)
+        below = np.cumsum(np.maximum(self.group, 0.0), axis=1)
+        drawn = np.random.default_rng(seed).random((len(below), 1)) * below[:, -1:]
+        return np.asarray(np.minimum((below <= drawn).sum(axis=1), n_groups - 1))
 
     @property
     def space(self) -> Space:
         """The labels and groups to which criteria are bound."""
         groups: Any = ["all"] if self.groups is None else self.groups
         classes: Any = self.classes
-        return Space(classes, groups, self.unknown, self.n_control)
+        return Space(classes, groups, self.unknown, self.n_control, self.stands_for)
+
+    @property
+    def weight_of_labels(self) -> Tensor:
+        """Weight of the rows of known group, and of all rows, of each label, (2, n_classes)."""
+        known, n_classes = self.group < len(self.space.groups), len(self.classes)
+        weights = [np.bincount(self.y, w, n_classes) for w in (self.weight * known, self.weight)]
+        return self.workers.sum(torch.as_tensor(np.stack(weights)))
+
+    def standing_for_all(self) -> TrainingRows:
+        """The rows, of which those of known group stand for all rows of their label."""
+        some, every = self.weight_of_labels
+        return replace(self, stands_for=torch.where(some > 0, every / some, 1.0))
 
 
 def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
@@ -209,8 +241,9 @@ def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
         X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
         if codes is not None and labels is not None:  # groups that still have rows, renumbered
             codes = codes[used]
-            seen = np.isin(np.arange(len(labels)), codes)
-            codes, labels = recoded(codes, np.cumsum(seen) - 1), labels[seen]
+            if codes.ndim == 1:
+                seen = np.isin(np.arange(len(labels)), codes)
+                codes, labels = recoded(codes, np.cumsum(seen) - 1), labels[seen]
     classes, y = np.unique(y, return_inverse=True)
     return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
 
@@ -253,16 +286,11 @@ def with_groups(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
     if groups is None or not len(groups):
         found = "not given" if groups is None else "missing in every row"
         rows = replace(rows, group=np.zeros(len(rows.y), dtype=np.int64), groups=None)
-    elif any(rows.workers.gather(bool((rows.group < 0).any()))):
-        places = np.arange(len(groups) + 1, dtype=np.min_scalar_type(-len(groups) - 1))
+    elif rows.group.ndim == 1 and any(rows.workers.gather(bool((rows.group < 0).any()))):
+        places = np.arange(len(groups) + 1, dtype=rows.group.dtype)
         rows = replace(rows, group=places[rows.group], unknown=True)
         if not declared or estimator.missing_sensitive == "raise":
-            tell(
-                estimator,
-                f"sensitive_features is missing for {how_many(estimator, rows)}: they "
-                "train the model, and constraints between groups speak of the other rows. That is "
-                "right if whether a group is missing depends on the group alone.",
-            )
+            tell(estimator, unknown_groups(estimator, rows))
         found = f"{group_name(groups[0])} wherever it is known, a single group"
     else:
         found = f"all {group_name(groups[0])}, a single group"
@@ -284,11 +312,18 @@ def tell(estimator: FairClassifier, message: str) -> None:
         warn_caller(message, MissingSensitiveFeaturesWarning)
 
 
-def how_many(estimator: FairClassifier, rows: TrainingRows) -> str:
-    """The number of rows of unknown group in words; of a private fit it is secret."""
+def unknown_groups(estimator: FairClassifier, rows: TrainingRows) -> str:
+    """Say what becomes of rows of unknown group; of a private fit their number is secret."""
+    count = f"{int(rows.cells[:, -1].sum()):,} of {int(rows.cells.sum()):,} rows"
+    rest = "the others of a label stand for all of it"
+    right = "groups are missing at random within each label"
     if getattr(estimator, "epsilon", None) is not None:
-        return "some rows"
-    return f"{int(rows.cells[:, -1].sum()):,} of {int(rows.cells.sum()):,} rows"
+        count, rest = "some rows", "others do not stand for them"
+        right = "whether a group is missing depends on the group alone"
+    return (
+        f"sensitive_features is missing for {count}: they train the model, and in constraints "
+        f"between groups {rest}. That is right if {right}."
+    )
 
 
 def checked_weight(sample_weight: Any, n_samples: int) -> Floats:

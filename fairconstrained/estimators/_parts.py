@@ -20,7 +20,7 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.engines import Table
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
-from fairconstrained.groups import computed, encode_groups, recoded
+from fairconstrained.groups import UncertainGroups, computed, encode_groups, recoded
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification, as_specification
 from fairconstrained.solvers.base import check_solves
@@ -127,6 +127,8 @@ def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
 
 def encoded(values: Any, n_samples: int) -> tuple[Array, Array]:
     """Codes as integers of few bytes, and labels, from some rows at a time."""
+    if isinstance(values, UncertainGroups):
+        return encode_groups(values)
     starts = range(0, n_samples, _ENCODED_ROWS)
     pieces = []
     for start in starts:
@@ -167,7 +169,9 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
         "last fits, where a warm start begins": start,
         "columns of X": (found.get("n_features_in_"), None if names is None else tuple(names)),
         "kinds of labels in y": kind_of_labels(rows.classes),
-        "kinds of sensitive_features": kind_of_labels(rows.groups),
+        "kinds of sensitive_features": (
+            "shares" if np.ndim(rows.group) == 2 else kind_of_labels(rows.groups)
+        ),
         "numbers of control_features": rows.n_control,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())
@@ -177,7 +181,9 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
         refuse_difference(name, [own[name] for own in compared])
     classes, places = joined(all_classes)
     rows = replace(rows, y=places[workers.rank][rows.y], classes=classes, workers=workers)
-    if rows.groups is not None:
+    if rows.groups is not None and rows.group.ndim == 2:
+        refuse_difference("groups", [own.tolist() for own in all_groups])
+    elif rows.groups is not None:
         groups, places = joined(all_groups)
         rows = replace(rows, group=recoded(rows.group, places[workers.rank]), groups=groups)
     return replace(rows, weight_range=(min(lightest), max(heaviest)))

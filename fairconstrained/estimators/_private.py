@@ -19,6 +19,7 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._inputs import Given, TrainingRows, categories
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
+from fairconstrained.groups import UncertainGroups
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import as_features, dense_features
 from fairconstrained.models.posteriors import Posteriors
@@ -133,6 +134,12 @@ class PrivateTraining(Training):
                     raise ValueError(
                         "sample_weight must be None with epsilon: a row of weight w would need w "
                         "times the noise."
+                    )
+                if isinstance(given.sensitive_features, UncertainGroups):
+                    raise ValueError(
+                        "sensitive_features must be groups with epsilon, of which some may be "
+                        "missing: what a row adds to noisy counts of groups is limited to one "
+                        f"group; got {given.sensitive_features!r}."
                     )
                 labels = categories(given.y, "y")
                 groups = categories(given.sensitive_features, "sensitive_features")

@@ -78,6 +78,11 @@ class RowsOfTable(TrainingRows):
         cells: Tensor = self.parts.sum(lambda own: own.cells)
         return cells
 
+    @property
+    def weight_of_labels(self) -> Tensor:
+        weights: Tensor = self.parts.sum(lambda own: own.weight_of_labels)
+        return weights
+
 
 class Columns(NamedTuple):
     """The roles of the columns of a table, by name."""

@@ -139,6 +139,8 @@ class Training:
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
+        if rows.unknown and not self.is_private:
+            rows = rows.standing_for_all()
         self.rows, self.rng = rows, rng
         if isinstance(rows, RowsOfTable):
             own = []

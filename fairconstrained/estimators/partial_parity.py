@@ -21,7 +21,9 @@ from fairconstrained.constraints.partial_notions import (
 )
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.tables import Space
+from fairconstrained.distributed import Workers
 from fairconstrained.estimators._base import labels_of, like
+from fairconstrained.estimators._inputs import Given, TrainingRows
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._tables import of_tables
 from fairconstrained.estimators._training import Training
@@ -42,7 +44,7 @@ from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 _LENGTH, _STEP = 0.25, 0.05
 _OF_EVERY_ROW = (
     "sensitive_features must have the group of every row with group_features=True, which makes it "
-    "a feature; it is missing in row {}."
+    "a feature."
 )
 
 
@@ -226,8 +228,8 @@ class PartialParityClassifier(PrivateFairClassifier):
                 "sklearn.set_config(enable_metadata_routing=True)."
             )
         codes, labels = encode_groups(sensitive_features, table.shape[0])
-        if (codes < 0).any():
-            raise ValueError(_OF_EVERY_ROW.format(int((codes < 0).argmax())))
+        if codes.ndim == 2 or (codes < 0).any():
+            raise ValueError(_OF_EVERY_ROW)
         known = {label: i for i, label in enumerate(self.groups_.tolist())}  # 1 is not "1"
         unknown = [label for label in labels.tolist() if label not in known]
         if unknown:
@@ -285,6 +287,15 @@ class IntervalTraining(Training):
 
     estimator: PartialParityClassifier
 
+    def read(self, given: Given, workers: Workers) -> TrainingRows:
+        rows = super().read(given, workers)
+        if rows.group.ndim == 2 and rows.group.min() < 0:
+            raise ValueError(
+                "PartialParityClassifier ranks the rows of each group, for which shares in groups "
+                f"must not be negative; got {given.sensitive_features!r}."
+            )
+        return rows
+
     def default_solver(self) -> Solver:
         (notion,) = self.estimator._notions()
         if not isinstance(notion, PartialStatisticalParity):
@@ -303,8 +314,8 @@ class IntervalTraining(Training):
                 "sensitive_features is needed to fit PartialParityClassifier with "
                 "group_features=True."
             )
-        if self.rows.unknown:
-            raise ValueError(_OF_EVERY_ROW.format(int((group == len(groups)).argmax())))
+        if self.rows.unknown or group.ndim == 2:
+            raise ValueError(_OF_EVERY_ROW)
         return super().features(with_group_columns(table, group, len(groups)), group)
 
     def refine(self, problem: Any) -> Any:

@@ -101,7 +101,7 @@ class Ranked(NamedTuple):
     def of(cls, scores: Array, positive: Array, rows: GroupedRows) -> Ranked:
         """Put rows into cells."""
         cell = np.where(positive, len(rows.names), 0) + rows.group
-        return cls(scores, GroupedRows(rows.row, cell, 2 * rows.names, rows.weight), rows.names)
+        return cls(scores, rows._replace(group=cell, labels=2 * rows.names), rows.names)
 
     @property
     def weight(self) -> Array:
@@ -128,9 +128,7 @@ def ranked_rows(
     """Check the arguments of the metrics of AUCs."""
     codes, _, positive = two_labels(y_true, "y_true", pos_label)
     scores = check_scores(y_score, len(codes))
-    rows = grouped_rows(
-        len(codes), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
-    )
+    rows = grouped_rows(codes, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
     return Ranked.of(scores[rows.row], codes[rows.row] == positive, rows)
 
 

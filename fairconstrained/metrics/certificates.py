@@ -404,7 +404,14 @@ def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
     """Leave out rows of unknown group, except for a cap on all rows; say on what that rests."""
     if rows.sensitive_features is None:
         return rows, []
-    known = encode_groups(rows.sensitive_features, rows.size).known
+    groups = encode_groups(rows.sensitive_features, rows.size)
+    if groups.codes.ndim == 2:
+        raise ValueError(
+            "certify needs groups, of which some may be missing; got "
+            f"{rows.sensitive_features!r}, by which rates are estimated and not bounded. "
+            "confidence_interval takes them."
+        )
+    known = groups.known
     if known.all():
         return rows, []
     if pooled:

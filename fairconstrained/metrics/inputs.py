@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
 from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
@@ -29,9 +30,13 @@ OF_EITHER = (selection_rates, odds, predictive_values, error_rates)
 
 
 class GroupedRows(NamedTuple):
-    """The group and the weight of each row whose group is known."""
+    """The group and the weight of rows whose group is known.
 
-    row: Any  # its place among the samples: indices, a mask, or a slice of all
+    A sample that belongs to groups by shares is a row of each, of so much weight.
+    """
+
+    row: Any  # its place among the samples: indices, or a slice of all
+    share: Any  # of the sample in the group: 1, or an array
     group: Ints
     labels: list[Any]  # of the groups
     weight: Floats
@@ -40,6 +45,32 @@ class GroupedRows(NamedTuple):
     def names(self) -> list[str]:
         """Names of the groups in messages."""
         return [group_name(label) for label in self.labels]
+
+    def sizes(self) -> Array:
+        """Return the number of samples of each group, by shares."""
+        if np.ndim(self.share):
+            return np.bincount(self.group, self.share, len(self.labels))
+        return np.bincount(self.group, minlength=len(self.labels))
+
+    def by_sample(self, values: Array) -> Array:
+        """Return values of rows (m, n_rows), summed over the rows of each sample."""
+        if not np.ndim(self.share):
+            return values
+        first, of_row = np.unique(self.row, return_inverse=True)
+        one = np.ones(len(of_row))
+        samples = csr_array((one, (np.arange(len(of_row)), of_row)), (len(of_row), len(first)))
+        return np.asarray(values @ samples)
+
+    def products(self, cell: Ints, n_cells: int) -> Array | None:
+        """Return sums of products of the weights of samples in two groups, by cell of the rows."""
+        if isinstance(self.row, slice):
+            return None
+        shape, found = (int(self.row.max(initial=0)) + 1, len(self.labels)), []
+        for c in range(n_cells):
+            own = cell == c
+            member = csr_array((self.weight[own], (self.row[own], self.group[own])), shape)
+            found.append((member.T @ member).toarray())
+        return np.stack(found)
 
     def sums(self, values: Array) -> Floats:
         """Return the weighted sum of each group."""
@@ -65,6 +96,9 @@ class Counts(NamedTuple):
     classes: list[Any]
     candidates: list[int]  # positions of the classes that are compared; of two, both if either may
     effective: Floats  # number of rows by group
+    #: By cell of true and predicted label, sums of products of the weights of samples in two
+    #: groups, (n_cells, n_groups, n_groups), unless each sample is in one known group.
+    products: Array | None = None
 
     @property
     def targets(self) -> list[int]:
@@ -146,25 +180,33 @@ def check_weights(sample_weight: ArrayLike | None, n_samples: int) -> Floats:
 
 
 def grouped_rows(
-    n_samples: int, sensitive_features: Any, sample_weight: ArrayLike | None, **inputs: Any
+    label: Ints | int, sensitive_features: Any, sample_weight: ArrayLike | None, **inputs: Any
 ) -> GroupedRows:
-    """Check what all metrics take, and that `inputs` have the same samples in the same order."""
+    """Check what all metrics take, and that `inputs` have the same samples in the same order.
+
+    Rows of known group stand for all rows of their `label`, of which there may be none: then it is
+    the number of samples.
+    """
+    label = np.zeros(label, dtype=np.int64) if isinstance(label, int) else label
+    n_samples = len(label)
     check_samples(**inputs, sensitive_features=sensitive_features, sample_weight=sample_weight)
     weight = check_weights(sample_weight, n_samples)
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold one group per row; got None.")
     groups = encode_groups(sensitive_features, n_samples)
-    row: Any = slice(None)
     if not groups.known.all():
-        row = groups.known
-        if not row.any():
+        if not groups.known.any():
             raise ValueError("sensitive_features is missing in every row.")
         warn_caller(
-            f"sensitive_features is missing for {(~row).sum():,} of {n_samples:,} rows, which are "
-            "left out. That is right if whether a group is missing depends on the group alone.",
+            f"sensitive_features is missing for {(~groups.known).sum():,} of {n_samples:,} rows: "
+            "the other rows of a label stand for all of it. That is right if groups are missing at "
+            "random within each label.",
             MissingSensitiveFeaturesWarning,
         )
-    return GroupedRows(row, groups.codes[row], groups.labels.tolist(), weight[row])
+        some, every = (np.bincount(label, w) for w in (weight * groups.known, weight))
+        weight = weight * np.where(some > 0, every / np.where(some > 0, some, 1.0), 1.0)[label]
+    row, group, share = groups.copies()
+    return GroupedRows(row, share, group, groups.labels.tolist(), weight[row] * share)
 
 
 def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
@@ -239,8 +281,8 @@ def count_table(
 ) -> Counts:
     """Count the rows of each group x true label x predicted label."""
     labels = read_labels(y_true, y_pred, pos_label)
-    n_rows = len(labels.true)
-    rows = grouped_rows(n_rows, sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred)
+    given = {"y_true": y_true, "y_pred": y_pred}
+    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **given)
     return counted(rows, labels.of(rows))
 
 
@@ -250,7 +292,8 @@ def counted(rows: GroupedRows, labels: Labels) -> Counts:
     shape = (len(rows.labels), len(classes), len(classes))
     cell = np.ravel_multi_index((rows.group, true, predicted), shape)
     table = np.bincount(cell, weights=rows.weight, minlength=int(np.prod(shape))).reshape(shape)
-    return Counts(table, rows.names, classes, candidates, rows.effective())
+    products = rows.products(true * len(classes) + predicted, len(classes) ** 2)
+    return Counts(table, rows.names, classes, candidates, rows.effective(), products)
 
 
 def last_step(estimator: Any) -> Any:

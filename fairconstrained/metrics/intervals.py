@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 
 from fairconstrained.arrays import Array, Floats, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
+from fairconstrained.groups import UncertainGroups
 from fairconstrained.metrics import auc, probabilities, rates
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts
@@ -238,7 +239,8 @@ def _indexable(values: Any) -> Any:
     if isinstance(values, dict):
         return {name: _indexable(column) for name, column in values.items()}
     array = values.to_numpy() if hasattr(values, "to_numpy") else values
-    return None if values is None else np.asarray(array)
+    as_given = values is None or isinstance(values, UncertainGroups)
+    return values if as_given else np.asarray(array)
 
 
 # --- components of metrics, and summaries of them -------------------------------------------------
@@ -355,12 +357,34 @@ def _rate_draws(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, 
     size = np.maximum(np.round(counts.effective), 1).astype(np.int64)
     rows = cells * (size[:, None] / np.where(total > 0, total, 1.0)) + 0.5
     p = rows / rows.sum(axis=1, keepdims=True)
+    if counts.products is not None:
+        return _correlated(counts, hits, possible, rng)
     draws = [rng.multinomial(n, of, size=N_DRAWS) for n, of in zip(size, p, strict=True)]
     drawn = np.stack(draws, axis=1).astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
         rates, centre, found = (of @ hits / (of @ possible) for of in (cells, p, drawn))
     # A draw without rows of a label has no error.
     return np.asarray(rates), np.nan_to_num(found - centre)
+
+
+def _correlated(
+    counts: Counts, hits: Floats, possible: Floats, rng: Generator
+) -> tuple[Floats, Floats]:
+    """Rates and normal errors, whose covariance is that of samples in several groups.
+
+    Half a row is added to each cell here, too, of the mean weight of the group's rows.
+    """
+    table, products = counts.table.reshape(len(counts.groups), -1), np.asarray(counts.products)
+    squares = np.diagonal(products, axis1=1, axis2=2)
+    unit = squares.sum(axis=0) / table.sum(axis=1)
+    cells = table + 0.5 * unit[:, None]
+    below = (cells @ possible).T  # (n_events, n_groups)
+    rates = (cells @ hits).T / below
+    # How much a row of each cell moves the rate of each event in each group, by its weight there.
+    moves = (hits.T[:, None] - rates[:, :, None] * possible.T[:, None]) / below[:, :, None]
+    covariance = np.einsum("egc,cgh,fhc->gehf", moves, products + 0.5 * np.diag(unit**2), moves)
+    errors = _normal(covariance.reshape(rates.size, rates.size), rng)
+    return table @ hits / (table @ possible), errors.reshape(N_DRAWS, *rates.T.shape)
 
 
 def _difference(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
@@ -398,9 +422,9 @@ def _summed(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
 # --- scores and losses ----------------------------------------------------------------------------
 
 
-def _normal(influence: Floats, rng: Generator) -> Floats:
-    """Draw normal errors (n_draws, m), given the influence of each row on m values."""
-    values, vectors = np.linalg.eigh(influence @ influence.T)
+def _normal(covariance: Floats, rng: Generator) -> Floats:
+    """Draw normal errors (n_draws, m) of this covariance: of influences, their products."""
+    values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return np.asarray(rng.normal(size=(N_DRAWS, len(root))) @ root.T)
 
@@ -408,7 +432,9 @@ def _normal(influence: Floats, rng: Generator) -> Floats:
 def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     sets = COMPARISONS[notion](len(ranked.groups)).reshape(-1, 4, 2 * len(ranked.groups))
     influence = auc_influences(ranked.scores, ranked.cells.group, ranked.cells.weight, sets)
-    return Components(ranked.differences(sets), _normal(influence, rng), Largest(), most=1.0)
+    influence = ranked.cells.by_sample(influence)
+    noise = _normal(influence @ influence.T, rng)
+    return Components(ranked.differences(sets), noise, Largest(), most=1.0)
 
 
 def _loss_gap(found: probabilities.RowLosses, rng: Generator) -> Components | None:
@@ -418,7 +444,8 @@ def _loss_gap(found: probabilities.RowLosses, rng: Generator) -> Components | No
     weight = member * found.rows.weight
     weight = weight / weight.sum(axis=1, keepdims=True)
     values = (weight @ found.losses)[:, None]
-    noise = _normal(weight * (found.losses - values), rng)
+    influence = found.rows.by_sample(weight * (found.losses - values))
+    noise = _normal(influence @ influence.T, rng)
     return Components(values, noise[:, :, None], Range())
 
 

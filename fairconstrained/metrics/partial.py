@@ -19,8 +19,10 @@ from fairconstrained.metrics.inputs import (
     Counts,
     GroupedRows,
     Labels,
+    check_labels,
     check_scores,
     counted,
+    encode_labels,
     grouped_rows,
     two_labels,
 )
@@ -52,11 +54,12 @@ class Scored(NamedTuple):
 
     def of_groups(self, chosen: Array) -> Scored:
         """Return the rows of some groups, given by a mask."""
-        row, group, labels, weight = self.rows
+        row, share, group, labels, weight = self.rows
         inside, codes = chosen[group], np.cumsum(chosen) - 1
         kept = [label for label, is_kept in zip(labels, chosen, strict=True) if is_kept]
-        places = np.arange(len(group))[row] if isinstance(row, slice) else row
-        rows = GroupedRows(places[inside], codes[group[inside]], kept, weight[inside])
+        places = np.arange(len(group)) if isinstance(row, slice) else row
+        share = share[inside] if np.ndim(share) else share
+        rows = GroupedRows(places[inside], share, codes[group[inside]], kept, weight[inside])
         return Scored(self.scores[inside], rows, self.intervals.take(chosen))
 
 
@@ -70,9 +73,15 @@ def read_scored(
 ) -> Scored:
     """Check the arguments of the metrics of distributions."""
     scores = check_scores(y_score)
-    rows = grouped_rows(
-        len(scores), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
-    )
+    label: Any = len(scores)
+    if y_true is not None and len(true := check_labels(y_true, "y_true")) == len(scores):
+        label = encode_labels(true)[0][0]
+    rows = grouped_rows(label, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
+    if rows.weight.min(initial=0.0) < 0:
+        raise ValueError(
+            "sensitive_features must not have negative shares in groups, whose rows are ranked; "
+            f"got {sensitive_features!r}."
+        )
     return Scored(scores[rows.row], rows, read_intervals(interval, rows.labels))
 
 

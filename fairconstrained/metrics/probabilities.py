@@ -52,9 +52,9 @@ def read_losses(
     """Compute the loss of each row."""
     of_log = choose({"log": True, "brier": False}, "loss", loss)
     true = check_labels(y_true, "y_true")
-    rows = grouped_rows(
-        len(true), sensitive_features, sample_weight, y_true=y_true, y_proba=y_proba
-    )
+    (codes,), seen = encode_labels(true)
+    given = {"y_true": y_true, "y_proba": y_proba}
+    rows = grouped_rows(codes, sensitive_features, sample_weight, **given)
     proba = _columns(y_proba, "y_proba", len(true), [np.float64, np.float32])
     if proba.shape[1] == 1:  # of the positive class
         proba = np.hstack((1 - proba, proba))
@@ -63,7 +63,6 @@ def read_losses(
             "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
             f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
         )
-    (codes,), seen = encode_labels(true)
     columns = seen if labels is None else list(labels)
     if labels is None and len(seen) <= 2:  # the positive one of two comes last
         classes, (positive,) = classes_of(seen, pos_label)
@@ -145,9 +144,13 @@ def wasserstein_distance_between_groups(
     0.375
     """
     true = check_labels(y_true, "y_true")
-    rows = grouped_rows(
-        len(true), sensitive_features, sample_weight, y_true=y_true, y_score=y_score
-    )
+    given = {"y_true": y_true, "y_score": y_score}
+    rows = grouped_rows(encode_labels(true)[0][0], sensitive_features, sample_weight, **given)
+    if rows.weight.min(initial=0.0) < 0:
+        raise ValueError(
+            "sensitive_features must not have negative shares in groups, which have no "
+            f"distribution; got {sensitive_features!r}."
+        )
     scores = _columns(y_score, "y_score", len(true))[rows.row]
     if scores.shape[1] == 2:  # the second says it all for probabilities
         scores = scores[:, 1:]

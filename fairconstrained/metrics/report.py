@@ -112,9 +112,8 @@ def group_report(
     check_confidence(confidence)
     check_samples(y_true=y_true, y_score=y_score)
     labels = read_labels(y_true, y_pred, pos_label)
-    rows = grouped_rows(
-        len(labels.true), sensitive_features, sample_weight, y_true=y_true, y_pred=y_pred
-    )
+    given = {"y_true": y_true, "y_pred": y_pred}
+    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **given)
     seen = [label for label in labels.classes if label != UNSEEN]
     good = favourable_values(seen, pos_label, "y_true and y_pred")
     if sum(good) > 1:
@@ -154,14 +153,14 @@ def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> It
             of_column = [f"{name}: {level}" for level in levels]
             yield rows._replace(group=of_label[rows.group], labels=of_column)
     yield rows._replace(labels=rows.names)
-    yield GroupedRows(slice(None), np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
+    yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 
 def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Array]:
     """Return the rates of each group with their intervals."""
     counts = counted(rows, labels)
     squares = counted(rows._replace(weight=rows.weight**2), labels)
-    found: dict[str, Array] = {"samples": np.bincount(rows.group, minlength=len(rows.labels))}
+    found: dict[str, Array] = {"samples": rows.sizes()}
     for name, notion in _RATES.items():
         hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])
         rate = hits / np.where(total > 0, total, np.nan)

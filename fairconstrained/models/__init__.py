@@ -2,6 +2,7 @@
 
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Model, Penalty, Pullback
+from fairconstrained.models.group_probabilities import estimate_group_probabilities
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
@@ -20,5 +21,6 @@ __all__ = [
     "Specification",
     "Standardize",
     "as_specification",
+    "estimate_group_probabilities",
     "whitener",
 ]

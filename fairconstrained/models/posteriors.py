@@ -190,6 +190,7 @@ class Posteriors(Specification):
         if rows.y is None:
             return self._as_given(rows, part_of_cell()[:, :n_groups])
         columns = check_memory(self.memory).cache(Posteriors.columns)
+        seed = rng.initial_seed() % (1 << 32)
         self.fitted_: FittedPosteriors
         table: Floats
         with one_openmp_thread(rows.X):
@@ -197,11 +198,11 @@ class Posteriors(Specification):
                 clone(self),  # the key of the cache: parameters without fitted attributes
                 rows.X,
                 rows.classes[rows.y],
-                None if rows.group is None else np.where(rows.group < n_groups, rows.group, -1),
+                None if rows.group is None else rows.groups_or_draws(seed),
                 part_of_cell()[:, :n_groups],
                 groups=rows.groups,
                 sample_weight=rows.weight if np.ptp(rows.weight) > 0 else None,
-                random_state=np.random.RandomState(rng.initial_seed() % (1 << 32)),
+                random_state=np.random.RandomState(seed),
             )
         return table
 

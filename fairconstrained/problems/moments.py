@@ -88,20 +88,29 @@ class GroupMoments:
         """Moments of the (label, group) cells of all workers, in two passes."""
         n_cells = 2 * n_groups
 
+        def of_cells(rows: Rows) -> Tensor:
+            """Weight of each row in each cell, (n, n_cells)."""
+            one_hot = torch.nn.functional.one_hot
+            group = rows.group if rows.group.ndim == 2 else one_hot(rows.group, n_groups)
+            cells = one_hot(rows.y, 2)[:, :, None] * group[:, None]
+            return cells.flatten(start_dim=1) * rows.weight[:, None]
+
         def sums(rows: Rows) -> Tensor:
-            cell = torch.nn.functional.one_hot(rows.y * n_groups + rows.group, n_cells)
-            weights = cell * rows.weight[:, None]
+            weights = of_cells(rows)
             return torch.cat((weights.sum(dim=0)[:, None], rows.X.t_matmul(weights).T), dim=1)
 
         weight, mean = data.total(sums).tensor_split([1], dim=1)
         mean = mean / torch.where(weight > 0, weight, 1.0)
 
         def scatters(rows: Rows) -> Tensor:
-            cell = rows.y * n_groups + rows.group
             found = mean.new_zeros(n_cells, *2 * mean.shape[1:])
-            for c in torch.unique(cell).tolist():
-                own = rows.take(torch.nonzero(cell == c)[:, 0])
-                found[c] = own.X.covariance(own.weight, mean[c]) * own.weight.sum()
+            for c, weights in enumerate(of_cells(rows).T):
+                for sign in (1.0, -1.0):  # fractions of recorded groups may be negative
+                    index = torch.nonzero(sign * weights > 0)[:, 0]
+                    own = weights[index].abs()
+                    if len(index):
+                        covariance = rows.X.rows(index).covariance(own, mean[c])
+                        found[c] += sign * own.sum() * covariance
             return found
 
         return cls(weight[:, 0], mean, data.total(scatters))
@@ -205,7 +214,13 @@ class MomentERM(FixedSoftness):
         """Sums over the cells of each part."""
         n_parts = self.constraint.n_parts + 1  # the last one takes cells in no part
         part = self.constraint.part_of_cell.to(of_cells.device).reshape(-1).remainder(n_parts)
-        return of_cells.new_zeros(n_parts, *of_cells.shape[1:]).index_add(0, part, of_cells)[:-1]
+        counted = of_cells * self._factors.reshape(-1, *[1] * (of_cells.ndim - 1))
+        return counted.new_zeros(n_parts, *counted.shape[1:]).index_add(0, part, counted)[:-1]
+
+    @cached_property
+    def _factors(self) -> Tensor:
+        """What the rows of each cell count for in the constraints, (C,)."""
+        return self.constraint.space.factors().reshape(-1).to(self.moments.weight)
 
     @property
     def n_rows(self) -> int:
@@ -300,8 +315,8 @@ class MomentERM(FixedSoftness):
             part = member.part_of_cell.to(weight.device).reshape(-1).remainder(member.n_parts + 1)
             sums = matrices.new_zeros(member.n_parts + 1, *matrices.shape[1:])
             counts = weight.new_zeros(member.n_parts + 1)
-            sums.index_add_(0, part, matrices)
-            counts.index_add_(0, part, weight)
+            sums.index_add_(0, part, matrices * self._factors[:, None, None])
+            counts.index_add_(0, part, weight * self._factors)
             forms.append(member.forms(sums[:-1], counts[:-1]))  # type: ignore[attr-defined]
         form = torch.cat(forms)
         scaled = self.model.scale[:, None] * self._root

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.tables import blocks_of
+from fairconstrained.constraints.tables import blocks_of, sum_by
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.models.features import ColumnValues, Features
 
@@ -252,6 +252,8 @@ class Rows:
     def by_cell(self, constraint: MomentConstraint) -> Rows:
         """One row of each label and group of a worker, which has the weight of all of them.
 
+        Where rows belong to groups by fractions, one of each label, with the mean of these.
+
         Parameters
         ----------
         constraint : MomentConstraint
@@ -266,7 +268,11 @@ class Rows:
                 first.scatter_reduce_(0, cell, place, "amin")
                 weight.index_add_(0, cell, own.weight[place])
             index, order = first[weight > 0].sort()
-            return own.selected(index, weight[weight > 0][order])
+            kept = own.selected(index, weight[weight > 0][order])
+            if own.group.ndim == 1:
+                return kept
+            shares = sum_by(own.group * own.weight[:, None], own.y.long(), n_cells)
+            return replace(kept, group=shares[kept.y] / kept.weight[:, None])
 
         return self.kept(chosen)
 
@@ -338,6 +344,12 @@ class Rows:
     @cached_property
     def places_of_cells(self) -> list[Tensor]:
         """Places of the rows of each label and group of this worker."""
+        if self.group.ndim == 2:
+            raise ValueError(
+                f"rankings of more than {_MOST_SCORES:,} rows in blocks or shards need the group "
+                "of each: where groups are known with a probability only, there are no quantiles "
+                "by group."
+            )
         cell = self.y.long() * (1 + int(self.group.max())) + self.group.long()
         return [torch.nonzero(cell == c)[:, 0] for c in torch.unique(cell).tolist()]
 

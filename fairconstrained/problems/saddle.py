@@ -64,7 +64,8 @@ class Saddle:
             owner.append(torch.zeros(1, dtype=torch.long))
         for member in problem.constraint.members:
             assert isinstance(member, AUCConstraint)  # see `_surrogate_of`
-            first, first_, second, second_ = torch.as_tensor(member.comparisons).unbind(dim=1)
+            sets = torch.as_tensor(member.comparisons) * member.space.factors()
+            first, first_, second, second_ = sets.unbind(dim=1)
             above = [torch.stack((first_, first), dim=1), torch.stack((second, second_), dim=1)]
             below = [torch.stack((second_, second), dim=1), torch.stack((first, first_), dim=1)]
             m = len(first)
@@ -86,8 +87,12 @@ class Saddle:
 
     @classmethod
     def of(cls, problem: FairERM) -> Saddle | None:
-        """Return F and G of a problem, or None if its AUCs do not have one quadratic surrogate."""
-        return None if _surrogate_of(problem) is None else cls(problem)
+        """Return F and G of a problem, or None.
+
+        None if its AUCs do not have one quadratic surrogate, or rows are in groups by fractions.
+        """
+        fractions = problem.data.group.ndim == 2
+        return None if fractions or _surrogate_of(problem) is None else cls(problem)
 
     def rows(self, index: Tensor | None = None) -> Rows:
         """Return rows of the problem; default: all."""

@@ -1,0 +1,112 @@
+"""Probabilities of groups from the rows whose group is known, by any classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.validation import _num_samples
+
+from fairconstrained.arrays import as_numpy, check_samples
+from fairconstrained.groups import GroupProbabilities, encode_groups
+from fairconstrained.models.cross_fitting import assign_folds, cross_fit, is_scoring_classifier
+
+
+def estimate_group_probabilities(
+    classifier: Any,
+    X: Any,
+    sensitive_features: Any,
+    *,
+    y: Any = None,
+    cv: int = 5,
+    random_state: Any = None,
+) -> GroupProbabilities:
+    r"""Probability of each group for the rows whose group is not known, by any classifier.
+
+    With `y` it is :math:`P(g \mid x, y)`, which criteria within labels need, from one classifier
+    for each label; without, :math:`P(g \mid x)`. The classifier is fitted once for each fold of the
+    rows, on the known groups of the others, and each row gets the prediction of the fit that has
+    not seen it. A logistic regression on these predictions calibrates them, so that they are right
+    on average (within each label).
+
+    Parameters
+    ----------
+    classifier : classifier
+        With ``predict_proba`` or ``decision_function``. It receives X unchanged and is cloned.
+    X : array-like of shape (n_samples, n_features)
+        What tells the groups apart. For a model of `X` it should hold all features of the model, so
+        that its predictions say nothing more about the group.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups; missing where they are to be estimated.
+    y : array-like of shape (n_samples,), optional
+        Labels.
+    cv : int, default=5
+        Number of folds.
+    random_state : int, RandomState or None, default=None
+        Shuffles the rows into folds, and seeds classifiers that have no seed of their own.
+
+    Returns
+    -------
+    GroupProbabilities
+        0 and 1 where the group is known.
+
+    Raises
+    ------
+    ValueError
+        If the classifier is none, if lengths differ, if no group is known (within some label), or
+        if `cv` is less than 2.
+
+    Notes
+    -----
+    The estimates hold for rows of unknown group if groups are missing at random given the features
+    (and the label).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.models import estimate_group_probabilities
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> partly = np.where(np.arange(1000) < 500, data.sensitive_features, np.nan)
+    >>> estimate_group_probabilities(LogisticRegression(), data.data, partly, y=data.target)
+    <GroupProbabilities of 1000 samples, [0.0, 1.0]>
+    """
+    if not is_scoring_classifier(classifier):
+        raise ValueError(
+            f"classifier must have fit, and predict_proba or decision_function; got {classifier!r}."
+        )
+    if cv < 2:
+        raise ValueError(f"cv must be at least 2 folds; got {cv!r}.")
+    check_samples(X=X, sensitive_features=sensitive_features, y=y)
+    codes, labels = encode_groups(sensitive_features, _num_samples(X))
+    if codes.ndim == 2:
+        raise ValueError(f"sensitive_features must be groups; got {sensitive_features!r}.")
+    of_row = np.zeros(len(codes)) if y is None else column_or_1d(as_numpy(y))
+    if len(of_row) != len(codes):
+        raise ValueError(f"y has {len(of_row)} rows, but X has {len(codes)}.")
+    rng, kinds = check_random_state(random_state), np.arange(len(labels))
+    label = np.unique(of_row, return_inverse=True)[1].reshape(-1)
+    fold = assign_folds(label * (len(labels) + 1) + codes, cv, rng)
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(cv)]
+    probabilities = np.zeros((len(codes), len(labels)))
+    for own in np.unique(label):
+        rows = label == own
+        used, there = rows & (codes >= 0), np.unique(codes[rows & (codes >= 0)])
+        if not len(there):
+            given = "" if y is None else f" among the rows of label {of_row[rows][0]}"
+            raise ValueError(f"sensitive_features has no known group{given}.")
+        place = np.searchsorted(there, codes)
+        _, out_of_fold = cross_fit(
+            *(classifier, kinds[there], np.minimum(place, len(there) - 1)),
+            **{"X": X, "folds": folds, "rng": rng, "sample_weight": None, "used": used},
+        )
+        probabilities[np.ix_(rows, there)] = out_of_fold[rows]
+    known = codes >= 0
+    probabilities[known] = np.eye(len(labels))[codes[known]]
+    names = pd.Index(labels.tolist(), tupleize_cols=False)
+    index = getattr(sensitive_features, "index", None)
+    is_index = hasattr(index, "equals")  # lists have a method of this name
+    return GroupProbabilities(pd.DataFrame(probabilities, index if is_index else None, names))
