@@ -179,3 +179,23 @@ def test_private_fits_say_nothing_about_who_lacks_a_group(make):
     words = [str(w.message) for w in caught]
     assert any("is missing for some rows: " in own for own in words)
     assert not any(str(HIDDEN.sum()) in own or str((~HIDDEN).sum()) in own for own in words)
+
+
+def test_known_rows_stand_for_all_of_their_label():
+    """Where of every row three or two copies exist, of one label or the other, and one is known."""
+    copies = np.where(Y == 1, 3, 2)
+    row = np.repeat(np.arange(len(Y)), copies)
+    first = np.r_[True, row[1:] != row[:-1]]
+    groups = np.where(first, GROUPS[row], None)
+    y_pred = (X[row, 0] > 0).astype(int)
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="the other rows of a label stand for"):
+        gap = demographic_parity_difference(Y[row], y_pred, sensitive_features=groups)
+    true = demographic_parity_difference(Y[row], y_pred, sensitive_features=GROUPS[row])
+    assert gap == pytest.approx(true, abs=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        clf = RateConstrainedClassifier(slack=0.02).fit(X[row], Y[row], sensitive_features=groups)
+    every = RateConstrainedClassifier(slack=0.02).fit(
+        X[row], Y[row], sensitive_features=GROUPS[row]
+    )
+    np.testing.assert_allclose(clf.coef_, every.coef_, atol=1e-6)

@@ -1,0 +1,264 @@
+"""Rows that belong to groups by shares: by probabilities, and where records have errors."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn import config_context
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.blocks import Blocks
+from fairconstrained.constraints import AUCParity, EqualizedOdds, FalseNegativeRate, Space
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.groups import GroupProbabilities, RecordedGroups
+from fairconstrained.metrics import (
+    certify,
+    confidence_interval,
+    demographic_parity_difference,
+    equalized_odds_difference,
+    group_auc_gap,
+    group_report,
+    inter_group_auc_gap,
+    loss_gap,
+    partial_statistical_parity,
+)
+from fairconstrained.models import estimate_group_probabilities
+from fairconstrained.solvers import SGDA, LevelSet
+from tests.helpers.marks import slow_where
+
+DATA = make_biased_classification(1200, random_state=0)
+X, Y = DATA.data, DATA.target
+GROUPS = np.where(DATA.sensitive_features == 0, "a", "b")
+IS_B = (GROUPS == "b").astype(float)
+CERTAIN = GroupProbabilities(pd.DataFrame({"b": IS_B, "a": 1.0 - IS_B}))
+B = LogisticRegression().fit(np.column_stack((X, Y)), IS_B)
+P = B.predict_proba(np.column_stack((X, Y)))
+PROBABLE = GroupProbabilities(pd.DataFrame(P, columns=["a", "b"]))
+CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])
+WRONG = np.random.default_rng(0).random(1200) < np.where(IS_B, 0.2, 0.1)
+RECORDED = RecordedGroups(np.where((GROUPS == "b") ^ WRONG, "b", "a"), CONFUSION)
+SCORES = {"method": "decision_function"}
+
+CASES = {
+    "rates": (lambda: RateConstrainedClassifier(slack=0.02), demographic_parity_difference, {}),
+    "odds and a cap": (
+        lambda: RateConstrainedClassifier([EqualizedOdds(0.05), FalseNegativeRate(max=0.3)]),
+        equalized_odds_difference,
+        {},
+    ),
+    "mini-batches": (
+        lambda: RateConstrainedClassifier(solver=SGDA(), slack=0.05, max_iter=300, random_state=0),
+        demographic_parity_difference,
+        {},
+    ),
+    "margin": (
+        lambda: RateConstrainedClassifier(slack=0.08, margin=1.0),
+        demographic_parity_difference,
+        {},
+    ),
+    "losses": (
+        lambda: LossParityClassifier(slack=0.01),
+        loss_gap,
+        {"method": "predict_proba"},
+    ),
+    "ERMI": (
+        lambda: DPFermiClassifier(epsilon=None, penalty=5.0),
+        demographic_parity_difference,
+        {},
+    ),
+    "AUCs": (AUCFairClassifier, group_auc_gap, SCORES),
+    "AUCs of moments": (
+        lambda: AUCFairClassifier(AUCParity("inter_group", surrogate="quadratic")),
+        inter_group_auc_gap,
+        SCORES,
+    ),
+    "ranks": (
+        lambda: PartialParityClassifier(interval=(0.0, 0.5)),
+        partial_statistical_parity,
+        {**SCORES, "interval": (0.0, 0.5)},
+    ),
+}
+SLOW = ("mini-batches", "margin", "AUCs", "ranks")
+
+
+def fitted(clf, groups, rows=X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return clf.fit(rows, Y, sensitive_features=groups)
+
+
+def measured(metric, clf, groups, method="predict", **options):
+    return metric(Y, getattr(clf, method)(X), sensitive_features=groups, **options)
+
+
+@pytest.mark.parametrize("case", slow_where(CASES, *SLOW))
+def test_certain_probabilities_are_groups(case):
+    make, metric, options = CASES[case]
+    shared, plain = fitted(make(), CERTAIN), fitted(make(), GROUPS)
+    assert list(shared.groups_) == ["a", "b"]
+    if case not in ("mini-batches", "margin"):  # drawn otherwise
+        np.testing.assert_allclose(shared.coef_, plain.coef_, atol=2e-4)
+    of_both = [measured(metric, shared, groups, **options) for groups in (CERTAIN, GROUPS)]
+    assert of_both[0] == pytest.approx(of_both[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("groups", [PROBABLE, RECORDED], ids=["probable", "recorded"])
+@pytest.mark.parametrize("case", slow_where(CASES, *SLOW))
+def test_what_is_constrained_is_what_metrics_measure(case, groups):
+    make, metric, options = CASES[case]
+    if case == "ranks" and groups is RECORDED:
+        with pytest.raises(ValueError, match="shares in groups must not be negative"):
+            fitted(make(), groups)
+        return
+    clf = fitted(make(), groups)
+    own = clf.violations_.get("equalized_odds", clf.violation_)
+    assert own == pytest.approx(measured(metric, clf, groups, **options), abs=1e-9)
+    assert clf.feasible_
+
+
+def test_blocks_have_the_model_of_rows_in_memory():
+    read = Blocks(lambda: iter(np.array_split(X, [5, 600])))
+    for groups in (PROBABLE, RECORDED):
+        whole = fitted(RateConstrainedClassifier(slack=0.02), groups)
+        blocks = fitted(RateConstrainedClassifier(slack=0.02), groups, read)
+        np.testing.assert_allclose(blocks.coef_, whole.coef_, atol=1e-8)
+
+
+def test_any_classifier():
+    model = HistGradientBoostingClassifier(max_iter=5)
+    clf = fitted(RateConstrainedClassifier(model=model, slack=0.05), PROBABLE)
+    assert clf.feasible_
+    assert measured(demographic_parity_difference, clf, GROUPS) < 0.1
+
+
+def test_estimates_from_draws_are_those_of_indices():
+    """Of any affine constraint: one row in one group, or with the share one in it."""
+    constraint = EqualizedOdds(0.1).bind(Space([0, 1], ["a", "b"]))
+    y, group = torch.as_tensor(Y[:40]).long(), torch.as_tensor(IS_B[:40]).long()
+    weight, statistics = torch.rand(40).double(), torch.rand(40, 2).double()
+    placed = [
+        constraint.place(y, own, weight) for own in (group, torch.eye(2, dtype=torch.double)[group])
+    ]
+    affine = constraint.affine(placed[0].counts())
+    (one, on_one), (other, on_other) = (
+        affine.of_draws(statistics, own.part, own.weight, [15, 25]) for own in placed
+    )
+    weights = torch.rand(len(one)).double()
+    torch.testing.assert_close(one, other)
+    torch.testing.assert_close(on_one(weights), on_other(weights))
+
+
+def test_rates_of_true_groups_follow_from_recorded_ones():
+    """Exactly, where records err exactly as often as declared: one of ten a, one of five b."""
+    y_pred = np.repeat([0, 1, 0, 1], [70, 30, 60, 140])
+    true = np.repeat(["a", "a", "b", "b"], [70, 30, 60, 140])
+    recorded = true.copy()
+    for start, n, wrong in ((0, 7, "b"), (70, 3, "b"), (100, 12, "a"), (160, 28, "a")):
+        recorded[start : start + n] = wrong
+    table = pd.DataFrame(CONFUSION, ["a", "b"], ["a", "b"])
+    for confusion in (CONFUSION, table, table.loc[["b", "a"], ["b", "a"]]):
+        groups = RecordedGroups(recorded, confusion)
+        gap = demographic_parity_difference(y_pred, y_pred, sensitive_features=groups)
+        assert gap == pytest.approx(0.4, abs=1e-12)
+    assert demographic_parity_difference(y_pred, y_pred, sensitive_features=recorded) < 0.3
+
+
+def test_reports_and_intervals():
+    y_pred = (X[:, 0] > 0).astype(int)
+    report = group_report(Y, y_pred, sensitive_features=PROBABLE)
+    assert report["samples"].to_numpy() == pytest.approx([*P.sum(axis=0), 1200])
+    rates = P.T @ y_pred / P.sum(axis=0)
+    assert report["selection_rate"].to_numpy()[:2] == pytest.approx(rates)
+    certain, plain = (
+        confidence_interval(
+            demographic_parity_difference, Y, y_pred, sensitive_features=groups, random_state=0
+        )
+        for groups in (CERTAIN, GROUPS)
+    )
+    assert certain == pytest.approx(plain, abs=0.01)
+
+
+def test_estimated_probabilities():
+    hidden = np.random.default_rng(1).random(1200) < 0.5
+    partly = pd.Series(np.where(hidden, None, GROUPS))
+    found = estimate_group_probabilities(LogisticRegression(), X, partly, y=Y, random_state=0)
+    assert found.labels.tolist() == ["a", "b"]
+    p = found.encoded().codes
+    np.testing.assert_array_equal(p[~hidden, 1], IS_B[~hidden])
+    for label in (0, 1):  # calibrated on average, and far from the frequency of the group
+        rows = hidden & (label == Y)
+        assert p[rows, 1].mean() == pytest.approx(IS_B[rows].mean(), abs=0.05)
+        assert np.abs(p[rows, 1] - IS_B[rows]).mean() < 0.3
+    of_zeros = np.where(Y == 1, None, GROUPS)
+    with pytest.raises(ValueError, match="no known group among the rows of label 1"):
+        estimate_group_probabilities(LogisticRegression(), X, of_zeros, y=Y)
+
+
+def test_searches_slice_them_like_arrays():
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(RateConstrainedClassifier(), {"slack": [0.05, 0.2]}, cv=2)
+        search.fit(X, Y, sensitive_features=PROBABLE)
+    assert set(search.cv_results_["mean_test_score"]) & {np.nan} == set()
+    part = PROBABLE[np.array([3, 1])]
+    assert (len(part), part.index.tolist()) == (2, [3, 1])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RateConstrainedClassifier(epsilon=1.0), "must be groups with epsilon"),
+        (DPFermiClassifier, "must be groups with epsilon"),
+        (lambda: PartialParityClassifier(group_features=True), "the group of every row"),
+        (
+            lambda: AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()),
+            "LevelSet",
+        ),
+    ],
+)
+def test_where_they_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(make(), PROBABLE)
+
+
+def test_wrong_tables_are_refused_by_row():
+    for table, message in (
+        ([[0.5, 0.5], [0.5, 0.4]], r"rows that sum to one; got \[0.5, 0.4\] in row 1"),
+        ([[1.5, -0.5]], r"got \[1.5, -0.5\] in row 0"),
+        ([[np.nan, 1.0]], r"in row 0"),
+        ([0.5, 0.5], "a column for each group"),
+        (pd.DataFrame([[0.5, 0.5]], columns=["a", "a"]), "columns of one name"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GroupProbabilities(table)
+    for confusion, message in (
+        (np.full((2, 2), 0.5), "must have an inverse"),
+        (np.ones((2, 2)), "rows of probabilities that sum to one"),
+        (np.eye(3), "a row for each true group"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RecordedGroups(GROUPS, confusion)
+    with pytest.raises(ValueError, match="the recorded group of every sample"):
+        RecordedGroups(["a", None], np.eye(1))
+    with pytest.raises(ValueError, match="sensitive_features has 1200 rows, but X and y have"):
+        RateConstrainedClassifier().fit(X[1:], Y[1:], sensitive_features=PROBABLE)
+    with pytest.raises(ValueError, match="certify needs groups"):
+        certify(
+            y_true=Y,
+            y_pred=Y,
+            sensitive_features=PROBABLE,
+            constraint="demographic_parity",
+            slack=0.1,
+        )
+    with pytest.raises(ValueError, match="partial_fit takes groups"):
+        AUCFairClassifier().partial_fit(X, Y, sensitive_features=PROBABLE)
