@@ -41,8 +41,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 class MissingSensitiveFeaturesWarning(UserWarning):
     """Sensitive features are not given, or missing for some rows.
 
-    In ``fit`` the constraints between groups cannot be imposed, or speak of the other rows only;
-    metrics leave out rows of unknown group.
+    In ``fit`` the constraints between groups cannot be imposed, or rows of known group stand
+    for all rows of their label, as in metrics.
     """
 
 

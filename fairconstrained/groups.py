@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairconstrained.arrays import as_numpy
 
-__all__ = ["GroupProbabilities", "Groups", "RecordedGroups", "encode_groups", "group_name"]
+__all__ = ["GroupProbabilities", "RecordedGroups"]
 
 _ROUNDING = 1e-6  # within which probabilities sum to one
 _SINGULAR = 1e6  # condition number
@@ -34,6 +34,19 @@ class Groups(NamedTuple):
         """Whether the group of each row, or its shares, are known, (n,)."""
         of_rows = self.codes if self.codes.ndim == 1 else np.zeros(len(self.codes))
         return np.asarray(of_rows >= 0)
+
+    def likeliest(self) -> NDArray[np.int64]:
+        """The index of the group of each row, or of that with the largest share, (n,)."""
+        return self.codes if self.codes.ndim == 1 else self.codes.argmax(axis=1)
+
+    def certain(self, user: str) -> Groups:
+        """Return these groups, for a `user` that has no use of shares; raise ValueError if some."""
+        if self.codes.ndim == 2:
+            raise ValueError(
+                f"{user} takes groups, of which some may be missing; got shares of the rows in "
+                f"{self.labels.tolist()} (GroupProbabilities or RecordedGroups)."
+            )
+        return self
 
     def copies(self) -> tuple[Any, NDArray[np.int64], Any]:
         """Each row once for each of its groups: its place, the group, and the share in it."""
@@ -56,10 +69,12 @@ class UncertainGroups:
     def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
         self.rows = rows
         self.labels = labels
-        if index is not None:
-            self.index = index
+        self.index = index if hasattr(index, "equals") else None  # lists have a method `index`
 
-    ndim = 1
+    @property
+    def ndim(self) -> int:
+        """That of a column."""
+        return 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,7 +88,7 @@ class UncertainGroups:
         rows = rows[0] if isinstance(rows, tuple) else rows  # scikit-learn adds an ellipsis
         other = copy.copy(self)
         other.rows = self.rows[rows]
-        if hasattr(self, "index"):
+        if self.index is not None:
             other.index = self.index[rows]
         return other
 
@@ -337,8 +352,8 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
         )
     if isinstance(table, UncertainGroups):
         raise ValueError(
-            f"{name} must be columns of groups, of which some may be missing, to be crossed with "
-            f"strata or compared side by side; got {table!r}."
+            f"{name} must be columns of groups, of which some may be missing, where they are "
+            f"crossed with strata, compared side by side or audited; got {table!r}."
         )
     # Columns of Arrow become Python's types.
     table = computed(computed(table), "to_pydict", "to_pylist")

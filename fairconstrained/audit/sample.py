@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
-from fairconstrained.groups import computed
+from fairconstrained.groups import UncertainGroups, columns_of, computed
 from fairconstrained.metrics.inputs import check_scores, check_weights
 from fairconstrained.metrics.outcomes import (
     Outcomes,
@@ -164,6 +164,8 @@ def _column(name: str, values: Any) -> Any:
 
 def _people(sensitive_features: Any) -> pd.DataFrame:
     """Return a column for each attribute."""
+    if isinstance(sensitive_features, UncertainGroups):
+        columns_of(sensitive_features)  # raises
     values = computed(computed(sensitive_features), "to_pydict", "to_pylist")
     if hasattr(values, "columns"):  # of pandas or polars
         return pd.DataFrame({str(name): np.asarray(values[name]) for name in values.columns})

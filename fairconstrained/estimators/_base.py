@@ -121,7 +121,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             Strings, numbers or booleans, in a list, array, Series or DataFrame (pandas, polars or
             dask), or an array or table of pyarrow. Several columns are crossed. A missing value
-            (None, NaN, pandas.NA) means that the group is not known: see `missing_sensitive`. They
+            (None, NaN, pandas.NA) means that the group is not known: see `missing_sensitive`.
+            :class:`~fairconstrained.groups.GroupProbabilities` are known with a probability only,
+            :class:`~fairconstrained.groups.RecordedGroups` with errors. They
             are used only in training. Like `y` and `sample_weight` they are matched
             by position; an index with the labels of X in another order is an error.
         control_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional

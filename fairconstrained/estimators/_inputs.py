@@ -277,6 +277,11 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
         )
     for notion in estimator._notions():
         notion.positive(classes)
+        if np.ndim(rows.group) == 2 and getattr(notion, "attributes", "crossed") != "crossed":
+            raise ValueError(
+                "sensitive_features must be columns of groups where attributes are compared side "
+                f"by side; got shares of the rows in groups for {notion!r}."
+            )
     return with_groups(estimator, rows)
 
 

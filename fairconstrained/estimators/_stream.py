@@ -121,12 +121,7 @@ def read_chunk(
     X, weight = as_numpy(X), checked_weight(given.sample_weight, len(y))  # kept in numpy
     groups = None
     if given.sensitive_features is not None:
-        groups = encode_groups(given.sensitive_features, len(y))
-        if groups.codes.ndim == 2:
-            raise ValueError(
-                "partial_fit takes groups, of which some may be missing; got "
-                f"{given.sensitive_features!r}. fit takes such probabilities."
-            )
+        groups = encode_groups(given.sensitive_features, len(y)).certain("partial_fit")
         if isinstance(training.solver, LevelSet) and not groups.known.all():
             raise ValueError(
                 "sensitive_features must have the group of every row in partial_fit with LevelSet, "

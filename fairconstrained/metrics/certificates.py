@@ -404,14 +404,8 @@ def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
     """Leave out rows of unknown group, except for a cap on all rows; say on what that rests."""
     if rows.sensitive_features is None:
         return rows, []
-    groups = encode_groups(rows.sensitive_features, rows.size)
-    if groups.codes.ndim == 2:
-        raise ValueError(
-            "certify needs groups, of which some may be missing; got "
-            f"{rows.sensitive_features!r}, by which rates are estimated and not bounded. "
-            "confidence_interval takes them."
-        )
-    known = groups.known
+    # Shares say what the rates of groups are in expectation, which bounds none of them.
+    known = encode_groups(rows.sensitive_features, rows.size).certain("certify").known
     if known.all():
         return rows, []
     if pooled:

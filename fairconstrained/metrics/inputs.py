@@ -12,9 +12,8 @@ from scipy.sparse import csr_array
 from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, warn_caller
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics.metric import GroupRates
+from fairconstrained.metrics.metric import GroupRates, standing_for_all
 from fairconstrained.rates import (
     Rate,
     Rates,
@@ -195,16 +194,7 @@ def grouped_rows(
         raise ValueError("sensitive_features must hold one group per row; got None.")
     groups = encode_groups(sensitive_features, n_samples)
     if not groups.known.all():
-        if not groups.known.any():
-            raise ValueError("sensitive_features is missing in every row.")
-        warn_caller(
-            f"sensitive_features is missing for {(~groups.known).sum():,} of {n_samples:,} rows: "
-            "the other rows of a label stand for all of it. That is right if groups are missing at "
-            "random within each label.",
-            MissingSensitiveFeaturesWarning,
-        )
-        some, every = (np.bincount(label, w) for w in (weight * groups.known, weight))
-        weight = weight * np.where(some > 0, every / np.where(some > 0, some, 1.0), 1.0)[label]
+        weight = standing_for_all(groups.known, label, weight)
     row, group, share = groups.copies()
     return GroupedRows(row, share, group, groups.labels.tolist(), weight[row] * share)
 

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained.arrays import Array, as_numpy, check_samples, rows_of
-from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.arrays import Array, Floats, as_numpy, check_samples, rows_of
+from fairconstrained.exceptions import (
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+    warn_caller,
+)
 from fairconstrained.groups import columns_of, encode_groups
 
 T = TypeVar("T")
@@ -143,9 +148,30 @@ def parts_of(
             raise ValueError(
                 f"control_features has {len(strata.codes)} rows, but there are {n_rows} samples."
             )
+        known = strata.known if groups is None else strata.known & encode_groups(column).known
+        if not known.all() and "sample_weight" in own:
+            label = np.zeros(n_rows) if own["y_true"] is None else as_numpy(own["y_true"])
+            weight = rows.get("sample_weight", np.ones(n_rows))
+            rows["sample_weight"] = standing_for_all(known, np.asarray(label), np.asarray(weight))
         for stratum in range(len(strata.labels)):
-            inside = np.flatnonzero(strata.codes == stratum)
+            inside = np.flatnonzero(known & (strata.codes == stratum))
             yield own | {name: rows_of(values, inside) for name, values in rows.items()}
+
+
+def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:
+    """Weights of the rows where those of known group stand for all rows of their label."""
+    if not known.any():
+        raise ValueError("sensitive_features is missing in every row.")
+    warn_caller(
+        f"sensitive_features is missing for {(~known).sum():,} of {len(known):,} rows: the other "
+        "rows of a label stand for all of it. That is right if groups are missing at random within "
+        "each label.",
+        MissingSensitiveFeaturesWarning,
+    )
+    code = np.unique(label.astype(str), return_inverse=True)[1].reshape(-1)
+    some, every = (np.bincount(code, w) for w in (weight * known, weight))
+    factor = np.where(some > 0, every / np.where(some > 0, some, 1.0), 1.0)
+    return np.asarray(weight * factor[code])
 
 
 # --- signatures and docstrings --------------------------------------------------------------------
@@ -171,7 +197,8 @@ PARAMETERS = {
     "threshold": """float, default=0.0
     Scores above it are positive decisions.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
-    One group per combination of values that occurs.""",
+    One group per combination of values that occurs; GroupProbabilities or RecordedGroups. Where
+    values are missing, the other rows of a label stand for all of it.""",
     "method": """{"between_groups", "to_overall"}, default="between_groups"
     Compare the groups with each other, or each group with all samples together.""",
     "agg": """{"worst_case", "mean"}, default="worst_case"

@@ -61,7 +61,8 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         groups : array-like, optional
             Sensitive features, for callers that pass ``groups`` only.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
-            One group per combination of values. Without them, strata are the labels.
+            One group per combination of values; of groups known with a probability the likeliest
+            one counts. Without them, strata are the labels.
 
         Raises
         ------
@@ -78,8 +79,9 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         if sensitive is None:
             strata, names = label, [f"label {c!r}" for c in classes]
         else:
-            codes, labels = encode_groups(sensitive, len(label))
-            strata = label * (len(labels) + 1) + codes % (len(labels) + 1)
+            encoded = encode_groups(sensitive, len(label))
+            labels = encoded.labels
+            strata = label * (len(labels) + 1) + encoded.likeliest() % (len(labels) + 1)
             groups_named = [*(f"group {group_name(g)}" for g in labels), "an unknown group"]
             names = [f"label {c!r} in {group}" for c in classes for group in groups_named]
         counts = np.bincount(strata, minlength=len(names))

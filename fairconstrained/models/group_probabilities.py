@@ -81,9 +81,8 @@ def estimate_group_probabilities(
     if cv < 2:
         raise ValueError(f"cv must be at least 2 folds; got {cv!r}.")
     check_samples(X=X, sensitive_features=sensitive_features, y=y)
-    codes, labels = encode_groups(sensitive_features, _num_samples(X))
-    if codes.ndim == 2:
-        raise ValueError(f"sensitive_features must be groups; got {sensitive_features!r}.")
+    groups = encode_groups(sensitive_features, _num_samples(X))
+    codes, labels = groups.certain("estimate_group_probabilities")
     of_row = np.zeros(len(codes)) if y is None else column_or_1d(as_numpy(y))
     if len(of_row) != len(codes):
         raise ValueError(f"y has {len(of_row)} rows, but X has {len(codes)}.")

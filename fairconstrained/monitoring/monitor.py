@@ -334,7 +334,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             return np.zeros(n_rows, dtype=np.int64), [OVERALL]
         if sensitive_features is None:
             raise ValueError("sensitive_features must hold one group per row; got None.")
-        codes, names = encode_groups(sensitive_features, n_rows)
+        codes, names = encode_groups(sensitive_features, n_rows).certain("FairnessMonitor")
         names = names.tolist()
         if len({*self.groups_, *names}) > MOST_GROUPS:
             raise ValueError(

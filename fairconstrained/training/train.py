@@ -229,7 +229,7 @@ def _group_index(groups: Any, source: Source) -> Tensor:
         return torch.zeros(source.n_rows, dtype=torch.long)
     if source.streams:
         raise ValueError("groups cannot be used with a loader: it chooses its rows itself.")
-    encoded = encode_groups(groups)
+    encoded = encode_groups(groups).certain("train")
     if not encoded.known.all():
         raise ValueError(
             f"groups has {(~encoded.known).sum()} missing values (first at row "

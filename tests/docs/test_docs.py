@@ -26,7 +26,7 @@ with pytest.MonkeyPatch.context() as patch:
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 NAMES = (
     *("blocks", "constraints", "datasets", "display", "distributed", "exceptions", "export"),
-    *("metrics", "model_selection", "monitoring", "privacy", "privacy.audit", "solvers"),
+    *("groups", "metrics", "model_selection", "monitoring", "privacy", "privacy.audit", "solvers"),
     "training",
 )
 MODULES = ["fairconstrained", *(f"fairconstrained.{name}" for name in NAMES)]
@@ -48,7 +48,8 @@ SPECIFICATIONS = (models.Linear, models.Network, models.Posteriors)
 CLASSES = public(inspect.isclass) | {
     f"fairconstrained.models.{kind.__name__}": kind for kind in SPECIFICATIONS
 }
-FUNCTIONS = public(inspect.isfunction)
+ESTIMATES = "fairconstrained.models.estimate_group_probabilities"
+FUNCTIONS = public(inspect.isfunction) | {ESTIMATES: models.estimate_group_probabilities}
 
 
 @pytest.mark.slow

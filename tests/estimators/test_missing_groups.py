@@ -199,3 +199,14 @@ def test_known_rows_stand_for_all_of_their_label():
         X[row], Y[row], sensitive_features=GROUPS[row]
     )
     np.testing.assert_allclose(clf.coef_, every.coef_, atol=1e-6)
+
+
+def test_strata_are_compared_by_the_same_rows():
+    """Also where the stratum is missing: a fit and the metric know the group of the same rows."""
+    age = np.where(np.arange(len(Y)) % 5 == 0, None, np.where(X[:, 1] > 0, "old", "young"))
+    given = {"sensitive_features": PARTLY, "control_features": age}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        clf = RateConstrainedClassifier(slack=0.02).fit(X, Y, **given)
+        gap = demographic_parity_difference(Y, clf.predict(X), **given)
+    assert clf.violation_ == pytest.approx(gap, abs=1e-12)

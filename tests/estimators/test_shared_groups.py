@@ -17,27 +17,38 @@ from fairconstrained import (
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
+    report,
 )
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import AUCParity, EqualizedOdds, FalseNegativeRate, Space
+from fairconstrained.constraints import (
+    AUCParity,
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    Space,
+)
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.display import GroupReportDisplay
 from fairconstrained.groups import GroupProbabilities, RecordedGroups
 from fairconstrained.metrics import (
     certify,
     confidence_interval,
     demographic_parity_difference,
     equalized_odds_difference,
+    fairness_scorer,
     group_auc_gap,
     group_report,
     inter_group_auc_gap,
     loss_gap,
     partial_statistical_parity,
 )
+from fairconstrained.model_selection import StratifiedSensitiveKFold
 from fairconstrained.models import estimate_group_probabilities
+from fairconstrained.monitoring import FairnessMonitor
 from fairconstrained.solvers import SGDA, LevelSet
 from tests.helpers.marks import slow_where
 
-DATA = make_biased_classification(1200, random_state=0)
+DATA = make_biased_classification(700, random_state=0)
 X, Y = DATA.data, DATA.target
 GROUPS = np.where(DATA.sensitive_features == 0, "a", "b")
 IS_B = (GROUPS == "b").astype(float)
@@ -46,7 +57,7 @@ B = LogisticRegression().fit(np.column_stack((X, Y)), IS_B)
 P = B.predict_proba(np.column_stack((X, Y)))
 PROBABLE = GroupProbabilities(pd.DataFrame(P, columns=["a", "b"]))
 CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])
-WRONG = np.random.default_rng(0).random(1200) < np.where(IS_B, 0.2, 0.1)
+WRONG = np.random.default_rng(0).random(700) < np.where(IS_B, 0.2, 0.1)
 RECORDED = RecordedGroups(np.where((GROUPS == "b") ^ WRONG, "b", "a"), CONFUSION)
 SCORES = {"method": "decision_function"}
 
@@ -58,7 +69,7 @@ CASES = {
         {},
     ),
     "mini-batches": (
-        lambda: RateConstrainedClassifier(solver=SGDA(), slack=0.05, max_iter=300, random_state=0),
+        lambda: RateConstrainedClassifier(solver=SGDA(), slack=0.05, max_iter=100, random_state=0),
         demographic_parity_difference,
         {},
     ),
@@ -89,7 +100,7 @@ CASES = {
         {**SCORES, "interval": (0.0, 0.5)},
     ),
 }
-SLOW = ("mini-batches", "margin", "AUCs", "ranks")
+SLOW = ("mini-batches", "margin", "ERMI", "AUCs", "AUCs of moments", "ranks")
 
 
 def fitted(clf, groups, rows=X):
@@ -127,6 +138,7 @@ def test_what_is_constrained_is_what_metrics_measure(case, groups):
     assert clf.feasible_
 
 
+@pytest.mark.slow
 def test_blocks_have_the_model_of_rows_in_memory():
     read = Blocks(lambda: iter(np.array_split(X, [5, 600])))
     for groups in (PROBABLE, RECORDED):
@@ -177,7 +189,7 @@ def test_rates_of_true_groups_follow_from_recorded_ones():
 def test_reports_and_intervals():
     y_pred = (X[:, 0] > 0).astype(int)
     report = group_report(Y, y_pred, sensitive_features=PROBABLE)
-    assert report["samples"].to_numpy() == pytest.approx([*P.sum(axis=0), 1200])
+    assert report["samples"].to_numpy() == pytest.approx([*P.sum(axis=0), 700])
     rates = P.T @ y_pred / P.sum(axis=0)
     assert report["selection_rate"].to_numpy()[:2] == pytest.approx(rates)
     certain, plain = (
@@ -190,7 +202,7 @@ def test_reports_and_intervals():
 
 
 def test_estimated_probabilities():
-    hidden = np.random.default_rng(1).random(1200) < 0.5
+    hidden = np.random.default_rng(1).random(700) < 0.5
     partly = pd.Series(np.where(hidden, None, GROUPS))
     found = estimate_group_probabilities(LogisticRegression(), X, partly, y=Y, random_state=0)
     assert found.labels.tolist() == ["a", "b"]
@@ -205,6 +217,7 @@ def test_estimated_probabilities():
         estimate_group_probabilities(LogisticRegression(), X, of_zeros, y=Y)
 
 
+@pytest.mark.slow
 def test_searches_slice_them_like_arrays():
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(RateConstrainedClassifier(), {"slack": [0.05, 0.2]}, cv=2)
@@ -212,6 +225,27 @@ def test_searches_slice_them_like_arrays():
     assert set(search.cv_results_["mean_test_score"]) & {np.nan} == set()
     part = PROBABLE[np.array([3, 1])]
     assert (len(part), part.index.tolist()) == (2, [3, 1])
+    folds = [
+        np.concatenate([test for _, test in StratifiedSensitiveKFold(2).split(X, Y, groups)])
+        for groups in (PROBABLE, np.where(P[:, 1] > P[:, 0], "b", "a"))
+    ]
+    np.testing.assert_array_equal(*folds)
+
+
+@pytest.mark.slow
+def test_scorers_displays_and_strata_take_them_like_groups():
+    clf = fitted(RateConstrainedClassifier(slack=0.02), GROUPS)
+    gaps, rates, within = [], [], []
+    for groups in (CERTAIN, GROUPS):
+        scorer = fairness_scorer(demographic_parity_difference, sensitive_features=groups)
+        gaps.append(scorer(clf, X, Y))
+        shown = GroupReportDisplay.from_estimator(clf, X, Y, sensitive_features=groups)
+        rates.append(shown.report["selection_rate"].to_numpy())
+        given = {"sensitive_features": groups, "control_features": X[:, 1] > 0}
+        within.append(demographic_parity_difference(Y, clf.predict(X), **given))
+    assert gaps[0] == pytest.approx(gaps[1])
+    assert rates[0] == pytest.approx(rates[1])
+    assert within[0] == pytest.approx(within[1])
 
 
 @pytest.mark.parametrize(
@@ -229,6 +263,56 @@ def test_searches_slice_them_like_arrays():
 def test_where_they_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         fitted(make(), PROBABLE)
+
+
+def test_columns_are_needed_where_attributes_are_crossed_or_compared():
+    parallel = DemographicParity(attributes="parallel")
+    for refused in (
+        lambda: RateConstrainedClassifier().fit(
+            X, Y, sensitive_features=PROBABLE, control_features=GROUPS
+        ),
+        lambda: RateConstrainedClassifier(parallel).fit(X, Y, sensitive_features=PROBABLE),
+        lambda: demographic_parity_difference(
+            Y, Y, sensitive_features=PROBABLE, attributes="parallel"
+        ),
+        lambda: report(y_true=Y, y_pred=Y, sensitive_features=PROBABLE, pos_label=1),
+    ):
+        with pytest.raises(ValueError, match="sensitive_features must be columns of groups"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    ("user", "refused"),
+    [
+        (
+            "certify",
+            lambda: certify(
+                y_true=Y,
+                y_pred=Y,
+                sensitive_features=PROBABLE,
+                constraint="demographic_parity",
+                slack=0.1,
+            ),
+        ),
+        (
+            "partial_fit",
+            lambda: AUCFairClassifier().partial_fit(X, Y, sensitive_features=PROBABLE),
+        ),
+        (
+            "FairnessMonitor",
+            lambda: FairnessMonitor("demographic_parity", slack=0.1).update(
+                y_pred=Y, sensitive_features=PROBABLE
+            ),
+        ),
+        (
+            "estimate_group_probabilities",
+            lambda: estimate_group_probabilities(LogisticRegression(), X, PROBABLE),
+        ),
+    ],
+)
+def test_groups_are_needed_where_shares_bound_nothing(user, refused):
+    with pytest.raises(ValueError, match=f"{user} takes groups, of which some may be missing"):
+        refused()
 
 
 def test_wrong_tables_are_refused_by_row():
@@ -250,15 +334,5 @@ def test_wrong_tables_are_refused_by_row():
             RecordedGroups(GROUPS, confusion)
     with pytest.raises(ValueError, match="the recorded group of every sample"):
         RecordedGroups(["a", None], np.eye(1))
-    with pytest.raises(ValueError, match="sensitive_features has 1200 rows, but X and y have"):
+    with pytest.raises(ValueError, match="sensitive_features has 700 rows, but X and y have"):
         RateConstrainedClassifier().fit(X[1:], Y[1:], sensitive_features=PROBABLE)
-    with pytest.raises(ValueError, match="certify needs groups"):
-        certify(
-            y_true=Y,
-            y_pred=Y,
-            sensitive_features=PROBABLE,
-            constraint="demographic_parity",
-            slack=0.1,
-        )
-    with pytest.raises(ValueError, match="partial_fit takes groups"):
-        AUCFairClassifier().partial_fit(X, Y, sensitive_features=PROBABLE)
