@@ -63,7 +63,7 @@ class MomentConstraint:
     tensor([-1.1000,  0.9000])
     """
 
-    space: Space  # the labels and groups that the constraint is bound to
+    space = Space((), ())  # the labels and groups that the constraint is bound to
     of_labels = False  # whether hard values depend on scores by predicted labels only
     difference_of_convex = False  # whether `convex_parts` is implemented
 
