@@ -17,7 +17,7 @@ from fairconstrained.audit.measures import DIFFERENCES, Facts
 from fairconstrained.audit.predictions import decided, is_model
 from fairconstrained.audit.sample import Grouping, Sample, read_sample
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.certificates import own_bound
+from fairconstrained.metrics.claims import own_bound
 
 SCHEMA_VERSION = "1"
 _SMALL = 20  # rows of a group that is compared, without a slack

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
-from fairconstrained.arrays import Array, Floats
+from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.inputs import Counts
@@ -264,14 +264,18 @@ class _Counted:
 
 
 def parity_bound(
-    counts: Counts, notion: Rates, alpha: float, kept: Array, comparison: Comparison = DIFFERENCE
+    counts: Counts, notion: Rates, alpha: float, kept: Array, comparison: Comparison, sets: Ints
 ) -> Bound:
-    """Bound the worst comparison of groups in any event's rate; `kept` cells count."""
+    """Bound the worst comparison of two groups of one set, in any event's rate.
+
+    Cells that are `kept` count; `sets` has the number of each group's set.
+    """
     found = _Counted(counts, notion, kept)
     pairs = [
         (g, h, e)
         for e in range(len(found.events))
         for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
+        if sets[g] == sets[h]
     ]
     values, compared = found.values.tolist(), comparison.of_rates
     estimate = max((compared(values[g][e], values[h][e]) for g, h, e in pairs), default=NAN)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from numbers import Integral, Real
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, check_samples, rows_of
-from fairconstrained.auc import COMPARISONS
+from fairconstrained.arrays import Array, Ints
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.groups import Groups, encode_groups, group_name, within_strata
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import (
-    AGAINST_ALL,
     DIFFERENCE,
     DISTRIBUTIONS,
     NOTHING,
@@ -28,28 +25,20 @@ from fairconstrained.metrics.bounds import (
     parity_bound,
     partial_parity_bound,
 )
+from fairconstrained.metrics.claims import OVERALL, Claim, Rows, checked, of_model, read_claim
 from fairconstrained.metrics.inputs import (
+    Counts,
+    GroupedRows,
     Labels,
-    check_labels,
-    check_scores,
-    count_table,
     counted,
-    predicted,
-    scores_of,
+    read_labels,
     two_labels,
 )
-from fairconstrained.metrics.partial import read_scored
+from fairconstrained.metrics.partial import Scored, read_scored
 from fairconstrained.metrics.populations import Mixture, Population
 from fairconstrained.metrics.statements import Certificate
-from fairconstrained.rates import CAPS, PARITIES, needs_labels
+from fairconstrained.rates import CAPS, PARITIES
 
-OVERALL = "all"
-# What constraints bound, if they have a bound of their own, in units of the violation.
-BOUNDS: Mapping[str, Callable[[float], float]] = {
-    "slack": lambda slack: slack,
-    "max": lambda cap: cap,
-    "ratio": lambda ratio: 1.0 - ratio,
-}
 _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",
     "neither training nor the choice of the model has seen them.",
@@ -77,6 +66,7 @@ def certify(
     y_pred: ArrayLike | None = None,
     y_score: ArrayLike | None = None,
     sensitive_features: Any,
+    control_features: Any = None,
     constraint: Any,
     slack: float | None = None,
     confidence: float = 0.95,
@@ -115,13 +105,16 @@ def certify(
         Scores, for rankings and partial criteria.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
         None for a cap on all rows together.
+    control_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+        Strata, for parity of rates: groups are compared within each, and the worst counts.
     constraint : str or constraint object
         "demographic_parity", "equalized_odds", "equal_opportunity", "false_positive_rate_parity",
         "error_rate_parity"; the caps "false_negative_rate" and "false_positive_rate", of all rows
         together, or of each group with ``FalseNegativeRate(per_group=True)``; "group_auc",
         "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
-        "bpsn_bnsp"; and with `interval` "statistical_parity", "rank_parity", "group_auc",
-        "demographic_parity", "equal_opportunity", "equalized_odds".
+        "bpsn_bnsp"; parity by several columns of `sensitive_features` side by side, as in
+        ``DemographicParity(attributes="parallel")``; and with `interval` "statistical_parity",
+        "rank_parity", "group_auc", "demographic_parity", "equal_opportunity", "equalized_odds".
     slack : float, optional
         The bound to certify; for a cap, the cap; for a ratio, one minus the ratio. By default that
         of the object: ``certify(..., constraint=DemographicParity(ratio=0.8))``.
@@ -202,20 +195,21 @@ def certify(
     True
     """
     check_confidence(confidence)
-    request = _requested(constraint, interval, slack, min_group_size)
-    if pos_label is not None:
-        request = request._replace(pos_label=pos_label)
-    rows, model = _Rows(y_true, y_pred, y_score, sensitive_features), "the given predictions"
-    if estimator is not None:
-        rows, model = _of_model(estimator, X, y, rows, request), " ".join(repr(estimator).split())
-        classes: Any = getattr(estimator, "classes_", ())
-        if request.pos_label is None and len(classes) == 2:
-            request = request._replace(pos_label=classes[1])
-    request = request._replace(
-        alpha=1.0 - float(confidence), threshold=threshold, label_names=label_names or {}
+    claim = read_claim(
+        *(constraint, slack, pos_label),
+        **{"interval": interval, "threshold": threshold, "min_group_size": min_group_size},
+        alpha=1.0 - float(confidence),
+        label_names=label_names or {},
     )
-    rows = _checked(rows, request, population is not None and population.needs_labels)
-    found = _judged(rows, request) if population is None else _of_other(population, rows, request)
+    rows = Rows(y_true, y_pred, y_score, sensitive_features, control_features)
+    model = "the given predictions"
+    if estimator is not None:
+        rows, model = of_model(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
+        classes: Any = getattr(estimator, "classes_", ())
+        if claim.pos_label is None and len(classes) == 2:
+            claim = claim._replace(pos_label=classes[1])
+    rows = checked(rows, claim, population is not None and population.needs_labels)
+    found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
     if found.left_out:
         warn_caller(
             f"The certificate leaves out {'; '.join(found.left_out)} "
@@ -223,10 +217,10 @@ def certify(
             SmallGroupWarning,
         )
     return Certificate(
-        constraint=request.words,
-        slack=request.slack,
+        constraint=claim.words(control_features is not None),
+        slack=claim.slack,
         confidence=float(confidence),
-        kept=bool(found.bound.upper <= request.slack),
+        kept=bool(found.bound.upper <= claim.slack),
         n_samples=found.n_samples,
         groups=found.groups,
         left_out=found.left_out,
@@ -235,185 +229,6 @@ def certify(
         population=None if population is None else population.to_dict(),
         **{**found.bound._asdict(), "assumptions": [*found.assumed, *found.bound.assumptions]},
     )
-
-
-def own_bound(constraint: Any) -> float | None:
-    """Return what an object bounds, in units of the violation; None if it has no bound."""
-    given = ((getattr(constraint, name, None), of) for name, of in BOUNDS.items())
-    return next((of(bound) for bound, of in given if bound is not None), None)
-
-
-class _Request(NamedTuple):
-    """What is to be certified, and how."""
-
-    notion: str
-    slack: float
-    interval: Any
-    min_group_size: int | str
-    per_group: bool  # of the constraint, as the next two
-    ratio: float | None
-    pos_label: Any  # None for the second label
-    alpha: float = 0.05
-    threshold: float = 0.0
-    label_names: Mapping[Any, str] = {}
-
-    @property
-    def words(self) -> str:
-        """The criterion in the statement."""
-        if self.interval is not None:
-            return f"partial {self.notion} in {self.interval}"
-        of_ratio = self.ratio is not None
-        return f"one minus the smallest ratio of {self.notion}" if of_ratio else self.notion
-
-    @property
-    def decides(self) -> bool:
-        """Whether it is about predicted labels; others are about scores."""
-        return self.interval is None and (self.notion in PARITIES or self.notion in CAPS)
-
-    @property
-    def pooled(self) -> bool:
-        """Whether it is a cap on all rows together."""
-        return self.notion in CAPS and not self.per_group
-
-    @property
-    def of_groups(self) -> bool:
-        """Whether it depends on the fractions of the groups: others compare rates within them."""
-        return self.pooled or (self.interval is None and self.notion in AGAINST_ALL)
-
-    @property
-    def of_labels(self) -> bool:
-        """Whether it depends on the fractions of the labels within the groups."""
-        if self.of_groups or self.notion in DISTRIBUTIONS:
-            return True
-        rates = {**PARITIES, **CAPS}.get(self.notion)
-        return rates is not None and any(rate.possible.all() for rate in rates([0, 1], [1]))
-
-    @property
-    def at_corners(self) -> bool:
-        """Whether, of intervals of fractions, it is largest at a corner."""
-        inside = self.interval is not None and self.notion in ("rank_parity", "group_auc")
-        return not inside and self.notion != "bpsn_bnsp"
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether it is about true labels."""
-        if self.notion in DISTRIBUTIONS:
-            return False
-        rates = {**PARITIES, **CAPS}.get(self.notion)
-        return rates is None or needs_labels(rates)
-
-    def least(self, n_rows: int) -> float:
-        """Rows of a group, or of a group within a label, that is not left out."""
-        if self.min_group_size == "auto":
-            return min(1.0 / max(self.slack, 1e-9), n_rows)
-        return float(self.min_group_size)
-
-
-def _requested(constraint: Any, interval: Any, slack: Any, min_group_size: Any) -> _Request:
-    """Check what is asked."""
-    slack = own_bound(constraint) if slack is None else slack
-    if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
-        raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
-    number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
-    if not number and min_group_size != "auto":
-        raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
-    notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
-    known = [*PARITIES, *CAPS, *COMPARISONS]
-    if interval is not None:
-        known = [*DISTRIBUTIONS, "demographic_parity", "equal_opportunity", "equalized_odds"]
-    if not isinstance(notion, str) or notion not in known:
-        kind = "without interval" if interval is None else "with interval"
-        raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
-    if getattr(constraint, "attributes", "crossed") != "crossed":
-        raise ValueError(
-            "certify bounds differences between crossed groups (attributes='crossed'): give one "
-            f"column of sensitive_features at a time; got {constraint!r}."
-        )
-    if getattr(constraint, "reference", "pairwise") != "pairwise":
-        raise ValueError(
-            f"certify bounds the largest difference between groups (reference='pairwise'); got "
-            f"{constraint!r}."
-        )
-    per_group, ratio, pos_label = (
-        getattr(constraint, name, default)
-        for name, default in (("per_group", False), ("ratio", None), ("pos_label", None))
-    )
-    return _Request(
-        notion, float(slack), interval, min_group_size, bool(per_group), ratio, pos_label
-    )
-
-
-class _Rows(NamedTuple):
-    """What a certificate is computed from."""
-
-    y_true: Any
-    y_pred: Any
-    y_score: Any
-    sensitive_features: Any
-
-    @property
-    def size(self) -> int:
-        return len(self.y_score if self.y_pred is None else self.y_pred)
-
-    def take(self, chosen: Array) -> _Rows:
-        """Return some rows, by positions or a mask."""
-        return _Rows(*(None if values is None else rows_of(values, chosen) for values in self))
-
-
-def _of_model(estimator: Any, X: Any, y: Any, given: _Rows, request: _Request) -> _Rows:
-    """Predict labels, or scores for criteria of rankings."""
-    if any(values is not None for values in given[:3]):
-        raise ValueError(
-            "certify takes an estimator with X and y, or y_pred or y_score with y_true; got both."
-        )
-    groups = given.sensitive_features
-    check_samples(X=X, y=y, sensitive_features=groups)
-    true = None if y is None else check_labels(y, "y")
-    if request.decides:
-        return given._replace(y_true=true, y_pred=predicted(estimator, X, groups))
-    return given._replace(y_true=true, y_score=scores_of(estimator, X, groups))
-
-
-def _checked(given: _Rows, request: _Request, labelled: bool) -> _Rows:
-    """Raise ValueError unless the rows have what is asked, and keep only that."""
-    true, labels, scores, groups = given
-    notion, labelled = request.notion, labelled or request.needs_labels
-    name, kind, values = "y_score", "score", scores
-    if request.decides:
-        name, kind, values = "y_pred", "label", labels
-    if values is None:
-        raise ValueError(
-            f"{name} must hold one {kind} per row for {notion!r}, or give an estimator with X and "
-            "y; got None."
-        )
-    if true is None and labelled:
-        raise ValueError(f"y_true must hold the true labels for {notion!r}; got None.")
-    check_samples(y_true=true, **{name: values}, sensitive_features=groups)
-    values = check_labels(values, name) if request.decides else check_scores(values)
-    true = check_labels(true, "y_true") if labelled else None
-    if true is not None and len(true) != len(values):
-        raise ValueError(f"{name} has {len(values)} rows, but y_true has {len(true)}.")
-    if groups is None and notion in CAPS:
-        groups = [OVERALL] * len(values)
-    if request.decides:
-        return _Rows(values if true is None else true, values, None, groups)
-    return _Rows(true, None, values, groups)
-
-
-def _of_known_groups(rows: _Rows, pooled: bool) -> tuple[_Rows, list[str]]:
-    """Leave out rows of unknown group, except for a cap on all rows; say on what that rests."""
-    if rows.sensitive_features is None:
-        return rows, []
-    # Shares say what the rates of groups are in expectation, which bounds none of them.
-    known = encode_groups(rows.sensitive_features, rows.size).certain("certify").known
-    if known.all():
-        return rows, []
-    if pooled:
-        return rows._replace(sensitive_features=[OVERALL] * rows.size), []
-    return rows.take(known), [_MISSING.format((~known).sum(), len(known))]
-
-
-_Judgement = tuple[Bound, dict[str, Any], list[str]]
 
 
 class _Judged(NamedTuple):
@@ -426,104 +241,174 @@ class _Judged(NamedTuple):
     assumed: list[str]
 
 
-def _judged(rows: _Rows, request: _Request) -> _Judged:
+def _judged(rows: Rows, claim: Claim) -> _Judged:
     """Certify these rows."""
-    rows, assumed = _of_known_groups(rows, request.pooled)
-    found = (_of_scores if rows.y_pred is None else _of_labels)(rows, request)
-    return _Judged(*found, rows.size, [*_ASSUMPTIONS, *assumed])
+    return (_of_scores if rows.y_pred is None else _of_labels)(rows, claim)
 
 
-def _of_other(population: Population, rows: _Rows, request: _Request) -> _Judged:
+def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
     """Certify samples of another population that are drawn from the rows; the worst one counts.
 
     Of intervals of fractions these are the corners. The certificate is wrong only if it is wrong
     about the worst corner: no correction for their number is needed (Berger 1982), other than for
     the rates, which are those of the worst corner of these rows.
     """
-    codes, labels = encode_groups(rows.sensitive_features, rows.size)
+    codes, labels = _encoded(rows.sensitive_features, rows.size)
     if (codes < 0).any():
         raise ValueError("sensitive_features has missing values, which population= does not take.")
-    request, positive = _with_positive(rows, request), None
+    claim, positive = _with_positive(rows, claim), None
     if population.needs_labels:
-        true, _, target = two_labels(rows.y_true, "y_true", request.pos_label)
+        true, _, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive = true == target
     names = [group_name(label) for label in labels]
     mixture = Mixture(
-        *(codes, names, positive, request.of_groups, request.of_labels, request.at_corners)
+        *(codes, names, positive, claim.of_groups, claim.of_labels, claim.at_corners),
+        rows.control_features is not None or claim.attributes == "parallel",
     )
-    drawn = population.samples(mixture, request.alpha * _FOR_SAMPLES)
+    drawn = population.samples(mixture, claim.alpha * _FOR_SAMPLES)
     if not drawn:
-        return _judged(rows, request)._replace(assumed=[*_DECLARED, _NO_MATTER])
+        return _judged(rows, claim)._replace(assumed=[*_DECLARED, _NO_MATTER])
     samples = [rows.take(chosen) for chosen in drawn]
-    request = request._replace(alpha=request.alpha * (1.0 - _FOR_SAMPLES))
-    found = [_judged(sample, request) for sample in samples]
+    claim = claim._replace(alpha=claim.alpha * (1.0 - _FOR_SAMPLES))
+    found = [_judged(sample, claim) for sample in samples]
     at = max(range(len(found)), key=lambda i: found[i].bound.upper)
     worst, left_out = found[at], dict.fromkeys(text for one in found for text in one.left_out)
-    jointly = request._replace(alpha=request.alpha / len(samples))
+    jointly = claim._replace(alpha=claim.alpha / len(samples))
     rates = _judged(samples[at], jointly).bound.rates
     return worst._replace(
         bound=worst.bound._replace(rates=rates),
         left_out=list(left_out),
-        assumed=[*_DECLARED, _DRAWN.format(worst.n_samples, rows.size)],
+        assumed=[*_DECLARED, *worst.assumed[2:], _DRAWN.format(len(drawn[at]), rows.size)],
     )
 
 
-def _with_positive(rows: _Rows, request: _Request) -> _Request:
+def _with_positive(rows: Rows, claim: Claim) -> Claim:
     """Name the positive one of two labels: a part of the rows may have one label only."""
     seen = [] if rows.y_true is None else np.unique(rows.y_true).tolist()
-    if request.pos_label is None and len(seen) == 2 and seen[0] != 1:
-        return request._replace(pos_label=seen[1])
-    return request
+    if claim.pos_label is None and len(seen) == 2 and seen[0] != 1:
+        return claim._replace(pos_label=seen[1])
+    return claim
 
 
-def _of_labels(rows: _Rows, request: _Request) -> _Judgement:
+def _encoded(sensitive_features: Any, n_rows: int) -> Groups:
+    """Shares say what the rates of groups are in expectation, which bounds none of them."""
+    return encode_groups(sensitive_features, n_rows).certain("certify")
+
+
+def _of_labels(rows: Rows, claim: Claim) -> _Judged:
     """Certify constraints on predicted labels: gaps and caps of rates."""
-    labels = rows.y_true, rows.y_pred
-    counts = count_table(*labels, rows.sensitive_features, pos_label=request.pos_label)
-    words = [request.label_names.get(label, label) for label in counts.classes]
-    counts = counts._replace(classes=words)
+    table = _Table.of(rows, claim)
+    counts, notion = table.counts, {**PARITIES, **CAPS}[claim.notion]
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
     groups = dict(zip(counts.groups, sizes, strict=True))
-    if request.pooled:
+    if claim.pooled:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
-    notion = {**PARITIES, **CAPS}[request.notion]
     rates = counts.decided().rates(notion)
-    kept = rates.rows >= request.least(rows.size)
+    kept = rates.rows >= claim.least(rows.size)
     left_out = [
         f"group {counts.groups[g]}{rates.given[e]}: {int(rates.rows[g, e])} rows"
         for g, e in np.argwhere(~kept)
     ]
-    if request.notion in CAPS:
-        bound = cap_bound(counts, notion, request.alpha, kept)
+    if claim.notion in CAPS:
+        bound = cap_bound(counts, notion, claim.alpha, kept)
     else:
-        comparison = DIFFERENCE if request.ratio is None else SHORTFALL
-        bound = parity_bound(counts, notion, request.alpha, kept, comparison)
-    return bound, groups, list(dict.fromkeys(left_out))
+        comparison = DIFFERENCE if claim.ratio is None else SHORTFALL
+        bound = parity_bound(counts, notion, claim.alpha, kept, comparison, table.sets)
+        left_out += table.alone(kept, rates.given)
+    return _Judged(bound, groups, list(dict.fromkeys(left_out)), table.n_samples, table.assumed)
 
 
-def _of_scores(rows: _Rows, request: _Request) -> _Judgement:
+class _Table(NamedTuple):
+    """Rows counted by group, true and predicted label.
+
+    Groups are those by all attributes crossed or, in parallel, by each; in each stratum.
+    """
+
+    counts: Counts
+    sets: Ints  # of each group: those of one stratum, and one attribute, are compared
+    n_samples: int
+    assumed: list[str]
+
+    @classmethod
+    def of(cls, rows: Rows, claim: Claim) -> _Table:
+        """Count rows whose group is known, or all for a cap on all together."""
+        labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label)
+        words = [claim.label_names.get(label, label) for label in labels.classes]
+        parts, keys, assumed = [], [], list(_ASSUMPTIONS)
+        used = np.zeros(rows.size, dtype=bool)
+        for name, attribute in rows.attributes(claim).items():
+            crossed, n_control = attribute, 0
+            if rows.control_features is not None:
+                crossed, n_control = within_strata(attribute, rows.control_features)
+            groups = _encoded(crossed, rows.size)
+            if claim.pooled and not groups.known.all():
+                groups = encode_groups([OVERALL] * rows.size)
+            if not groups.known.any():
+                raise ValueError("sensitive_features is missing in every row.")
+            if not groups.known.all():
+                assumed.append(_MISSING.format((~groups.known).sum(), rows.size))
+            row, group, share = groups.copies()
+            values = groups.labels.tolist()
+            grouped = GroupedRows(row, share, group, values, np.ones(len(group)))
+            part = counted(grouped, labels.of(grouped))
+            parts.append(part._replace(groups=[f"{name}{label}" for label in part.groups]))
+            keys += [(name, *(label[-n_control:] if n_control else ())) for label in values]
+            used |= groups.known
+        counts = parts[0]._replace(
+            table=np.concatenate([part.table for part in parts]),
+            groups=[group for part in parts for group in part.groups],
+            classes=words,
+            effective=np.concatenate([part.effective for part in parts]),
+        )
+        place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        sets = np.array([place[key] for key in keys])
+        return cls(counts, sets, int(used.sum()), list(dict.fromkeys(assumed)))
+
+    def alone(self, kept: Array, given: list[str]) -> list[str]:
+        """Name groups that have enough rows, and none of their stratum to be compared with."""
+        if len(set(self.sets.tolist())) < 2:
+            return []
+        same = (self.sets[:, None] == self.sets).astype(int)
+        alone = kept & (same @ kept.astype(int) == 1)
+        return [
+            f"group {self.counts.groups[g]}{given[e]}: nothing to compare it with"
+            for g, e in np.argwhere(alone)
+        ]
+
+
+def _of_scores(rows: Rows, claim: Claim) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
-    whole = (0.0, 1.0) if request.interval is None else request.interval
-    given = {"sensitive_features": rows.sensitive_features, "interval": whole}
-    data = read_scored(rows.y_true, rows.y_score, **given)
+    assumed = list(_ASSUMPTIONS)
+    if rows.sensitive_features is not None:
+        known = _encoded(rows.sensitive_features, rows.size).known
+        if not known.all():
+            rows = rows.take(known)
+            assumed.append(_MISSING.format((~known).sum(), len(known)))
+    whole = (0.0, 1.0) if claim.interval is None else claim.interval
+    data = read_scored(
+        rows.y_true, rows.y_score, sensitive_features=rows.sensitive_features, interval=whole
+    )
     names, sizes = data.rows.names, np.bincount(data.rows.group)
+    large = sizes >= claim.least(rows.size)
+    bound = Bound(float("nan"), 1.0, NOTHING, "none", [])
+    if large.sum() > 1:
+        bound = _score_bound(data.of_groups(large), rows, large[data.rows.group], claim)
     groups = dict(zip(names, sizes.tolist(), strict=True))
-    large = sizes >= request.least(rows.size)
     left_out = [f"group {names[g]}: {sizes[g]} rows" for g in np.flatnonzero(~large)]
-    if large.sum() < 2:
-        return Bound(float("nan"), 1.0, NOTHING, "none", []), groups, left_out
-    members = large[data.rows.group]
-    data = data.of_groups(large)
-    if request.interval is not None and request.notion in DISTRIBUTIONS:
-        return distribution_bound(data, request.notion, request.alpha), groups, left_out
-    decided = data.above(request.threshold)
+    return _Judged(bound, groups, left_out, rows.size, assumed)
+
+
+def _score_bound(data: Scored, rows: Rows, members: Array, claim: Claim) -> Bound:
+    """Bound the criterion on the scores of large groups, of which the rows are `members`."""
+    if claim.interval is not None and claim.notion in DISTRIBUTIONS:
+        return distribution_bound(data, claim.notion, claim.alpha)
+    decided = data.above(claim.threshold)
     positive = decided > 0
     if rows.y_true is not None:
-        codes, _, target = two_labels(rows.y_true, "y_true", request.pos_label)
+        codes, _, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive = (codes == target)[members]
-    if request.interval is None:
-        ranked = Ranked.of(data.scores, positive, data.rows)
-        return auc_bound(ranked, request.notion, request.alpha), groups, left_out
+    if claim.interval is None:
+        return auc_bound(Ranked.of(data.scores, positive, data.rows), claim.notion, claim.alpha)
     decisions = Labels(positive.astype(int), decided, [False, True], [1])
-    counts, notion = counted(data.rows, decisions), PARITIES[request.notion]
-    return partial_parity_bound(counts, notion, data.intervals, request.alpha), groups, left_out
+    counts, notion = counted(data.rows, decisions), PARITIES[claim.notion]
+    return partial_parity_bound(counts, notion, data.intervals, claim.alpha)

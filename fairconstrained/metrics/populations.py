@@ -34,6 +34,7 @@ class Mixture(NamedTuple):
     of_groups: bool  # it depends on the fractions of the groups
     of_labels: bool  # it depends on the fractions of the labels within the groups
     at_corners: bool  # if these lie between bounds, it is largest at some of these
+    in_parts: bool = False  # groups are compared within strata, or by several attributes
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,11 @@ class Proportions:
 
         Too few rows for a sample have a probability of at most `failure`.
         """
+        if rows.in_parts:
+            raise ValueError(
+                "population must hold Weights for parity within strata, or by several attributes: "
+                f"Proportions say nothing about either; got {self!r}."
+            )
         groups, labels = rows.of_groups and self.groups, rows.of_labels and self.positives
         if rows.of_groups and labels and not groups:
             raise ValueError(

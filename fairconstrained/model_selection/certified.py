@@ -30,7 +30,8 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.certificates import BOUNDS, certify, own_bound
+from fairconstrained.metrics.certificates import certify
+from fairconstrained.metrics.claims import BOUNDS, own_bound
 from fairconstrained.metrics.inputs import last_step, predicted
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores

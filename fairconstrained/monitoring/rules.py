@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairconstrained.arrays import Array, as_numpy
-from fairconstrained.metrics.certificates import own_bound
+from fairconstrained.metrics.claims import own_bound
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
 from fairconstrained.rates import CAPS, PARITIES, Rates, needs_labels
 

@@ -1,0 +1,201 @@
+"""Claims that certificates are to prove, and the rows that are to prove them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+from fairconstrained.arrays import Array, check_samples, rows_of
+from fairconstrained.auc import COMPARISONS
+from fairconstrained.groups import columns_of
+from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
+from fairconstrained.metrics.inputs import check_labels, check_scores, predicted, scores_of
+from fairconstrained.rates import CAPS, PARITIES, needs_labels
+
+OVERALL = "all"
+# What constraints bound, if they have a bound of their own, in units of the violation.
+BOUNDS: Mapping[str, Callable[[float], float]] = {
+    "slack": lambda slack: slack,
+    "max": lambda cap: cap,
+    "ratio": lambda ratio: 1.0 - ratio,
+}
+
+
+def own_bound(constraint: Any) -> float | None:
+    """Return what an object bounds, in units of the violation; None if it has no bound."""
+    given = ((getattr(constraint, name, None), of) for name, of in BOUNDS.items())
+    return next((of(bound) for bound, of in given if bound is not None), None)
+
+
+class Claim(NamedTuple):
+    """A criterion within a slack, and how it is certified."""
+
+    notion: str
+    slack: float
+    interval: Any
+    min_group_size: int | str
+    per_group: bool  # of the constraint, as the next three
+    ratio: float | None
+    attributes: str
+    pos_label: Any  # None for the second label
+    alpha: float
+    threshold: float
+    label_names: Mapping[Any, str]
+
+    def words(self, in_strata: bool) -> str:
+        """The criterion in the statement."""
+        if self.interval is not None:
+            return f"partial {self.notion} in {self.interval}"
+        said = self.notion
+        if self.ratio is not None:
+            said = f"one minus the smallest ratio of {said}"
+        said += " by each attribute" if self.attributes == "parallel" else ""
+        return said + (" in each stratum" if in_strata else "")
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is about predicted labels; others are about scores."""
+        return self.interval is None and (self.notion in PARITIES or self.notion in CAPS)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it is a cap on all rows together."""
+        return self.notion in CAPS and not self.per_group
+
+    @property
+    def of_groups(self) -> bool:
+        """Whether it depends on the fractions of the groups: others compare rates within them."""
+        return self.pooled or (self.interval is None and self.notion in AGAINST_ALL)
+
+    @property
+    def of_labels(self) -> bool:
+        """Whether it depends on the fractions of the labels within the groups."""
+        if self.of_groups or self.notion in DISTRIBUTIONS:
+            return True
+        rates = {**PARITIES, **CAPS}.get(self.notion)
+        return rates is not None and any(rate.possible.all() for rate in rates([0, 1], [1]))
+
+    @property
+    def at_corners(self) -> bool:
+        """Whether, of intervals of fractions, it is largest at a corner."""
+        inside = self.interval is not None and self.notion in ("rank_parity", "group_auc")
+        return not inside and self.notion != "bpsn_bnsp"
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it is about true labels."""
+        if self.notion in DISTRIBUTIONS:
+            return False
+        rates = {**PARITIES, **CAPS}.get(self.notion)
+        return rates is None or needs_labels(rates)
+
+    def least(self, n_rows: int) -> float:
+        """Rows of a group, or of a group within a label, that is not left out."""
+        if self.min_group_size == "auto":
+            return min(1.0 / max(self.slack, 1e-9), n_rows)
+        return float(self.min_group_size)
+
+
+def read_claim(
+    constraint: Any, slack: Any, pos_label: Any, *, interval: Any, min_group_size: Any, **how: Any
+) -> Claim:
+    """Check the parameters of a claim."""
+    slack = own_bound(constraint) if slack is None else slack
+    if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
+        raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
+    number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
+    if not number and min_group_size != "auto":
+        raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
+    notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
+    known = [*PARITIES, *CAPS, *COMPARISONS]
+    if interval is not None:
+        known = [*DISTRIBUTIONS, "demographic_parity", "equal_opportunity", "equalized_odds"]
+    if not isinstance(notion, str) or notion not in known:
+        kind = "without interval" if interval is None else "with interval"
+        raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
+    if getattr(constraint, "reference", "pairwise") != "pairwise":
+        raise ValueError(
+            f"certify bounds the largest difference between groups (reference='pairwise'); got "
+            f"{constraint!r}."
+        )
+    defaults = {"per_group": False, "ratio": None, "attributes": "crossed", "pos_label": None}
+    own: Any = {name: getattr(constraint, name, default) for name, default in defaults.items()}
+    if pos_label is not None:
+        own["pos_label"] = pos_label
+    return Claim(notion, float(slack), interval, min_group_size, **own, **how)
+
+
+class Rows(NamedTuple):
+    """What a certificate is computed from."""
+
+    y_true: Any
+    y_pred: Any
+    y_score: Any
+    sensitive_features: Any
+    control_features: Any = None
+
+    @property
+    def size(self) -> int:
+        return len(self.y_score if self.y_pred is None else self.y_pred)
+
+    def attributes(self, claim: Claim) -> dict[str, Any]:
+        """Columns of groups that are compared, by what stands before the names of the groups."""
+        if claim.attributes != "parallel":
+            return {"": self.sensitive_features}
+        columns = columns_of(self.sensitive_features).items()
+        return {
+            f"{name if isinstance(name, str) else f'column {name}'}=": column
+            for name, column in columns
+        }
+
+    def take(self, chosen: Array) -> Rows:
+        """Return some rows, by positions or a mask."""
+        return Rows(*(None if values is None else rows_of(values, chosen) for values in self))
+
+
+def of_model(estimator: Any, X: Any, y: Any, given: Rows, claim: Claim) -> Rows:
+    """Predict labels, or scores for criteria of rankings."""
+    if any(values is not None for values in given[:3]):
+        raise ValueError(
+            "certify takes an estimator with X and y, or y_pred or y_score with y_true; got both."
+        )
+    groups = given.sensitive_features
+    check_samples(X=X, y=y, sensitive_features=groups)
+    true = None if y is None else check_labels(y, "y")
+    if claim.decides:
+        return given._replace(y_true=true, y_pred=predicted(estimator, X, groups))
+    return given._replace(y_true=true, y_score=scores_of(estimator, X, groups))
+
+
+def checked(given: Rows, claim: Claim, labelled: bool) -> Rows:
+    """Raise ValueError unless the rows have what the claim is about, and keep only that."""
+    true, labels, scores, groups, control = given
+    notion, labelled = claim.notion, labelled or claim.needs_labels
+    name, kind, values = "y_score", "score", scores
+    if claim.decides:
+        name, kind, values = "y_pred", "label", labels
+    if values is None:
+        raise ValueError(
+            f"{name} must hold one {kind} per row for {notion!r}, or give an estimator with X and "
+            "y; got None."
+        )
+    if true is None and labelled:
+        raise ValueError(f"y_true must hold the true labels for {notion!r}; got None.")
+    if control is not None and (claim.notion not in PARITIES or not claim.decides):
+        raise ValueError(
+            f"control_features must be None for {notion!r}: parity of rates is certified in strata."
+        )
+    groups_of = {"sensitive_features": groups, "control_features": control}
+    check_samples(y_true=true, **{name: values}, **groups_of)
+    values = check_labels(values, name) if claim.decides else check_scores(values)
+    true = check_labels(true, "y_true") if labelled else None
+    if true is not None and len(true) != len(values):
+        raise ValueError(f"{name} has {len(values)} rows, but y_true has {len(true)}.")
+    if groups is None:
+        if not claim.pooled:
+            raise ValueError("sensitive_features must hold one group per row; got None.")
+        groups = [OVERALL] * len(values)
+    if claim.decides:
+        return Rows(values if true is None else true, values, None, groups, control)
+    return Rows(true, None, values, groups)
