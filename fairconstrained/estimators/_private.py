@@ -26,15 +26,19 @@ from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
+from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.privacy.seeds import HiddenSeed
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.private.coordinates import (
     Coordinates,
     release_coordinates,
     release_scales,
 )
 from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
+from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
 from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.dpsgda import DPSGDA
+from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
 _FAR = 1e6  # how far outside the public range entries may be, in widths of the range
 _FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
@@ -359,3 +363,49 @@ class PrivateRecords(PrivateTraining):
             "Give feature_range=(low, high), arrays of one number a column, from public knowledge.",
             PrivacyWarning,
         )
+
+
+class PrivateGroups(PrivateTraining):
+    """A fit where the groups alone are secret: features, labels and weights are public."""
+
+    hidden: ClassVar[dict[str, Any]] = {"group": None}
+
+    @property
+    def problem_class(self) -> type:
+        return SecretGroups
+
+    def default_solver(self) -> Solver:
+        return ReleasedMoments()
+
+    def check(self) -> None:
+        """Refuse a public range of columns as well, since the columns themselves are public."""
+        super().check()
+        clf = self.estimator
+        if clf.feature_range is not None:
+            raise ValueError(
+                f"{type(clf).__name__}.feature_range must be None with protect="
+                f"'sensitive_features', where features are public; got {clf.feature_range!r}."
+            )
+
+    def pose(self) -> Any:
+        if self.rows.space.shape[1] < 2:  # of a single group nothing is secret
+            _, delta, unit = self.budget
+            return self.posed(privacy_guarantee([], delta=delta, unit=unit), self.model())
+        return self.posed(self.plan(self.n_rows), self.model())
+
+    def problem(self, *posed: Any) -> Any:
+        """Build the problem of groups that only noisy sums over them tell."""
+        model, data, stack, counts, releases = posed
+        without = replace(data, group=torch.zeros_like(data.group))
+        return SecretGroups(
+            self.public(model, without, stack, counts), data.group, counts, releases
+        )
+
+    def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FairERM:
+        """Build the problem of rows whose groups are known, or estimated."""
+        return FairERM(model, data, self.estimator._risk(), stack, self.alpha)
+
+    def released_counts(self, releases: Releases) -> Tensor:
+        """Noisy weight of the rows of each label and group; that of each label is public."""
+        shape, weight = self.rows.space.shape, self.data.weight[:, None]
+        return noisy_sums(COUNTS, weight, self.data, shape, releases, self.rng)[0][..., 0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -14,6 +14,7 @@ from fairconstrained.constraints.notions import Parity
 from fairconstrained.constraints.tables import Space
 from fairconstrained.estimators._private import (
     PrivateFairClassifier,
+    PrivateGroups,
     PrivateRecords,
     PrivateTraining,
 )
@@ -21,15 +22,12 @@ from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.models.network import check_rows_independent
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
-from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.private.erm import COUNTS, AttributeFermi, RecordFermi
-from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
+from fairconstrained.problems.private.erm import AttributeFermi, RecordFermi
+from fairconstrained.problems.private.secret_groups import SecretGroups
 from fairconstrained.solvers.base import Solver, solves
 from fairconstrained.solvers.lbfgs import LabelRounds
 from fairconstrained.solvers.private.dpfermi import NoisyTables
-from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.sgda import FERMI
 
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the criterion is measured and not constrained
@@ -209,34 +207,34 @@ class PenalisedRecords(_PrivatelyPenalised, PrivateRecords):
         return NoisyTables()
 
 
-class PenalisedGroups(_PrivatelyPenalised):
+class PenalisedGroups(_PrivatelyPenalised, PrivateGroups):
     """A fit with the penalty where the groups alone are secret."""
-
-    hidden: ClassVar[dict[str, Any]] = {"group": None}
 
     @property
     def problem_class(self) -> type:
         """The class of the problem, of sums over secret groups or of noisy batches."""
         return SecretGroups if solves(self.solver, SecretGroups) else AttributeFermi
 
-    def default_solver(self) -> Solver:
-        return ReleasedMoments()
-
     def pose(self) -> Any:
-        model, (_, delta, unit), workers = self.model(), self.budget, self.data.workers
-        if self.problem_class is AttributeFermi:
-            if any(workers.gather(bool((self.data.weight != 1).any()))):
-                raise ValueError(
-                    f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
-                    "once."
-                )
-            if hasattr(model, "network"):
-                check_rows_independent(model.network, self.data.X.shape[1])
-        elif len(self.rows.space.groups) < 2:
-            return self.posed(privacy_guarantee([], delta=delta, unit=unit), model)
+        if self.problem_class is SecretGroups:
+            return super().pose()
+        model, workers = self.model(), self.data.workers
+        if any(workers.gather(bool((self.data.weight != 1).any()))):
+            raise ValueError(
+                f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
+                "once."
+            )
+        if hasattr(model, "network"):
+            check_rows_independent(model.network, self.data.X.shape[1])
         return self.posed(self.plan(self.n_rows), model)
 
-    def released_counts(self, releases: Releases) -> Tensor:
-        """Noisy weight of the rows of each label and group; that of each label is public."""
-        shape, weight = self.rows.space.shape, self.data.weight[:, None]
-        return noisy_sums(COUNTS, weight, self.data, shape, releases, self.rng)[0][..., 0]
+    def problem(self, *posed: Any) -> Any:
+        kind = PrivateGroups if self.problem_class is SecretGroups else _PrivatelyPenalised
+        return kind.problem(self, *posed)
+
+    def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FermiERM:
+        return FermiERM(
+            *(model, data, self.estimator._risk(), stack, self.alpha),
+            information=MutualInformation.within(stack, counts),
+            weight=float(self.estimator.penalty),
+        )

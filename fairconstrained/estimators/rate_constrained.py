@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
-from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
+from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
 from fairconstrained.estimators._training import Training
 from fairconstrained.privacy.accounting import Budget, Unit
 
@@ -51,27 +51,33 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         :class:`fairconstrained.privacy.Budget` has its own `delta` and `protect`.
     delta : float, default=1e-5
         Should be well below 1 / n.
-    protect : {"record", "record_replacement"}, default="record"
+    protect : {"record", "record_replacement", "sensitive_features"}, default="record"
         The change, at an equal number of rows: a record in place of a null record, which adds
         nothing to any sum ("record"), or of any other record ("record_replacement"). The second
         promises more, and takes about twice the noise; in its terms the first costs about twice
-        epsilon.
+        epsilon. "sensitive_features": other sensitive and control features for one row. Features,
+        labels, weights, and which rows each worker has, are then *public*, X must not hold the
+        groups, and noise is added to a few sums over groups alone
+        (:class:`~fairconstrained.solvers.ReleasedMoments`), for constraints that are linear in such
+        sums.
     feature_range : (low, high), optional
         Publicly known range of typical values of the columns (numbers, or arrays of shape
-        (n_features,)), for private training, which sees ``(x - low) / (high - low)`` and penalises
-        coefficients of these. Extremes may lie outside: a range that holds them would make all
-        other values small, and small ones are lost in the noise. Rows should have norms of a few
-        units, since large gradients are clipped. By default columns of numbers beyond 4 are divided
-        by powers of 4 that are released with a part of the budget.
+        (n_features,)), where records are protected: training sees ``(x - low) / (high - low)`` and
+        penalises coefficients of these. Extremes may lie outside: a range that holds them would
+        make all other values small, and small ones are lost in the noise. Rows should have norms of
+        a few units, since large gradients are clipped. By default columns of numbers beyond 4 are
+        divided by powers of 4 that are released with a part of the budget.
     model : "linear", tuple of int, callable, or model object, default="linear"
         Logistic regression; a network with hidden layers of these sizes; a function ``(n_features,
         n_outputs) -> torch.nn.Module``, with one output for two classes; any scikit-learn
         classifier, pipeline, search or ``FrozenEstimator``, whose posteriors a constrained linear
         model combines; or an object of :mod:`fairconstrained.models`. With `epsilon` classifiers
-        must be frozen and public: see :class:`~fairconstrained.models.Posteriors`.
+        must be frozen and public, and where the groups alone are secret, models of the groups: see
+        :class:`~fairconstrained.models.Posteriors`.
     solver : Solver, optional
         An object of :mod:`fairconstrained.solvers`. The default is ``AugmentedLagrangian()`` for
-        linear models, ``EarlyStoppedSGDA()`` for networks, and ``DPSGDA()`` with ``epsilon``.
+        linear models, ``EarlyStoppedSGDA()`` for networks, and with ``epsilon`` ``DPSGDA()`` for
+        records and ``ReleasedMoments()`` for sensitive features.
     alpha : float, default=1e-4
         Weight of the l2 penalty on the coefficients of standardised columns, so that their units do
         not matter: divided by the standard deviation, or by the range if there are two values. With
@@ -145,6 +151,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     References
     ----------
     RaCO-DP, "Private Rate-Constrained Optimization with Applications to Fair Learning", Section 3.
+    Secret groups: Jagielski et al., "Differentially Private Fair Learning", 2019. There every step
+    of the oracle-based learner is paid for; here sums are released in a few rounds.
 
     Examples
     --------
@@ -169,8 +177,13 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     protect: Unit = "record"
     feature_range: Any = None
 
+    _protects = (*PrivateFairClassifier._protects, "sensitive_features")
+
     def _notions(self) -> list[Any]:
         return self._as_notions(self.constraint, CONSTRAINTS)
 
     def _training(self) -> Training:
-        return Training(self) if self.epsilon is None else PrivateRecords(self)
+        if self.epsilon is None:
+            return Training(self)
+        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
+        return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)

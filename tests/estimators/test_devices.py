@@ -243,6 +243,7 @@ def test_solvers(kind, solver):
 PRIVATE = [
     (RateConstrainedClassifier, {"solver": DPSGDA(n_steps=30)}),
     (RateConstrainedClassifier, {"model": (8,), "solver": DPSGDA(n_steps=30)}),
+    (RateConstrainedClassifier, {"protect": "sensitive_features", "feature_range": None}),
     *[
         (PartialParityClassifier, {"constraint": name, "interval": (0.1, 0.5)})
         for name in PARTIAL_PRIVATE

@@ -48,6 +48,12 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
         feature_range=RANGE, solver=DPSGDA(n_steps=5, sampling_rate=1.0), **RECORDS
     ),
     "ranking": AUCFairClassifier(feature_range=RANGE, **RECORDS),
+    "secret groups, rates and weights": RateConstrainedClassifier(
+        "equal_opportunity",
+        protect="sensitive_features",
+        solver=ReleasedMoments(n_rounds=2),
+        **RECORDS,
+    ),
     "secret groups, weights": DPFermiClassifier(
         penalty=4.0, solver=ReleasedMoments(n_rounds=2), **RECORDS
     ),

@@ -30,24 +30,32 @@ class Remembers(LogisticRegression):
         return super().predict_proba(X)
 
 
-def frozen():
-    """Fitted models of the label and the group that keep what they see."""
-    public = make_biased_classification(500, 6, bias=0.6, random_state=9)
-    of = [Remembers().fit(public.data, y) for y in (public.target, public.sensitive_features)]
-    return Posteriors(*map(FrozenEstimator, of))
-
+PUBLIC = make_biased_classification(500, 6, bias=0.6, random_state=9)
+OF_LABEL, OF_GROUP = (
+    FrozenEstimator(Remembers().fit(PUBLIC.data, target))
+    for target in (PUBLIC.target, PUBLIC.sensitive_features)
+)
+SECRET_GROUPS = {"epsilon": 1.0, "protect": "sensitive_features", "random_state": 0}
 
 PRIVATE = {
     "rates": RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
     "rates of raw columns": RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),
     "rates of a network": RateConstrainedClassifier(model=(3,), solver=STEPS, **OF_RECORDS),
     "rates of frozen models": RateConstrainedClassifier(
-        "equalized_odds", model=frozen(), solver=STEPS, epsilon=1.0, random_state=0
+        "equalized_odds",
+        model=Posteriors(OF_LABEL, OF_GROUP),
+        solver=STEPS,
+        epsilon=1.0,
+        random_state=0,
     ),
     "partial parity": PartialParityClassifier(solver=STEPS, **OF_RECORDS),
     "ranking": AUCFairClassifier(**OF_RECORDS),
     "penalty, records": DPFermiClassifier(
         protect="record", solver=NoisyTables(n_steps=4, batch_size=400), **OF_RECORDS
+    ),
+    "rates, groups": RateConstrainedClassifier(**SECRET_GROUPS),
+    "rates, groups, frozen": RateConstrainedClassifier(
+        "equalized_odds", model=Posteriors(Remembers(), OF_GROUP), **SECRET_GROUPS
     ),
     "penalty, groups": DPFermiClassifier(random_state=0),
     "penalty, groups by steps": DPFermiClassifier(

@@ -251,14 +251,15 @@ class ByValue(pickle.Pickler):
 
 
 KEEPS = clone(PRIVATE["rates of a network"]).set_params(model=Keeps)
-SEARCHES = {"module": KEEPS} | {name: PRIVATE[name] for name in ("rates", "rates of frozen models")}
+SEARCHED = ("rates", "rates of frozen models", "rates, groups")
+SEARCHES = {"module": KEEPS} | {name: PRIVATE[name] for name in SEARCHED}
 FIRST = np.arange(N) < N // 2
 PLACES = {"training": (~FIRST, FIRST), "held out": (FIRST, ~FIRST)}  # of the last row
 
 
 def audit_of_search(name, place, patch):
     """(what moved, what was priced, whether pickles and words are equal, what counts moved)."""
-    unit, counts = "record_replacement", []
+    unit, counts = units_of(name)[-1], []
 
     def first_wins(given, scale, rng):
         counts.append(np.array(given))
@@ -283,7 +284,7 @@ def audit_of_search(name, place, patch):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", slow_where(SEARCHES, "rates"))
-def test_a_record_moves_no_search_by_more_than_is_priced(name, place, monkeypatch):
+def test_no_search_is_moved_by_more_than_is_priced(name, place, monkeypatch):
     """All candidates together; their modules, and pickles of all, are equal to the last bit."""
     moved, priced, equal, counts = audit_of_search(name, place, monkeypatch)
     assert equal

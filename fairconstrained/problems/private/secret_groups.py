@@ -24,14 +24,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.tables import sum_by
-from fairconstrained.losses import log_loss
-from fairconstrained.models.features import Features, Model
+from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems.fermi import FermiERM
-from fairconstrained.problems.objectives import MeanLoss
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
 
 _STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
@@ -63,54 +60,51 @@ def noisy_sums(
 
 
 class SecretGroups:
-    r"""Loss plus ERMI by noisy sums over the groups: features and labels are public.
+    r"""A problem whose groups are known by noisy sums alone: features and labels are public.
 
     For public vectors :math:`q_i` a release gives, for each condition on the label and each group,
 
     .. math:: \sum_{i \in c} \omega_i q_i \otimes (e_{s_i} - \tfrac1k \mathbf 1) + \text{noise},
 
     to which the public sums are added. Another group for a row moves them by
-    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`. The constraint is measured only; its parts are the
-    groups within labels. The attribute `data` has the rows without their groups.
+    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`. Labels that the constraint treats alike are one
+    condition; in condition 0 nothing is compared. The attribute `data` has the rows without their
+    groups.
+
+    Parameters
+    ----------
+    public : FairERM
+        The problem of all rows in the first group, under constraints or with a penalty.
+    group : Tensor of shape (n,)
+        The secret group indices of this worker's rows.
+    counts : Tensor of shape (n_parts,)
+        Released weight of each part of the constraint.
+    releases : Releases
     """
 
     offers = frozenset({"noisy_moments"})
-    n_constraints = 0
 
-    def __init__(
-        self,
-        model: Model,
-        data: Rows,
-        constraint: MomentConstraint,
-        counts: Tensor,
-        releases: Releases,
-        alpha: float,
-        n_rows: int,
-        *,
-        weight: float,
-    ):
-        self.model = model
-        self.data = replace(data, group=torch.zeros_like(data.group))
-        self.constraint = constraint
-        self.releases = releases
-        self.plan = releases.plan
-        self.n_rows = n_rows
-        information = MutualInformation.within(constraint, counts)
-        self._penalised = FermiERM(
-            *(model, self.data, MeanLoss(log_loss), constraint, alpha),
-            information=information,
-            weight=weight,
-        )
-        # Condition 0 has the rows whose label is in no part.
-        condition = information.condition + 1
-        part_of_label = constraint.part_of_cell.max(dim=1).values  # -1 without parts
-        of_rows = pad(condition, (0, 1))[part_of_label][data.y]
-        self._secret = replace(data, y=of_rows)  # conditions and groups
-        # Fractions of the groups in each condition, (n_conditions + 1, n_groups).
-        n_groups = constraint.part_of_cell.shape[1]
-        prior = counts.new_zeros((information.n_conditions + 1, n_groups))
-        for part, cells in enumerate(constraint.part_cells()):
-            prior[int(condition[part]), torch.as_tensor(cells.any(axis=0))] = counts[part]
+    def __init__(self, public: FairERM, group: Tensor, counts: Tensor, releases: Releases):
+        self.public, self.model, self.data = public, public.model, public.data
+        self.constraint, self.n_rows = public.constraint, public.n_rows
+        self.n_constraints = public.n_constraints
+        self.releases, self.plan = releases, releases.plan
+        affine = self.constraint.affine(counts)
+        if affine is None or self.constraint.n_aux:
+            raise IncompatibleSolverError(
+                "Where the groups are secret, a constraint must be linear in sums over groups, as "
+                f"those of rates and mean losses are; got {self.constraint.name}."
+            )
+        self._affine = affine
+        part_of_cell = self.constraint.part_of_cell.to(group.device)
+        alike, of_label = torch.unique(part_of_cell, dim=0, return_inverse=True)
+        compared = (alike >= 0).any(dim=1)
+        condition = (compared.cumsum(0) * compared)[of_label]  # of each label
+        self._secret = replace(self.data, y=condition[self.data.y.long()], group=group)
+        # The part of each condition and group, (n_conditions + 1, n_groups).
+        part = torch.cat((torch.full_like(part_of_cell[:1], -1), alike[compared]))
+        self._cells = torch.bincount(part[part >= 0], minlength=len(counts))  # in each part
+        prior = pad(counts / self._cells, (0, 1))[part]
         prior[prior.sum(dim=1) == 0] = 1.0  # nothing is compared there
         self._prior = prior / prior.sum(dim=1, keepdim=True)
         self._released: list[tuple[Tensor, Tensor, Tensor]] = []  # queries, sums, variances
@@ -129,7 +123,7 @@ class SecretGroups:
         variances = queries.new_full((queries.shape[1],), deviation**2)
         self._released.append((queries, sums, variances))
 
-    def estimated(self) -> FermiERM:
+    def estimated(self) -> FairERM:
         """Return the problem of the groups as estimated from all releases so far.
 
         The fractions of the groups in each row, (n, n_groups), add up to 1.
@@ -145,7 +139,7 @@ class SecretGroups:
             excess = (sums[c] - prior[:, None] * workers.sum(weight @ own)).T
             gram = workers.sum(own.T @ (own * weight[:, None]))
             fractions[rows] = prior + own @ _ridge(gram, excess, variances)
-        return replace(self._penalised, data=replace(self.data, group=fractions))
+        return replace(self.public, data=replace(self.data, group=fractions))
 
     def mean(self, values: Tensor) -> Tensor:
         """Weighted means (m,) of public values (n, m), over the rows of all workers."""
@@ -157,8 +151,26 @@ class SecretGroups:
         some = values[self.data.spaced()]
         return float(torch.cat(self.data.workers.gather(some)).quantile(level))
 
+    def deviations_of_estimates(self) -> Tensor:
+        """Standard deviations of the noise of the last release on values of its sums, (m,).
+
+        That release was of the hard statistics. The noise on totals over groups, which is undone,
+        is not subtracted: of differences between groups these are the deviations, of caps a bound.
+        A solver that `max_iter` stops before that leaves them unknown: infinite.
+        """
+        planned = len(self.plan.releases)
+        if not planned:  # of a single group nothing is secret
+            return self._prior.new_zeros(self.n_constraints)
+        if len(self._released) < planned - 1:  # the counts were released before
+            return self._prior.new_full((self.n_constraints,), torch.inf)
+        *_, variances = self._released[-1]
+        slopes = self._affine.on_table(torch.eye(self.n_constraints).to(variances))
+        of_table = self._cells[:, None] * variances
+        deviations: Tensor = (slopes.square() * of_table).sum(dim=(1, 2)).sqrt()
+        return deviations
+
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Class probabilities and one-hot predicted labels of the rows, which are public."""
+        """Soft and hard statistics of the rows, such as class probabilities, which are public."""
         scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.pieces()])
         statistic = self.constraint.statistic
         return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator as Yields
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,9 +16,18 @@ from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.erm import COUNTS
 from fairconstrained.problems.private.secret_groups import SecretGroups, principal_components
-from fairconstrained.solvers.base import Iterate, Solver, check_solves, count, positive
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    check_solves,
+    count,
+    positive,
+    solves,
+)
 from fairconstrained.solvers.lbfgs import LabelRounds
-from fairconstrained.solvers.sgda import FERMI
+from fairconstrained.solvers.sgda import FERMI, SGDA
 
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
 # Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
@@ -26,6 +36,8 @@ _ROUGH = 1e-2  # residual at which a round that is not the last one ends
 _ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
 _LONG = 1.5  # largest norm of the first queries, in units of the root mean square
 _LONGEST = 0.9  # quantile of the norms to which later queries are clipped
+# For linear models and networks, whichever is for the problem.
+_INNER = {True: (LabelRounds(), AugmentedLagrangian()), False: (FERMI(), SGDA())}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -40,7 +52,11 @@ class ReleasedMoments(Solver):
        predicted labels and the directions :math:`F (1 - F) x` of the present model;
     2. estimates from all releases so far which fraction of each row belongs to which group
        (``fairconstrained.problems.private.secret_groups``);
-    3. minimises the loss plus ERMI with these fractions, to the end, without noise.
+    3. solves the problem with these fractions, to the end, without noise: under constraints
+       (:class:`~fairconstrained.RateConstrainedClassifier`), or the loss plus ERMI.
+
+    In the end predicted labels are released by group. Where they exceed a slack, the third step is
+    done again for linear models with what was released of them.
 
     Parameters
     ----------
@@ -51,8 +67,9 @@ class ReleasedMoments(Solver):
         Most components of the first round; fewer where the noise would outweigh them (one for each
         ten rows in units of the noise).
     inner : Solver, optional
-        For the third step; default: ``LabelRounds()`` for linear models, whose penalty answers to
-        predicted labels by the fractions estimated, and ``FERMI()`` for networks.
+        For the third step. Defaults are ``AugmentedLagrangian()`` under constraints, and ``SGDA()``
+        for networks; with the penalty ``LabelRounds()``, which answers to predicted labels by the
+        fractions estimated, and ``FERMI()``.
 
     Notes
     -----
@@ -62,8 +79,8 @@ class ReleasedMoments(Solver):
 
     References
     ----------
-    The objective is that of DP-FERMI; the method is not in the paper. The estimate is the linear
-    Bayes estimate of the posterior mean given noisy linear measurements.
+    The penalised objective is that of DP-FERMI; the method is not in the paper. The estimate is the
+    linear Bayes estimate of the posterior mean given noisy linear measurements.
 
     Examples
     --------
@@ -80,8 +97,8 @@ class ReleasedMoments(Solver):
     requires = ("noisy_moments",)
     keeps_last = True  # choosing by exact quality would not be private
     scope = (
-        "public features and secret groups: DPFermiClassifier with epsilon and "
-        "protect='sensitive_features'"
+        "public features and secret groups: RateConstrainedClassifier and DPFermiClassifier with "
+        "epsilon and protect='sensitive_features'"
     )
 
     n_rounds: int = count(3)
@@ -117,7 +134,8 @@ class ReleasedMoments(Solver):
         inner.check(unknown)
 
     def _inner(self, problem: SecretGroups) -> Solver:
-        return self.inner or (LabelRounds() if isinstance(problem.model, LinearModel) else FERMI())
+        defaults = _INNER[isinstance(problem.model, LinearModel)]
+        return self.inner or next(own for own in defaults if solves(own, type(problem.public)))
 
     def iterate(
         self, problem: SecretGroups, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -134,30 +152,51 @@ class ReleasedMoments(Solver):
         for k in range(1, n_rounds + 1):
             if planned:
                 problem.release(_ROUND.format(k), queries, rng)
-            surrogate = problem.estimated()
             # Intermediate rounds need low accuracy.
             accuracy = tol if k == n_rounds else max(tol, _ROUGH)
-            found: list[Iterate] = []
-            for iterate in inner.iterate(surrogate, x, dual, accuracy, rng):
-                found.append(iterate)
-                yield iterate._replace(residual=torch.inf)
-                if iterate.residual <= accuracy:
-                    break
-            chosen = found[-1] if found[-1].residual <= accuracy else inner.select(found)
-            x = chosen.x
+            found = yield from _solution(inner, problem, x, dual, accuracy, rng)
+            x, dual = found.x, found.dual
             queries = _queries_of_model(problem, x, components)
         if planned:
             problem.release(_LABELS, problem.predictions(x)[1], rng)
-        soft, hard = problem.estimated().evaluate(x)
-        yield Iterate(x, soft, hard, dual, chosen.residual)
+        last = _measured(problem, found)
+        # What was released of the labels corrects them. A linear model's move little by that; a
+        # network would be trained to others, of which nothing was released.
+        if last.excess > FEASIBILITY_TOL and isinstance(problem.model, LinearModel):
+            found = yield from _solution(inner, problem, x, dual, tol, rng)
+            last = _measured(problem, found)
+        yield last
+
+
+def _solution(
+    inner: Solver, problem: SecretGroups, x: Tensor, dual: Tensor, accuracy: float, rng: Generator
+) -> Yields[Iterate, None, Iterate]:
+    """Yield the iterates of the inner solver on the estimated groups; return its solution."""
+    found: list[Iterate] = []
+    for iterate in inner.iterate(problem.estimated(), x, dual, accuracy, rng):
+        found.append(iterate)
+        yield iterate._replace(residual=torch.inf)
+        if iterate.residual <= accuracy:
+            return iterate
+    return inner.select(found)
+
+
+def _measured(problem: SecretGroups, found: Iterate) -> Iterate:
+    """A solution with its values by all releases so far."""
+    soft, hard = problem.estimated().evaluate(found.x)
+    return found._replace(soft=soft, hard=hard)
 
 
 def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> Tensor:
-    """Predictions and directions in which they move; one class is implied by the others."""
-    probabilities, hard = problem.predictions(x)
-    spread = 1.0 - (probabilities**2).sum(dim=1, keepdim=True)
+    """Statistics such as predictions, and directions in which they move."""
+    soft, hard = problem.predictions(x)
+    widths = problem.constraint.statistic.widths
+    spread = (len(widths) - (soft**2).sum(dim=1, keepdim=True)).clamp_min(0.0)
     directions = spread / problem.mean(spread).clamp_min(1e-12) * components
-    outputs = torch.cat((probabilities[:, 1:], hard[:, 1:]), dim=1)
+    # Of columns that add up to one the others imply the first.
+    implied = {sum(widths[:i]) for i, width in enumerate(widths) if width > 1}
+    free = [j for j in range(soft.shape[1]) if j not in implied]
+    outputs = torch.cat((soft[:, free], hard[:, free]), dim=1)
     outputs = outputs - problem.mean(outputs)
     queries = torch.cat((components.shape[1] ** 0.5 * outputs, directions), dim=1)
     norms = queries.norm(dim=1)

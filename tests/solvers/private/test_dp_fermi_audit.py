@@ -12,6 +12,7 @@ from fairconstrained.privacy import Budget, Phase, plan_releases
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems import Rows
+from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.private.erm import AttributeFermi, RecordFermi
@@ -149,9 +150,9 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion, monkeypatc
             own[i] = g
             data = Rows((DenseFeatures(queries),), y, own, weight)
             plan = plan_releases({"q": 0.99}, Budget(1.0, 1e-3, "sensitive_features"))
-            model, *_, releases, alpha, n_rows = parts(data, plan)
-            own_parts = model, data, stack, weight.new_ones(stack.n_parts)
-            problem = SecretGroups(*own_parts, releases, alpha, n_rows, weight=1.0)
+            model, *_, releases, alpha, _ = parts(data, plan)
+            public = FairERM(model, data, MeanLoss(log_loss), stack, alpha)
+            problem = SecretGroups(public, own, weight.new_ones(stack.n_parts), releases)
             problem.release("q", queries, None)
         (_, _, before), (_, deviation, after) = asked[-2:]
         moved.append(plan.noise("q") * float((after - before).norm()) / deviation)
