@@ -149,9 +149,10 @@ def test_blocks_have_the_model_of_rows_in_memory():
 
 def test_any_classifier():
     model = HistGradientBoostingClassifier(max_iter=5)
-    clf = fitted(RateConstrainedClassifier(model=model, slack=0.05), PROBABLE)
+    clf = fitted(RateConstrainedClassifier(model=model, slack=0.05, random_state=0), PROBABLE)
     assert clf.feasible_
-    assert measured(demographic_parity_difference, clf, GROUPS) < 0.1
+    found = measured(demographic_parity_difference, clf, PROBABLE)
+    assert found == pytest.approx(clf.violation_, abs=1e-9)
 
 
 def test_estimates_from_draws_are_those_of_indices():
