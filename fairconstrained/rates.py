@@ -37,6 +37,12 @@ def selection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[
         yield _of_label(np.ones_like(one), one, f"predicted {c!r}")
 
 
+def rejection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(prediction != c)."""
+    for c, one in _one_hot(classes, targets):
+        yield _of_label(np.ones_like(one), 1.0 - one, f"predicted another than {c!r}")
+
+
 def base_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c)."""
     for c, one in _one_hot(classes, targets):
@@ -98,6 +104,7 @@ PARITIES: Mapping[str, Rates] = {
 CAPS: Mapping[str, Rates] = {
     "false_negative_rate": false_negative_rates,
     "false_positive_rate": false_positive_rates,
+    "rejection_rate": rejection_rates,
 }
 
 

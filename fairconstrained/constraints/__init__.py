@@ -26,6 +26,7 @@ from fairconstrained.constraints.rates import (
     FalsePositiveRate,
     FalsePositiveRateParity,
     RateConstraint,
+    RejectionRate,
 )
 from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
@@ -42,6 +43,7 @@ CONSTRAINTS: dict[str, type[Notion]] = {
         FalseNegativeRate,
         FalsePositiveRate,
         FalsePositiveRateParity,
+        RejectionRate,
         LossParity,
     )
 }
@@ -80,6 +82,7 @@ __all__ = [
     "Placement",
     "Quadratic",
     "RateConstraint",
+    "RejectionRate",
     "SoftBins",
     "Space",
     "Stack",

@@ -28,6 +28,7 @@ from fairconstrained.constraints.linear import Combinations, LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
+from fairconstrained.groups import group_name
 from fairconstrained.rates import Rate
 
 T = TypeVar("T")
@@ -212,8 +213,8 @@ class Cap(OfEvents):
 
     Parameters
     ----------
-    max : float, optional
-        The cap; default: the estimator's ``slack``.
+    max : float or mapping, optional
+        The cap, or one for each group by its label; default: the estimator's ``slack``.
     per_group : bool, default=False
         Whether the cap is on the rate of every group instead of the overall rate.
     temperature : float, default=1.0
@@ -231,7 +232,7 @@ class Cap(OfEvents):
     tensor([0.1000], dtype=torch.float64)
     """
 
-    max: float | None = None
+    max: float | Mapping[Any, float] | None = None
     per_group: bool = field(default=False, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
@@ -242,14 +243,26 @@ class Cap(OfEvents):
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
-        cap = checked_number(self, "max", slack if self.max is None else self.max)
+        given: Any = slack if self.max is None else self.max
+        caps = [given]
+        if isinstance(given, Mapping):
+            if not self.per_group or set(given) != set(space.groups):
+                raise ValueError(
+                    f"{type(self).__name__}.max must have a cap for each of the groups "
+                    f"{list(map(group_name, space.groups))}, with per_group=True; got {given!r}."
+                )
+            caps = list(map(given.__getitem__, space.groups))
+        caps = [checked_number(self, "max", cap) for cap in caps]
         n_groups, events = len(space.groups), self.events(space.classes)
         # Without groups the cap is on all rows, also those of unknown group.
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, space.shape[1]))
         combinations = Combinations.of(sp.eye_array(len(events) * groups.shape[0]))
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
-        return _linear(LinearMoments, space, events, groups, combinations, cap, statistic, *names)
+        slacks = np.resize(caps, combinations.rate.shape[1])
+        return _linear(
+            LinearMoments, space, events, groups, combinations, slacks, statistic, *names
+        )
 
 
 class ComparedSets(NamedTuple):

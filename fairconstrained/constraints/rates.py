@@ -187,8 +187,8 @@ class FalseNegativeRate(Cap):
 
     Parameters
     ----------
-    max : float, optional
-        The cap; default: the estimator's ``slack``.
+    max : float or mapping, optional
+        The cap, or one for each group by its label; default: the estimator's ``slack``.
     per_group : bool, default=False
         Whether the cap is on the rate of every group instead of the overall rate.
     temperature : float, default=1.0
@@ -230,6 +230,59 @@ class FalsePositiveRate(Cap):
 
     name = "false_positive_rate"
     rates = staticmethod(rates.false_positive_rates)
+
+    pos_label: Any = field(default=None, kw_only=True)
+
+    title = _named_positive
+
+
+@dataclass(eq=False, repr=False)
+class RejectionRate(Cap):
+    r"""Cap on :math:`P(\hat y \neq c)`: a floor of ``1 - max`` under the rate of the outcome c.
+
+    In each group it makes a parity criterion *level up*: no group gets the favourable outcome less
+    often than the floor says, which may be its rate without the parity criterion.
+
+    It bounds rates and not persons: some who were accepted may be refused while others are accepted
+    in their place. Nor does it say that those who are accepted in addition are better off.
+
+    Parameters
+    ----------
+    max : float or mapping, optional
+        The cap, or one for each group by its label; default: the estimator's ``slack``.
+    per_group : bool, default=False
+        Whether the cap is on the rate of every group instead of the overall rate.
+    temperature : float, default=1.0
+        As in :class:`DemographicParity`.
+    pos_label : label, optional
+        The favourable outcome c; default: the second of two in sorted order, and every one of more.
+
+    Notes
+    -----
+    Caps that were computed from the training rows are no longer secret in a private fit.
+
+    Examples
+    --------
+    Parity takes the outcome from one group; with the floor it gives it to the other:
+
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import DemographicParity, RejectionRate
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> X, y, groups = data.data, data.target, data.sensitive_features
+    >>> def rates(constraint):
+    ...     clf = RateConstrainedClassifier(constraint)
+    ...     accepted = clf.fit(X, y, sensitive_features=groups).predict(X)
+    ...     return {g: float(accepted[groups == g].mean()) for g in (0, 1)}
+    >>> free, parity = rates(DemographicParity(1.0)), rates(DemographicParity(0.02))
+    >>> floors = RejectionRate({g: 1 - free[g] for g in free}, per_group=True)
+    >>> up = rates([DemographicParity(0.02), floors])
+    >>> min(parity[g] - free[g] for g in free) < -0.05, min(up[g] - free[g] for g in free) >= 0
+    (True, True)
+    """
+
+    name = "rejection_rate"
+    rates = staticmethod(rates.rejection_rates)
 
     pos_label: Any = field(default=None, kw_only=True)
 

@@ -37,6 +37,7 @@ from fairconstrained.metrics.rates import (
     false_positive_rate,
     false_positive_rate_difference,
     independence_gap,
+    rejection_rate,
     separation_gap,
     sufficiency_gap,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "partial_statistical_parity",
     "positive_equality_gap",
     "positive_equality_scorer",
+    "rejection_rate",
     "separation_gap",
     "sufficiency_gap",
     "wasserstein_distance_between_groups",

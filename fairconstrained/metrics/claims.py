@@ -15,9 +15,9 @@ from fairconstrained.rates import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
 # What constraints bound, if they have a bound of their own, in units of the violation.
-BOUNDS: Mapping[str, Callable[[float], float]] = {
+BOUNDS: Mapping[str, Callable[[Any], Any]] = {
     "slack": lambda slack: slack,
-    "max": lambda cap: cap,
+    "max": lambda cap: None if isinstance(cap, Mapping) else cap,
     "ratio": lambda ratio: 1.0 - ratio,
 }
 

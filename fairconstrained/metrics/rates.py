@@ -103,6 +103,7 @@ FALSE_POSITIVE = Notion(
     "c",
     "a group has only rows with label c",
 )
+REJECTION = Notion(rates.rejection_rates, "rejection rate", r"P(\hat y \neq c \mid g)", "c")
 ODDS = Notion(
     rates.odds,
     "rates of predictions given the true label",
@@ -227,6 +228,7 @@ def _metric(
 _HARDT = '(Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)'
 _ODDS = "With two classes: the worse of true and false positive rates.\n" + _HARDT
 _ALL = "Without `sensitive_features` all rows are one group."
+_FLOOR = f"One minus the smallest rate of the outcome c. {_ALL}"
 _INDEPENDENCE = """"Ind" in the tables of paper 5: another name for
 :func:`~fairconstrained.metrics.demographic_parity_difference`."""
 _RULE = 'The "p% rule".'
@@ -250,6 +252,7 @@ sufficiency_gap = _metric(
 )
 false_negative_rate = _metric(read_cap, "false_negative_rate", FALSE_NEGATIVE, 0.5, _ALL)
 false_positive_rate = _metric(read_cap, "false_positive_rate", FALSE_POSITIVE, 0.5, _ALL)
+rejection_rate = _metric(read_cap, "rejection_rate", REJECTION, 0.625, _FLOOR)
 
 
 # --- mutual information ---------------------------------------------------------------------------

@@ -69,6 +69,7 @@ EVENTS = {
     "error_rate_parity": lambda y, P: [(y >= 0, 1.0 - right(y, P))],
     "false_negative_rate": lambda y, P: [(y == c, 1.0 - P[:, c]) for c in targets(P.shape[1])],
     "false_positive_rate": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
+    "rejection_rate": lambda y, P: [(y >= 0, 1.0 - P[:, c]) for c in targets(P.shape[1])],
 }
 
 
@@ -109,6 +110,7 @@ METRICS = {
     "error_rate_parity": metrics.error_rate_difference,
     "false_negative_rate": metrics.false_negative_rate,
     "false_positive_rate": metrics.false_positive_rate,
+    "rejection_rate": metrics.rejection_rate,
 }
 METHODS = {"pairwise": "between_groups", "overall": "to_overall"}
 

@@ -49,6 +49,7 @@ PARTS = {  # (label, group) pairs as parts: two classes, three classes; of 4 gro
     "false_positive_rate_parity": (4, 12),
     "false_negative_rate": (1, 3),
     "false_positive_rate": (1, 3),
+    "rejection_rate": (1, 1),
     "loss_parity": (4, 4),
 }
 

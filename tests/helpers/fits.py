@@ -11,7 +11,7 @@ from fairconstrained.datasets import make_biased_classification
 
 # Beyond its slack by this much a fit still counts as feasible.
 FORGIVEN = 1e-3
-CAPS = {"false_negative_rate", "false_positive_rate"}
+CAPS = {"false_negative_rate", "false_positive_rate", "rejection_rate"}
 METRIC_OF = {
     "demographic_parity": metrics.demographic_parity_difference,
     "equal_opportunity": metrics.equal_opportunity_difference,
@@ -21,6 +21,7 @@ METRIC_OF = {
     "false_positive_rate": metrics.false_positive_rate,
     "false_positive_rate_parity": metrics.false_positive_rate_difference,
     "loss_parity": metrics.loss_gap,
+    "rejection_rate": metrics.rejection_rate,
 }
 
 

@@ -41,6 +41,7 @@ NOTIONS = [
     ("error_rate_parity", metrics.error_rate_difference, {}),
     ("false_negative_rate", metrics.false_negative_rate, {}),
     ("false_positive_rate", metrics.false_positive_rate, {}),
+    ("rejection_rate", metrics.rejection_rate, {}),
     ("group_auc", metrics.group_auc_gap, {}),
     ("inter_group", metrics.inter_group_auc_gap, {}),
     ("intra_group", metrics.intra_group_auc_gap, {}),
@@ -63,7 +64,8 @@ def measured(metric, model, X, y, group, options):
     values = model.predict(X)
     if options or "auc" in metric.__name__ or "equality" in metric.__name__:
         values = model.decision_function(X)
-    groups = None if metric in (metrics.false_negative_rate, metrics.false_positive_rate) else group
+    caps = (metrics.false_negative_rate, metrics.false_positive_rate, metrics.rejection_rate)
+    groups = None if metric in caps else group
     return metric(y, values, sensitive_features=groups, **options)
 
 

@@ -29,6 +29,7 @@ METRICS = {
     "error_rate_parity": metrics.error_rate_difference,
     "false_negative_rate": metrics.false_negative_rate,
     "false_positive_rate": metrics.false_positive_rate,
+    "rejection_rate": metrics.rejection_rate,
 }
 
 
@@ -36,7 +37,9 @@ METRICS = {
 def test_it_measures_as_the_metrics_do_and_alarms_at_a_large_violation(name):
     """Labels are independent of the decisions, and so are errors of the groups."""
     decisions, group, y = stream(4000, n_groups=3)
-    groups = {} if name in ("false_negative_rate", "false_positive_rate") else group
+    groups = (
+        {} if name in ("false_negative_rate", "false_positive_rate", "rejection_rate") else group
+    )
     groups = {} if len(groups) == 0 else {"sensitive_features": group}
     monitor = FairnessMonitor(name, slack=0.02).update(decisions, y_true=y, **groups)
     assert monitor.estimate_ == pytest.approx(METRICS[name](y, decisions, **groups))
