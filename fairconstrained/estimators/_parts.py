@@ -22,6 +22,7 @@ from fairconstrained.engines import Table
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import UncertainGroups, computed, encode_groups, recoded
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Specification, as_specification
 from fairconstrained.solvers.base import check_solves
 
@@ -44,6 +45,7 @@ def check_parts(training: Training, X: Any) -> None:
         ("model must be linear or a fitted classifier", not training.is_linear),
         ("model must be 'linear' with epsilon", of_posteriors and training.is_private),
         ("model must be linear to read Blocks", in_blocks and of_posteriors),
+        ("model cannot be SingleFit", isinstance(specification, SingleFit)),
     )
     for words, is_wrong in refused:
         if is_wrong:

@@ -41,6 +41,7 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear, as_specification
 from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.problems.erm import FairERM
@@ -110,6 +111,15 @@ class Training:
 
     def check(self) -> None:
         """Check combinations of parameters, before any work."""
+        if isinstance(self.specification, SingleFit):
+            raise ValueError(
+                f"{type(self.estimator).__name__}.model cannot be SingleFit, which needs rates of "
+                "predicted labels: RateConstrainedClassifier without epsilon."
+            )
+        self.check_solver()
+
+    def check_solver(self) -> None:
+        """Check that the solver is for the problems of this training."""
         check_solves(self.solver, self.problem_class)
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:

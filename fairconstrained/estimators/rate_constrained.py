@@ -7,7 +7,9 @@ from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
+from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._training import Training
+from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.privacy.accounting import Budget, Unit
 
 
@@ -185,6 +187,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
 
     def _training(self) -> Training:
         if self.epsilon is None:
-            return Training(self)
+            return SingleTraining(self) if isinstance(self.model, SingleFit) else Training(self)
         unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
         return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)

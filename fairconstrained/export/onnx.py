@@ -16,12 +16,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
+from fairconstrained.models.single_fit import TINY
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     """Return the ONNX graph of a fitted classifier of this package, or of a pipeline ending in one.
 
-    Its outputs are the predicted labels and the class probabilities.
+    Its outputs are the predicted labels and the class probabilities. The graph of a
+    :class:`~fairconstrained.models.SingleFit` is that of the classifier inside.
 
     Parameters
     ----------
@@ -54,6 +56,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     register_onnx_converters()
     import skl2onnx
 
+    model = getattr(getattr(model, "model_", None), "estimator_", model)  # of a SingleFit
     # Dictionaries of probabilities, skl2onnx's default, exist in single precision only.
     given = {"options": {id(model): {"zipmap": False}}, **options}
     return skl2onnx.to_onnx(model, X, **given)
@@ -201,6 +204,9 @@ def _table(graph: _Graph, columns: Sequence[Any]) -> Any:
 
 def _scores(graph: _Graph, clf: Any, X: Sequence[Any]) -> Any:
     """Return scores (n, K) of the classifier for one table, or its columns."""
+    if hasattr(clf.model_, "estimator_"):
+        given = graph.Log(graph.Max(graph.sub_model(clf.model_.estimator_, X), np.array([TINY])))
+        return graph.product(given, [[-1.0], [1.0]]) if len(clf.classes_) == 2 else given
     posteriors = getattr(clf.model_, "fitted_", None)
     table = _table(graph, X) if posteriors is None else _columns(graph, posteriors, X)
     if hasattr(clf, "coef_"):

@@ -6,6 +6,7 @@ from fairconstrained.models.group_probabilities import estimate_group_probabilit
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear, Network, Specification, as_specification
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "PiecewiseLinear",
     "Posteriors",
     "Pullback",
+    "SingleFit",
     "Specification",
     "Standardize",
     "as_specification",

@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
+from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
@@ -56,8 +58,12 @@ class Calibrated(NamedTuple):
 
     def posteriors(self, X: Any) -> Floats:
         """Return posteriors of new rows, (n, n_kinds): the mean over the classifiers."""
-        each = [self.calibrate(_evidence(model, X, self.kinds)) for model in self.models]
+        each = [self.calibrate(evidence_of(model, X, self.kinds)) for model in self.models]
         return np.asarray(np.mean(each, axis=0))
+
+    def of_fold(self, k: int) -> Calibrated:
+        """Return the classifier of a fold alone; one that is frozen has seen no row of any."""
+        return self._replace(models=self.models[k : k + 1] or self.models)
 
     def calibrate(self, evidence: Floats) -> Floats:
         """Return posteriors from evidence, (n, n_kinds)."""
@@ -142,12 +148,12 @@ def cross_fit(
     for train, test in folds:
         model = estimator
         if not frozen:
-            rows, model = train[used[train]], _seeded(clone(estimator), rng)
+            rows, model = train[used[train]], seeded_where_unset(clone(estimator), rng)
             if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
                 model = DummyClassifier()
-            options = {} if sample_weight is None else _weights_for(model, sample_weight[rows])
+            options = {} if sample_weight is None else weights_for(model, sample_weight[rows])
             model = model.fit(_safe_indexing(X, rows), kinds[target[rows]], **options)
-        evidence[test] = _evidence(model, _safe_indexing(X, test), kinds)
+        evidence[test] = evidence_of(model, _safe_indexing(X, test), kinds)
         models.append(model)
     simple = len(kinds) < 2 or len(np.unique(target[used])) < 2
     calibrator = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
@@ -157,9 +163,9 @@ def cross_fit(
     return calibrated, calibrated.calibrate(evidence)
 
 
-def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
+def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
     """Return what a model says of the `kinds`, which must be finite."""
-    evidence = _given(model, X, kinds)
+    evidence = _given(model, X, kinds, least)
     if not np.isfinite(evidence).all():
         raise ValueError(
             f"{type(model).__name__} gives posteriors or decisions that are not finite."
@@ -167,11 +173,11 @@ def _evidence(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
     return evidence
 
 
-def _given(model: Any, X: Any, kinds: NDArray[Any]) -> Floats:
+def _given(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
     """Return logarithms of probabilities, or decisions, a column for each of the `kinds`."""
     if hasattr(model, "predict_proba"):
         given = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
-        given, lacking = np.log(np.maximum(given, LEAST_GIVEN)), np.log(LEAST_GIVEN)
+        given, lacking = np.log(np.maximum(given, least)), np.log(least)
     else:
         given = np.asarray(as_numpy(model.decision_function(X)), dtype=float)
         if given.ndim == 1:
@@ -190,7 +196,7 @@ def _contrasts(evidence: Floats) -> Floats:
     return np.asarray(evidence - evidence.mean(axis=1, keepdims=True))
 
 
-def _seeded(model: Any, rng: np.random.RandomState) -> Any:
+def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
     """Seed a model where it has no seed: fits with one random_state are alike."""
     unset = [
         name
@@ -201,10 +207,13 @@ def _seeded(model: Any, rng: np.random.RandomState) -> Any:
     return model.set_params(**seeds) if seeds else model
 
 
-def _weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
+def weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
     """Return sample weights under the name of the parameter of ``fit``; nothing without one."""
     if has_fit_parameter(model, "sample_weight"):
         return {"sample_weight": weight}
+    if get_config()["enable_metadata_routing"]:
+        routed = get_routing_for_object(model).consumes("fit", ["sample_weight"])
+        return {"sample_weight": weight} if routed else {}
     if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
         return {f"{model.steps[-1][0]}__sample_weight": weight}
     return {}

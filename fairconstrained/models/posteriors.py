@@ -150,13 +150,15 @@ class Posteriors(Specification):
             model = getattr(self, name)
             if model is not None and not is_scoring_classifier(model):
                 raise ValueError(
-                    f"Posteriors.{name} must be a classifier with fit, and predict_proba or "
-                    f"decision_function; got {model!r}."
+                    f"{type(self).__name__}.{name} must be a classifier with fit, and "
+                    f"predict_proba or decision_function; got {model!r}."
                 )
             if isinstance(model, FrozenEstimator) and not hasattr(model, "classes_"):
-                raise ValueError(f"Posteriors.{name} is frozen, but not fitted; got {model!r}.")
+                raise ValueError(
+                    f"{type(self).__name__}.{name} is frozen, but not fitted; got {model!r}."
+                )
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
-            raise ValueError(f"Posteriors.cv must be at least 2 folds; got {self.cv!r}.")
+            raise ValueError(f"{type(self).__name__}.cv must be at least 2 folds; got {self.cv!r}.")
         check_memory(self.memory)
 
     @property
@@ -319,8 +321,8 @@ class Posteriors(Specification):
         tested = np.sort(np.concatenate([test for _, test in folds])) if folds else rows[:0]
         if not np.array_equal(tested, rows):
             raise ValueError(
-                f"Posteriors.cv must give each of the {len(rows)} samples to exactly one test "
-                f"part; got {self.cv!r}."
+                f"{type(self).__name__}.cv must give each of the {len(rows)} samples to exactly "
+                f"one test part; got {self.cv!r}."
             )
         return folds
 
@@ -342,8 +344,17 @@ class FittedPosteriors(NamedTuple):
 
     def columns(self, X: Any) -> Floats:
         """Return the columns of rows, (n, n_columns)."""
+        return self.assembled(self.posteriors(X))
+
+    def posteriors(self, X: Any) -> list[Floats]:
+        """Return the posteriors of rows by the label's and each group model, (n, n_kinds)."""
         models = [self.label_model, *(own.model for own in self.group_models)]
-        return self.assembled([model.posteriors(X) for model in models])
+        return [model.posteriors(X) for model in models]
+
+    def of_fold(self, k: int) -> FittedPosteriors:
+        """Return the models of a fold alone, which know nothing of its test rows."""
+        groups = [own._replace(model=own.model.of_fold(k)) for own in self.group_models]
+        return FittedPosteriors(self.classes, self.label_model.of_fold(k), groups)
 
     def range(self) -> tuple[Floats, Floats]:
         """Return the ends of intervals in which columns of models as given lie, (n_columns,)."""

@@ -21,7 +21,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.export import to_onnx
-from fairconstrained.models import Posteriors
+from fairconstrained.models import Posteriors, SingleFit
 from tests.helpers.clients import biased
 
 pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `onnx`")
@@ -41,8 +41,12 @@ OF_TWO = {
     "odds": RateConstrainedClassifier("equalized_odds", slack=0.2, model=LogisticRegression()),
     "forest": RateConstrainedClassifier(model=RandomForestClassifier(5, random_state=0)),
     "pipeline": make_pipeline(StandardScaler(), RateConstrainedClassifier()),
+    "single": RateConstrainedClassifier(model=SingleFit(LogisticRegression())),
+    "single in a pipeline": make_pipeline(
+        StandardScaler(), RateConstrainedClassifier(model=SingleFit(LogisticRegression()))
+    ),
 }
-OF_THREE = {name: OF_TWO[name] for name in ("linear", "perceptron", "posteriors", "odds")}
+OF_THREE = {name: OF_TWO[name] for name in ("linear", "perceptron", "posteriors", "odds", "single")}
 
 
 def answers(graph, X):
@@ -95,8 +99,9 @@ def encoded(*steps):
         (Posteriors(trees(categorical_features=[0]), cv=2), False, 3),
         (Posteriors(encoded(trees(categorical_features=[0])), cv=2), True, 2),
         (Posteriors(GridSearchCV(encoded(trees()), {}, cv=2), cv=2), True, 2),
+        (SingleFit(encoded(trees(categorical_features=[0])), cv=2), True, 2),
     ],
-    ids=["linear", "categories", "words", "search"],
+    ids=["linear", "categories", "words", "search", "single"],
 )
 def test_each_column_of_a_frame_is_an_input(model, words, n_classes):
     X, y, groups = biased()
@@ -114,6 +119,14 @@ def test_each_column_of_a_frame_is_an_input(model, words, n_classes):
     labels, probabilities = session.run(None, {name: frame[[name]].to_numpy() for name in frame})
     np.testing.assert_array_equal(labels, clf.predict(frame))
     np.testing.assert_allclose(probabilities, clf.predict_proba(frame), atol=1e-6)
+
+
+def test_the_graph_of_a_single_fit_is_that_of_the_classifier():
+    clf, X = fitted(RateConstrainedClassifier(model=SingleFit(trees(), cv=2)), biased()[1])
+    graphs = [to_onnx(model, X[:1]).graph for model in (clf, clf.model_.estimator_)]
+    assert graphs[0].node == graphs[1].node
+    assert graphs[0].initializer == graphs[1].initializer
+    np.testing.assert_array_equal(answers(to_onnx(clf, X[:1]), X)[0], clf.predict(X))
 
 
 def test_inputs_in_single_precision_are_computed_with_in_double():

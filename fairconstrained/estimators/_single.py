@@ -1,0 +1,114 @@
+"""A fit of one plain classifier, which learns the decisions of a constrained head of posteriors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.arrays import Floats
+from fairconstrained.constraints.stack import stacked
+from fairconstrained.estimators._inputs import TrainingRows
+from fairconstrained.estimators._training import Stage, Training
+from fairconstrained.losses import class_probabilities, n_outputs
+from fairconstrained.models.single_fit import SingleFit
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver
+from fairconstrained.solvers.run import run
+
+_SPARE = 0.25  # standard errors
+
+
+class Refits(Solver):
+    """Let classifiers learn from the head, and give it less slack until they keep theirs.
+
+    The points are the parameters of the head, and the values are those of classifiers out of fold.
+    """
+
+    length = 4
+
+    def __init__(self, training: SingleTraining):
+        self.training = training
+
+    def iterate(
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        for n in range(1, self.length + 1):
+            scores = self.training.out_of_fold(problem, x)
+            values = problem.hard(scores, x.new_zeros(0))
+            found = Iterate(x, values, values, dual, residual=torch.inf)
+            if found.excess <= FEASIBILITY_TOL:
+                found = found._replace(residual=0.0)
+            yield found
+            # By how much classifiers miss the values of the head. Rates jump a little from fit to
+            # fit, so aim further inside each time.
+            missed = (values - problem.evaluate(x).hard)[1:]
+            errors = problem.constraint.deviations(scores, problem.placed, x.new_zeros(0))
+            narrow = problem.constraint.narrowed((missed + n * _SPARE * errors).clamp_min(0.0))
+            x, dual = self.training.head(replace(problem, constraint=narrow), x, dual)
+
+
+class SingleTraining(Training):
+    """A fit of posteriors and their constrained head, from which one classifier then learns."""
+
+    specification: SingleFit
+
+    def check(self) -> None:
+        self.check_solver()
+        if self.estimator.warm_start:
+            raise ValueError(
+                f"{type(self.estimator).__name__}.warm_start must be False with SingleFit: the "
+                "constrained head, where it would begin, is thrown away."
+            )
+
+    def prepare(self, rows: TrainingRows, rng: Generator) -> None:
+        """Fit the posteriors, if a classifier that learns decisions can keep the constraint."""
+        self.rows = rows
+        kept = self.kept(rows.cells, self.estimator.min_group_size)
+        others = [member.name for member, _ in kept if not stacked(rows.space, [member]).of_labels]
+        if others:
+            raise ValueError(
+                "SingleFit needs criteria on predicted labels, since its classifier learns the "
+                f"labels of a head; got {', '.join(others)}. Posteriors takes it."
+            )
+        super().prepare(rows, rng)
+
+    def solve(self, problem: Any) -> list[Stage]:
+        """Train the head, and then classifiers that learn from it."""
+        stages = super().solve(problem)
+        problem, solution = stages[-1]
+        self.of_head, self.solver = self.solver, Refits(self)
+        x, dual = solution.iterate.x, solution.iterate.dual
+        return [*stages, self.run(problem, x, dual, rounds=Refits.length + 1)]
+
+    def head(self, problem: Any, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+        """Train the head for another slack; return its parameters and multipliers."""
+        clf, known = self.estimator, problem.known()
+        given = {"max_iter": clf.max_iter, "tol": clf.tol, "known": known}
+        found = run(self.of_head, problem, x, dual, self.rng, **given).iterate
+        return found.x, found.dual
+
+    def taught(self, problem: Any, w: Tensor, table: Floats) -> Floats:
+        """Return the head's probabilities of the classes for rows with these columns, (n, K)."""
+        head = problem.model.attributes(w)
+        scores = torch.as_tensor(table @ head["coef_"].T + head["intercept_"])
+        return np.asarray(class_probabilities(scores))
+
+    def out_of_fold(self, problem: Any, w: Tensor) -> Tensor:
+        """Return scores of rows by classifiers that learnt on other folds, (n, 1) or (n, K)."""
+        taught = [self.taught(problem, w, table) for table in self.specification.of_folds_]
+        return torch.as_tensor(self.specification.out_of_fold(self.rows, taught)).to(w)
+
+    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
+        """Let the classifier learn from the head at `w`: its scores are those of the estimator."""
+        self.specification.learn(self.rows, self.taught(problem, w, self.specification.of_all_))
+        size = n_outputs(len(self.rows.classes))
+        return {"coef_": np.eye(size), "intercept_": np.zeros(size)}
+
+    def finish(self, stages: list[Stage]) -> None:
+        """Write the fitted attributes; the lessons stay behind."""
+        super().finish(stages)
+        self.specification.forget()

@@ -1,0 +1,174 @@
+r"""A classifier itself as the model: it learns the decisions of a constrained one.
+
+Bucila, Caruana and Niculescu-Mizil (2006) call it model compression, Hinton, Vinyals and Dean
+(2015) distillation: one model learns what several others, put together, say of the training rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
+from torch import Generator
+
+from fairconstrained.arrays import Floats, Ints
+from fairconstrained.distributed import one_openmp_thread
+from fairconstrained.models.cross_fitting import evidence_of, seeded_where_unset, weights_for
+from fairconstrained.models.posteriors import Posteriors
+
+TINY = 1e-300  # its logarithm is finite, and beyond that of any probability of a classifier
+
+
+class SingleFit(Posteriors):
+    r"""One plain classifier that learns the decisions of constrained posteriors.
+
+    Nothing but the fitted classifier, ``clf.model_.estimator_``, predicts: no model of the groups
+    and no combination of models. It learns from :class:`Posteriors` and their constrained head,
+    which are fitted first and thrown away. Where the head gives row i, of weight
+    :math:`\omega_i`, the probabilities :math:`p_{ik}` of its classes, the classifier is fitted to
+    the label and weight
+
+    .. math::
+
+        \hat y_i = \arg\max_k p_{ik}, \qquad
+        \omega_i \Bigl( p_{i \hat y_i} - \max_{k \ne \hat y_i} p_{ik} \Bigr) ,
+
+    which is what another decision would cost under the head's probabilities. Rows on which the
+    head hardly prefers a class hardly count.
+
+    That the classifier keeps the slack is measured **out of fold**. For each fold a clone learns on
+    the other folds, from posteriors that were fitted to these alone, and its labels of the fold
+    count. So ``feasible_``, ``violation_``, and the last entries of ``history_``, speak of labels
+    by classifiers that learnt nothing from a row or its label, except for the few coefficients of
+    head and calibration. If they exceed the slack, the head is trained again with less of it, by as
+    much as they missed the head's rates, up to three times. If none keeps the slack, the one of
+    least violation remains, ``feasible_`` is False, and a warning says by how much. In the end
+    ``estimator_`` learns on all rows.
+
+    Parameters
+    ----------
+    estimator : classifier
+        With ``sample_weight`` in ``fit``, and ``predict_proba`` or ``decision_function``. In a
+        pipeline the last step takes the weights; with metadata routing any estimator that requests
+        ``sample_weight``. It receives X unchanged.
+    group_model, cv, memory
+        As in :class:`Posteriors`.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted clone of `estimator`, in ``clf.model_``.
+
+    Notes
+    -----
+    Only for :class:`~fairconstrained.RateConstrainedClassifier` without ``epsilon``, with criteria
+    on predicted labels. ``coef_`` and ``multipliers_`` are one and those of the head. Probabilities
+    of the classifier order rows, and are not calibrated: it learns decisions.
+
+    References
+    ----------
+    Bucila, Caruana and Niculescu-Mizil, "Model compression", 2006. Hinton, Vinyals and Dean,
+    "Distilling the knowledge in a neural network", 2015. Here: labels and weights in place of
+    probabilities, as in cost-sensitive classification, because the rates of decisions are what the
+    constraint bounds.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.models import SingleFit
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> model = SingleFit(DecisionTreeClassifier(max_depth=4))
+    >>> clf = RateConstrainedClassifier(slack=0.05, model=model, random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    >>> plain = clf.model_.estimator_  # a DecisionTreeClassifier, for production
+    >>> bool((plain.predict(data.data) == clf.predict(data.data)).all())
+    True
+    """
+
+    def check(self) -> None:
+        super().check()
+        if isinstance(self.estimator, FrozenEstimator):
+            raise ValueError(
+                "SingleFit.estimator learns the decisions of a constrained head, so it cannot be "
+                f"frozen; got {self.estimator!r}. Posteriors takes a frozen classifier."
+            )
+        if not weights_for(self.estimator, np.ones(1)):
+            raise ValueError(
+                "SingleFit.estimator must take sample_weight in fit (in a pipeline its last step; "
+                "a search only with metadata routing, where its estimator requests it); got "
+                f"{self.estimator!r}. Posteriors takes any classifier."
+            )
+
+    @property
+    def learns_from(self) -> frozenset[str]:
+        return frozenset({"y", "group"})
+
+    def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
+        """Return the columns of posteriors, out of fold, and keep those to learn from.
+
+        These are, for each fold, the columns of its training rows by its own models, and those of
+        all rows by all models.
+        """
+        self.seed_ = rng.initial_seed() % (1 << 32)
+        cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(self.seed_)
+        self.folds_ = self._folds(rows.X, cell, np.random.RandomState(self.seed_))
+        teacher = Posteriors(self.estimator, self.group_model, cv=self.folds_, memory=self.memory)
+        table = teacher.fit_transform(rows, part_of_cell, rng)
+        fitted = teacher.fitted_
+        with one_openmp_thread(rows.X):
+            each = [fitted.of_fold(k).posteriors(rows.X) for k in range(len(self.folds_))]
+        self.of_folds_ = [
+            fitted.assembled([own[train] for own in posteriors])
+            for posteriors, (train, _) in zip(each, self.folds_, strict=True)
+        ]
+        self.of_all_ = fitted.assembled([np.mean(own, axis=0) for own in zip(*each, strict=True)])
+        return table
+
+    def out_of_fold(self, rows: Any, taught: Sequence[Floats]) -> Floats:
+        """Return scores of all rows, by clones that learn probabilities of the other folds."""
+        n_classes = len(rows.classes)
+        scores = np.empty((len(rows.y), 1 if n_classes == 2 else n_classes))
+        with one_openmp_thread(rows.X):
+            for (train, test), own in zip(self.folds_, taught, strict=True):
+                model = self._fitted_to(rows, train, own)
+                scores[test] = scores_of(model, _safe_indexing(rows.X, test), rows.classes)
+        return scores
+
+    def learn(self, rows: Any, taught: Floats) -> None:
+        """Fit the classifier to the probabilities (n, K) of all rows."""
+        with one_openmp_thread(rows.X):
+            self.estimator_ = self._fitted_to(rows, np.arange(len(taught)), taught)
+        self.classes_ = rows.classes
+
+    def forget(self) -> None:
+        """Drop what only training needs."""
+        del self.seed_, self.folds_, self.of_folds_, self.of_all_
+
+    def _fitted_to(self, rows: Any, used: Ints, taught: Floats) -> Any:
+        """Return a clone that is fitted to the decisions for the rows `used`."""
+        model = seeded_where_unset(clone(self.estimator), np.random.RandomState(self.seed_))
+        label, ordered = taught.argmax(axis=1), np.sort(taught, axis=1)
+        if len(np.unique(label)) < 2:  # which many classifiers refuse
+            model = DummyClassifier()
+        weight = rows.weight[used] * (ordered[:, -1] - ordered[:, -2])
+        X = _safe_indexing(rows.X, used)
+        return model.fit(X, rows.classes[label], **weights_for(model, weight))
+
+    def transform(self, X: Any) -> Floats:
+        """Return the scores of the classifier, (n, 1) for two classes, else (n, K)."""
+        return scores_of(self.estimator_, X, self.classes_)
+
+
+def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
+    """Return log odds, or decisions, of two classes, (n, 1), or those of each class, (n, K)."""
+    evidence = evidence_of(model, X, classes, TINY)
+    return np.diff(evidence, axis=1) if len(classes) == 2 else evidence
