@@ -65,9 +65,10 @@ class AugmentedLagrangian(Solver):
     slack is used up.
 
     With up to 10,000 rows, or up to 1,000,000 entries and no solution, this is repeated with soft
-    rates twice as sharp, and the result of smaller error is kept. If soft rates lead to no feasible point, they are made four times as
-    sharp, up to three times. With many rows a part is solved first, and its solution is the start.
-    If the start is optimal without constraints and keeps them, it is the result.
+    rates twice as sharp, and the result of smaller error is kept. If soft rates lead to no feasible
+    point, they are made four times as sharp, up to three times. With many rows a part is solved
+    first, and its solution is the start. If the start is optimal without constraints and keeps
+    them, it is the result.
 
     Parameters
     ----------
