@@ -16,7 +16,7 @@ from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.losses import class_probabilities, n_outputs
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves
 from fairconstrained.solvers.run import run
 
 _SPARE = 0.25  # standard errors
@@ -57,7 +57,7 @@ class SingleTraining(Training):
     specification: SingleFit
 
     def check(self) -> None:
-        self.check_solver()
+        check_solves(self.solver, self.problem_class)
         if self.estimator.warm_start:
             raise ValueError(
                 f"{type(self.estimator).__name__}.warm_start must be False with SingleFit: the "

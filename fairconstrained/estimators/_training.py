@@ -116,10 +116,6 @@ class Training:
                 f"{type(self.estimator).__name__}.model cannot be SingleFit, which needs rates of "
                 "predicted labels: RateConstrainedClassifier without epsilon."
             )
-        self.check_solver()
-
-    def check_solver(self) -> None:
-        """Check that the solver is for the problems of this training."""
         check_solves(self.solver, self.problem_class)
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:

@@ -129,6 +129,30 @@ def test_the_graph_of_a_single_fit_is_that_of_the_classifier():
     np.testing.assert_array_equal(answers(to_onnx(clf, X[:1]), X)[0], clf.predict(X))
 
 
+def test_boosted_trees_of_other_libraries_go_through_onnxmltools():
+    """What converts the plain classifier converts a single fit; these trees compute in single."""
+    lightgbm = pytest.importorskip("lightgbm", reason="lightgbm is in the extra `clients`")
+    tools = pytest.importorskip("onnxmltools.convert.lightgbm.operator_converters.LightGbm")
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+
+    update_registered_converter(
+        lightgbm.LGBMClassifier,
+        "LightGbmLGBMClassifier",
+        calculate_linear_classifier_output_shapes,
+        tools.convert_lightgbm,
+        options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
+    )
+    X, y, groups = biased()
+    X = X.astype(np.float32)
+    trees = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1)
+    clf = RateConstrainedClassifier(model=SingleFit(trees, cv=2), random_state=0)
+    clf.fit(X, y, sensitive_features=groups)
+    labels, probabilities = answers(to_onnx(clf, X[:1], target_opset={"": 15, "ai.onnx.ml": 3}), X)
+    np.testing.assert_array_equal(labels, clf.predict(X))
+    np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=1e-5)
+
+
 def test_inputs_in_single_precision_are_computed_with_in_double():
     clf, X = fitted(RateConstrainedClassifier(), biased()[1])
     X = X.astype(np.float32)
