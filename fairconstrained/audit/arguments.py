@@ -21,14 +21,22 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     add("--decision", required=True, metavar="COLUMN", help="what was decided")
     groups = "the groups: each column by itself, and all together"
     add("--sensitive", nargs="+", required=True, metavar="COLUMN", help=groups)
+    strata = "strata, such as the kind of job: groups are compared within each"
+    add("--control", nargs="+", default=[], metavar="COLUMN", help=strata)
     add("--label", metavar="COLUMN", help="what turned out to be right")
     add("--positive", nargs="+", metavar="VALUE", help=_POSITIVE)
     add("--before", metavar="COLUMN", help="earlier decisions about the same rows")
     scores = "scores that grow with the chance of the favourable label"
     add("--score", metavar="COLUMN", help=scores)
     add("--weights", metavar="COLUMN", help="weights of the rows")
+    most = "a bound on the weights that was known before, for bounds on new rows"
+    add("--most-weight", type=float, metavar="BOUND", help=most)
     add("--criterion", default=CRITERIA[0], choices=CRITERIA, help="default: %(default)s")
     add("--slack", type=float, help="how large the difference of rates may be, such as 0.05")
+    ratio = "how small the smallest ratio of rates may be, such as 0.8, in place of --slack"
+    add("--ratio", type=float, help=ratio)
+    parallel = "compare each sensitive column by itself only, and not all together as well"
+    add("--parallel", action="store_true", help=parallel)
     add("--confidence", type=float, default=0.95, help="default: %(default)s")
     folder = Path("audit-results")
     add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
@@ -36,12 +44,25 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
     errors = {
         "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
+        "--ratio must be between 0 and 1": not 0 < (options.ratio or 0.5) < 1,
+        "--slack bounds a difference, --ratio a ratio: give one": (
+            options.slack is not None and options.ratio is not None
+        ),
+        f"--ratio goes with --criterion {', '.join(CRITERIA[:3])}": (
+            options.ratio is not None and options.criterion not in CRITERIA[:3]
+        ),
+        "--most-weight needs --weights COLUMN": (
+            options.most_weight is not None and not options.weights
+        ),
         "--confidence must be between 0 and 1": not 0 < options.confidence < 1,
         f"--criterion {options.criterion} needs --label COLUMN": (
             options.criterion != CRITERIA[0] and not options.label
         ),
         f"{options.decision!r} is the decision; it cannot be sensitive as well": (
             options.decision in options.sensitive
+        ),
+        "--control and --sensitive name a column twice": (
+            not set(options.control).isdisjoint(options.sensitive)
         ),
         f"there is no file {options.csv}": not options.csv.is_file(),
         f"--output must be a folder; {options.output} is a file": options.output.is_file(),

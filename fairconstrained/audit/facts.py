@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike
 from fairconstrained._version import __version__
 from fairconstrained.audit import measures, wording
 from fairconstrained.audit.guarantees import certificate, rows_needed
-from fairconstrained.audit.measures import DIFFERENCES, Facts
+from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
+from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import Grouping, Sample, read_sample
-from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.claims import own_bound
 
 SCHEMA_VERSION = "1"
 _SMALL = 20  # rows of a group that is compared, without a slack
@@ -40,7 +39,8 @@ class Audit:
         For decision, label and earlier decision: the column, its favourable outcome, and the rows
         and the meaning of each value.
     groups, intersections : list of dict
-        Rates of each group with their intervals: by each attribute, and by several together.
+        Rates of each group with their intervals: by each attribute; by several together, and within
+        each stratum.
     differences, ratios : list of dict
         Largest less smallest rate, and smallest by largest; ratios also of each group.
     calibration : list of dict
@@ -48,7 +48,7 @@ class Audit:
     changes : list of dict
         By group: rows whose decision was lost, gained, kept or never given, and errors.
     certificates : list of dict
-        :class:`fairconstrained.metrics.Certificate` by attribute, with ``rows_needed``.
+        :class:`fairconstrained.metrics.Certificate` by attribute; ``rows``, and ``rows_needed``.
     assumptions, limits, left_out : list of str
     provenance : dict
         Date, version, file and its hash, rows, command.
@@ -125,7 +125,8 @@ def report(
     sensitive_features: Any,
     y_score: ArrayLike | None = None,
     before: Any = None,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Any = None,
+    control_features: Any = None,
     constraint: Any = None,
     slack: float | None = None,
     pos_label: Any = None,
@@ -150,13 +151,17 @@ def report(
         default, probabilities of a model that has them.
     before : array-like of shape (n_samples,), or a fitted model, optional
         Earlier decisions on the same rows.
-    sample_weight : array-like of shape (n_samples,), optional
-        Non-negative weights for all rates. There are no certificates then.
+    sample_weight : array-like of shape (n_samples,), or Weights, optional
+        Non-negative weights for all rates. Certificates need a bound on them:
+        ``Weights(values, most=5)`` of :mod:`fairconstrained.metrics`.
+    control_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
+        Strata, such as kinds of job: groups are compared within each.
     constraint : str or constraint object, optional
-        The criterion of the question, as in :func:`fairconstrained.metrics.certify`; by default
-        "demographic_parity". It bounds a difference of rates.
+        The criterion of the question: parity of rates; by default "demographic_parity". Of
+        ``DemographicParity(ratio=0.8)`` the smallest ratio of rates counts; with
+        ``attributes="parallel"`` each attribute is compared by itself only.
     slack : float, optional
-        How large the difference may be; by default the slack of a constraint object. Without one
+        How large the difference may be; by default the bound of a constraint object. Without one
         the page says how large it is.
     pos_label : label or list of labels, optional
         The favourable outcome; if labels have other values than decisions, one of each. It may be
@@ -208,37 +213,26 @@ def report(
     sample = read_sample(
         *(y_true, y_pred, sensitive_features),
         **{"y_score": y_score, "before": before, "sample_weight": sample_weight},
+        control_features=control_features,
         pos_label=pos_label,
     )
-    return audited(sample, constraint or "demographic_parity", slack, confidence)
+    return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))
 
 
-def audited(sample: Sample, constraint: Any, slack: float | None, confidence: float) -> Audit:
+def audited(sample: Sample, asked: Question) -> Audit:
     """Audit a sample that was read."""
-    check_confidence(confidence)
-    criterion = getattr(constraint, "name", constraint)
-    if criterion not in DIFFERENCES:
-        known = sorted(DIFFERENCES)
-        raise ValueError(f"constraint must be one of {known}; got {constraint!r}.")
-    if getattr(constraint, "ratio", None) is not None:
-        raise ValueError(
-            f"constraint must bound a difference of rates, by a slack; got {constraint!r}. "
-            "Ratios of all groups are in every audit, and certify bounds the smallest."
-        )
-    slack = own_bound(constraint) if slack is None else slack
-    if criterion != "demographic_parity" and sample.label is None:
-        raise ValueError(f"y_true must hold labels for constraint={criterion!r}; got none.")
-    asked = {"criterion": criterion, "slack": slack, "confidence": confidence}
-    groupings = sample.groupings
+    if asked.criterion != "demographic_parity" and sample.label is None:
+        raise ValueError(f"y_true must hold labels for constraint={asked.criterion!r}; got none.")
+    groupings, compared = sample.groupings, sample.compared(asked.attributes)
     single = len(sample.people.columns)
-    rates = [measures.rates(sample, by, confidence) for by in groupings]
+    more = [*groupings[single:], *(compared if sample.strata is not None else [])]
     facts: dict[str, Any] = {
         "outcomes": _outcomes(sample),
-        "groups": [
-            *measures.rates(sample, sample.everybody, confidence),
-            *_joined(rates[:single]),
-        ],
-        "intersections": _joined(rates[single:]),
+        "groups": _joined(
+            measures.rates(sample, by, asked.confidence)
+            for by in [sample.everybody, *groupings[:single]]
+        ),
+        "intersections": _joined(measures.rates(sample, by, asked.confidence) for by in more),
         "differences": [],
         "ratios": [],
         "calibration": _joined(measures.calibration(sample, by) for by in groupings[:single]),
@@ -246,21 +240,21 @@ def audited(sample: Sample, constraint: Any, slack: float | None, confidence: fl
         "certificates": [],
         "left_out": list(sample.left_out),
     }
-    for grouping, groups in zip(groupings, rates, strict=True):
-        _compare(sample, grouping, groups, facts, constraint, slack, confidence)
-    if sample.weight is not None:
-        facts["left_out"].append(wording.WEIGHTED)
+    for grouping in compared:
+        _compare(sample, grouping, facts, asked)
+    if sample.weight is not None and sample.most is None:
+        facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
     return Audit(
-        question=wording.question(facts, [by.attribute for by in groupings], criterion, slack),
-        answer=wording.answer(facts, **asked),
-        findings=[*wording.findings(facts, criterion, slack), *sample.spelled],
+        question=wording.question(facts, sample, asked),
+        answer=wording.answer(facts, asked),
+        findings=[*wording.findings(facts, asked), *sample.spelled],
         assumptions=wording.assumptions(facts),
         limits=wording.limits(sample),
         provenance={
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
             "rows": len(sample.decision),
-            **asked,
+            **asked._asdict(),
             "file": None,
             "sha256": None,
             "command": "fairconstrained.report(...)",
@@ -269,35 +263,27 @@ def audited(sample: Sample, constraint: Any, slack: float | None, confidence: fl
     )
 
 
-def _compare(
-    sample: Sample,
-    grouping: Grouping,
-    groups: Facts,
-    facts: dict[str, Any],
-    constraint: Any,
-    slack: float | None,
-    confidence: float,
-) -> None:
+def _compare(sample: Sample, grouping: Grouping, facts: dict[str, Any], asked: Question) -> None:
     """Add what compares the groups by one attribute: differences, ratios, and a certificate."""
-    least = math.ceil(1.0 / slack) if slack else _SMALL
+    least = math.ceil(1.0 / asked.slack) if asked.slack else _SMALL
     rows, left_out = measures.compared(sample, grouping, least)
     facts["left_out"] += left_out
     if not rows.any():
         return
-    gaps, (of_decisions, *others) = measures.comparisons(sample, grouping, rows, confidence)
+    by = grouping.attribute
+    gaps, (of_decisions, *others) = measures.comparisons(sample, grouping, rows, asked.confidence)
     names = {grouping.groups[code] for code in np.unique(grouping.codes[rows])}
+    groups = [row for row in facts["groups"] + facts["intersections"] if row["attribute"] == by]
     facts["differences"] += gaps
     facts["ratios"] += [{**of_decisions, **measures.impact_ratios(groups, names)}, *others]
-    if sample.weight is None:
-        found = certificate(
-            *(sample, grouping, rows),
-            constraint=constraint,
-            slack=slack or 0.0,
-            confidence=confidence,
-        )
-        proved = {"slack": slack, "kept": found.kept if slack is not None else None}
-        needed = None if slack is None else rows_needed(found)
-        entry = {"attribute": grouping.attribute, "rows_needed": needed}
+    if sample.weight is None or sample.most is not None:
+        found = certificate(sample, grouping, rows, asked)
+        if found is None:
+            return
+        proved = {"slack": asked.slack, "kept": found.kept if asked.slack is not None else None}
+        times = None if asked.slack is None else rows_needed(found, asked)
+        needed = None if times is None else math.ceil(times * rows.sum())
+        entry = {"attribute": by, "rows": int(rows.sum()), "rows_needed": needed}
         facts["certificates"].append({**entry, **found.to_dict(), **proved})
 
 

@@ -3,65 +3,63 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 from fairconstrained.arrays import Array
 from fairconstrained.audit.measures import quiet
+from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import Grouping, Sample
-from fairconstrained.metrics import Certificate, certify
-from fairconstrained.metrics.bounds import difference_p_value
-from fairconstrained.rates import PARITIES
+from fairconstrained.metrics import Certificate, Weights, certify
+from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
 _MOST = 1e6  # times these rows: more is no advice
 
 
 def certificate(
-    sample: Sample,
-    grouping: Grouping,
-    rows: Array,
-    *,
-    constraint: Any,
-    slack: float,
-    confidence: float,
-) -> Certificate:
-    """Certify the constraint from the rows of groups that are compared."""
+    sample: Sample, grouping: Grouping, rows: Array, asked: Question
+) -> Certificate | None:
+    """Certify the criterion from the rows of groups that are compared, if any have a label."""
     label, name = sample.label, sample.outcomes["y_pred"].name
-    if label is None or getattr(constraint, "name", constraint) == "demographic_parity":
+    if label is None or asked.criterion == "demographic_parity":
         label = sample.decision.astype(float)  # rows without a label count, too
     kept = rows & ~np.isnan(label)
+    if not kept.any():
+        return None
+    population = None
+    if sample.weight is not None and sample.most is not None:
+        population = Weights(sample.weight[kept], sample.most)
     with quiet():
         return certify(
             y_true=label[kept].astype(int),
             y_pred=sample.decision[kept].astype(int),
             sensitive_features=np.array(grouping.groups, dtype=object)[grouping.codes[kept]],
-            constraint=constraint,
-            slack=slack,
-            confidence=confidence,
+            constraint=asked._replace(attributes="crossed"),
+            slack=asked.slack or 0.0,
+            confidence=asked.confidence,
             min_group_size=1,
+            population=population,
             pos_label=1,
             name=f"groups by {grouping.attribute}",
             label_names={0: f"not {name}", 1: name},
         )
 
 
-def rows_needed(found: Certificate) -> int | None:
-    """About how many rows would certify the slack, if all rates and sizes of groups stay as here.
+def rows_needed(found: Certificate, asked: Question) -> float | None:
+    """About how many times the rows would certify the slack, if rates and sizes stay as here.
 
-    None if none would: a difference on these rows is the slack or more, or is not one of rates.
+    None if no number would: the violation on these rows is the slack or more.
 
-    For each difference d of two rates, the exact test of the certificate is repeated on m times
+    For each comparison of two rates, the exact test of the certificate is repeated on m times
     the rows; m begins at the normal approximation, in which the bound falls with the root of m.
     """
-    if found.constraint not in PARITIES:
-        return None
+    comparison = DIFFERENCE if asked.ratio is None else SHORTFALL
     alpha, most = 1.0 - found.confidence, 0.0
     for first, second in permutations(found.rates, 2):
         if first["event"] != second["event"]:
             continue
-        margin = found.slack - (first["rate"] - second["rate"])
+        margin = found.slack - comparison.of_rates(first["rate"], second["rate"])
         if margin <= 0:
             return None
         hits = np.array([first["hits"], second["hits"]])
@@ -70,7 +68,7 @@ def rows_needed(found: Certificate) -> int | None:
         def enough(m: float, hits: Array = hits, rows: Array = rows) -> bool:
             k, n = np.rint(m * hits).astype(int), np.ceil(m * rows).astype(int)
             pair = (int(min(k[0], n[0])), int(min(k[1], n[1])))
-            p = difference_p_value(pair, (int(n[0]), int(n[1])), found.slack, alpha / 50)
+            p = comparison.p_value(pair, (int(n[0]), int(n[1])), found.slack, alpha / 50)
             return p <= alpha
 
         if most and enough(most):
@@ -85,4 +83,4 @@ def rows_needed(found: Certificate) -> int | None:
             middle = 0.5 * (low + high)
             low, high = (low, middle) if enough(middle) else (middle, high)
         most = high
-    return int(np.ceil(most * found.n_samples)) if most else None
+    return most or None

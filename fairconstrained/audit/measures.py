@@ -55,8 +55,8 @@ def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
             more[f"false_negative_rate{end}"] = 1.0 - more[f"true_positive_rate{other}"]
         more = more.rename(columns={"samples": "labelled"})
         table = table.join(more.drop(columns=_with_ends("selection_rate")))
-        table["labelled"] = table["labelled"].fillna(0)
     counts = [column for column in table if column in ("samples", "labelled")]
+    table[counts] = table[counts].fillna(0)  # groups without rows here
     rows = table.astype(dict.fromkeys(counts, int)).to_dict("records")
     return [
         {"attribute": grouping.attribute, "group": group, **row}
@@ -109,6 +109,8 @@ def comparisons(
             if label is None:
                 continue
             kept = rows & ~np.isnan(label)
+            if not kept.any():
+                continue
             given: dict[str, Any] = {"sensitive_features": grouping.codes[kept]}
             if sample.weight is not None:
                 given["sample_weight"] = sample.weight[kept]

@@ -11,6 +11,7 @@ import jinja2
 
 from fairconstrained.audit.facts import Audit
 from fairconstrained.audit.measures import Facts
+from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import EVERYBODY
 from fairconstrained.audit.wording import percent, points
 
@@ -256,25 +257,28 @@ def _changes(audit: Audit) -> Section:
 
 
 def _new_rows(audit: Audit) -> Section:
-    items = [_bound(entry, audit.provenance["slack"]) for entry in audit.certificates]
+    asked = Question(**{name: audit.provenance[name] for name in Question._fields})
+    items = [_bound(entry, asked) for entry in audit.certificates]
     text = "Bounds that hold for the people from whom these rows were drawn, whatever their rates."
     return Section("What holds for new rows", [text] if items else ["Nothing is proved."], items)
 
 
-def _bound(entry: dict[str, Any], slack: float | None) -> str:
+def _bound(entry: dict[str, Any], asked: Question) -> str:
     """Say what a certificate proves, and how many rows would prove what was asked."""
-    needed, rows = entry["rows_needed"], entry["n_samples"]
+    needed, rows = entry["rows_needed"], entry["rows"]
     said = (
-        f"By {entry['attribute']}: {points(entry['estimate'])} on these rows. With "
-        f"{100 * entry['confidence']:g} % confidence at most {points(entry['upper'])} on new rows "
+        f"By {entry['attribute']}: {asked.words('a difference', 'a ratio')} of "
+        f"{asked.size(entry['estimate'])} on these rows. With {100 * asked.confidence:g} % "
+        f"confidence {asked.words('at most', 'at least')} {asked.size(entry['upper'])} on new rows "
         f"(decided by {entry['binding']})"
     )
-    if slack is None:
+    if asked.slack is None:
         return f"{said}."
     if entry["kept"]:
         enough = f"About {needed:,} rows with these rates would have been enough."
-        return f"{said}: within {points(slack)}. {enough if needed else ''}".rstrip()
-    said += f": {points(slack)} are not proved."
+        kept = f"{said}: {asked.words('within', 'at least')} {asked.size(asked.slack)}."
+        return f"{kept} {enough if needed else ''}".rstrip()
+    said += f": {asked.size(asked.slack)} {asked.words('are', 'is')} not proved."
     if needed is None:
         return f"{said} More rows would not help if the rates stay."
     return f"{said} If the rates stay, about {needed:,} rows ({needed / rows:.1f} times) would do."

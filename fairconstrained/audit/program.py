@@ -12,33 +12,44 @@ from typing import Any
 import pandas as pd
 
 from fairconstrained.audit.facts import Audit, audited
+from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import read_sample
 from fairconstrained.audit.tables import AS_CSV, Unusable, check_groups, read_csv
+from fairconstrained.metrics import Weights
+from fairconstrained.metrics.claims import BOUNDS
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the audit; `Unusable` says why it cannot."""
     path, sensitive = options.csv, list(dict.fromkeys(options.sensitive))
+    control = list(dict.fromkeys(options.control))
     single = [options.label, options.before, options.score, options.weights]
-    columns = [options.decision, *sensitive, *(name for name in single if name)]
+    columns = [options.decision, *sensitive, *control, *(name for name in single if name)]
     frame, notes = read_csv(path, columns)
     if frame.empty:
         raise Unusable(f"{path} has a header and no rows.")
-    check_groups(frame[sensitive], path)
+    check_groups(frame[sensitive + control], path)
     try:
+        weights = _numbers(frame, options.weights)
+        if options.most_weight is not None:
+            weights = Weights(weights, options.most_weight)
         sample = read_sample(
             None if options.label is None else frame[options.label],
             frame[options.decision],
             frame[sensitive],
             y_score=_numbers(frame, options.score),
             before=None if options.before is None else frame[options.before],
-            sample_weight=_numbers(frame, options.weights),
+            sample_weight=weights,
+            control_features=frame[control] if control else None,
             pos_label=options.positive,
             parameter="--positive",
         )
     except ValueError as error:
         raise Unusable(f"In {path}, {error}") from None
-    audit = audited(sample, options.criterion, options.slack, options.confidence)
+    slack = options.slack if options.ratio is None else BOUNDS["ratio"](options.ratio)
+    attributes = "parallel" if options.parallel else "crossed"
+    asked = Question(options.criterion, slack, options.ratio, attributes, options.confidence)
+    audit = audited(sample, asked)
     origin = {
         "file": path.name,
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),

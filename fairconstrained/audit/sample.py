@@ -11,6 +11,7 @@ import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
 from fairconstrained.groups import UncertainGroups, columns_of, computed
+from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores, check_weights
 from fairconstrained.metrics.outcomes import (
     Outcomes,
@@ -42,6 +43,8 @@ class Sample:
     before: Floats | None  # an earlier decision, as a label
     weight: Floats | None
     people: pd.DataFrame  # the attributes, nan where not known
+    control: pd.DataFrame | None  # the control features
+    most: float | None  # a bound on the weights that was known before
     outcomes: Mapping[str, Outcomes]  # of decision, label and before
     left_out: list[str]
 
@@ -53,6 +56,33 @@ class Sample:
             return single
         together = [self.people[name] for name in self.people]
         return [*single, _grouping(" & ".join(map(str, self.people)), together)]
+
+    @property
+    def strata(self) -> Grouping | None:
+        """The strata of the control features."""
+        if self.control is None:
+            return None
+        columns = [self.control[name] for name in self.control]
+        return _grouping(" & ".join(map(str, self.control)), columns)
+
+    def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
+        """Groupings that are compared: all, or each attribute by itself; within each stratum."""
+        found = self.groupings
+        if attributes == "parallel":
+            found = found[: len(self.people.columns)]
+        strata = self.strata
+        if strata is None or not within:
+            return found
+        inside = [
+            Grouping(
+                f"{by.attribute} where {strata.attribute} is {name}",
+                np.where(strata.codes == i, by.codes, -1),
+                by.groups,
+            )
+            for by in found
+            for i, name in enumerate(strata.groups)
+        ]
+        return [grouping for grouping in inside if (grouping.codes >= 0).any()]
 
     @property
     def spelled(self) -> list[str]:
@@ -82,6 +112,7 @@ def read_sample(
     y_score: Any,
     before: Any,
     sample_weight: Any,
+    control_features: Any,
     pos_label: Any,
     parameter: str = "pos_label",
 ) -> Sample:
@@ -90,13 +121,18 @@ def read_sample(
         raise ValueError("sensitive_features must hold the groups of each row; got None.")
     people = _people(sensitive_features)
     given = {"y_pred": y_pred, "y_true": y_true, "before": before}
-    check_samples(
-        **given, y_score=y_score, sample_weight=sample_weight, sensitive_features=sensitive_features
-    )
+    most = None
+    if isinstance(sample_weight, Weights):
+        most = float(sample_weight.most)
+        sample_weight = sample_weight.of_rows(len(people))
+    of_rows = {"sensitive_features": sensitive_features, "control_features": control_features}
+    check_samples(**given, y_score=y_score, sample_weight=sample_weight, **of_rows)
+    control = None if control_features is None else _people(control_features)
     given = {name: _column(name, values) for name, values in given.items() if values is not None}
     n_rows = len(given["y_pred"])
-    for name, values in {**given, "sensitive_features": people}.items():
-        if len(values) != n_rows:
+    tables = {"sensitive_features": people, "control_features": control}
+    for name, values in {**given, **tables}.items():
+        if values is not None and len(values) != n_rows:
             raise ValueError(f"{name} has {len(values)} rows, but y_pred has {n_rows}.")
     outcomes = _outcomes(given, pos_label, parameter)
     read = {name: found.favourable.astype(float) for name, found in outcomes.items()}
@@ -105,7 +141,7 @@ def read_sample(
     decision = read["y_pred"]
     sample = Sample(
         *(decision == 1.0, read.get("y_true"), score, read.get("before"), weight, people),
-        *(outcomes, []),
+        *(control, most, outcomes, []),
     )
     return _decided(sample, ~np.isnan(decision))
 
@@ -116,7 +152,7 @@ def _decided(sample: Sample, known: Array) -> Sample:
         raise ValueError("y_pred has no decisions.")
     rows: dict[str, Any] = {
         name: None if (values := getattr(sample, name)) is None else values[known]
-        for name in ("decision", "label", "score", "before", "weight", "people")
+        for name in ("decision", "label", "score", "before", "weight", "people", "control")
     }
     left_out = [(~known, "no decision: they are in no figure")]
     if rows["label"] is not None:
@@ -124,10 +160,10 @@ def _decided(sample: Sample, known: Array) -> Sample:
         rows["label"] = None if np.isnan(rows["label"]).all() else rows["label"]
     if rows["before"] is not None:
         left_out.append((np.isnan(rows["before"]), "no earlier decision: they are in no change"))
-    people = rows["people"]
-    for name in people:
-        missing = people[name].isna().to_numpy()
-        left_out.append((missing, f"an unknown {name}: they are in none of its groups"))
+    for people in (rows["people"], rows["control"]):
+        for name in [] if people is None else people:
+            missing = people[name].isna().to_numpy()
+            left_out.append((missing, f"an unknown {name}: they are in none of its groups"))
     said = [f"{int(rows.sum()):,} rows have {what}." for rows, what in left_out if rows.any()]
     return replace(sample, **rows, left_out=said)
 

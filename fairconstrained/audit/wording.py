@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fairconstrained.audit.sample import Sample
+
+if TYPE_CHECKING:
+    from fairconstrained.audit.question import Question
 
 CRITERIA = {
     "demographic_parity": "equal rates of favourable decisions",
@@ -15,7 +18,8 @@ CRITERIA = {
     "equalized_odds": "equal rates of favourable decisions among the rows of each label",
     "error_rate_parity": "equal rates of wrong decisions",
 }
-WEIGHTED = "Rows have weights: certificates are for rows that count equally, so there are none."
+WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates:
+give one by Weights(values, most=...), or --most-weight."""
 _FEW = "Nothing can be compared: no attribute has two groups that are large enough."
 
 
@@ -30,46 +34,47 @@ def points(value: float | None) -> str:
     return f"{100 * value:.1f} percentage points" if known and value is not None else "not known"
 
 
-def question(
-    facts: Mapping[str, Any], attributes: list[str], criterion: str, slack: float | None
-) -> str:
+def question(facts: Mapping[str, Any], sample: Sample, asked: Question) -> str:
     """What was asked."""
-    by = ", ".join(attributes)
     favourable = facts["outcomes"]["decision"]["favourable"]
-    within = "" if slack is None else f", up to {points(slack)}"
+    by = [grouping.attribute for grouping in sample.compared(asked.attributes, within=False)]
+    within = "" if sample.strata is None else f" within each {sample.strata.attribute}"
+    most = ""
+    if asked.slack is not None:
+        most = f", {asked.words('up to', 'with ratios of at least')} {asked.size(asked.slack)}"
+    name = asked.criterion.replace("_", " ")
     return (
-        f"Do groups by {by} have {CRITERIA[criterion]} ({criterion.replace('_', ' ')}){within}? "
+        f"Do groups by {', '.join(by)}{within} have {CRITERIA[asked.criterion]} ({name}){most}? "
         f"The favourable decision is {favourable!r}."
     )
 
 
-def answer(
-    facts: Mapping[str, Any], *, criterion: str, slack: float | None, confidence: float
-) -> str:
+def answer(facts: Mapping[str, Any], asked: Question) -> str:
     """The answer in one sentence."""
-    gaps = [gap for gap in facts["differences"] if gap["criterion"] == criterion]
-    gaps = [gap for gap in gaps if not math.isnan(gap["value"])]
+    gaps, slack = asked.measured(facts), asked.slack
     if not gaps:
         return _FEW
     worst = max(gaps, key=lambda gap: float(gap["value"]))
-    ends = f"{100 * worst['low']:.1f} to {100 * worst['high']:.1f}"
     largest = (
-        f"the largest difference on these rows is {points(worst['value'])}, by "
-        f"{worst['attribute']}{_extremes(facts, worst, criterion)} ({100 * confidence:g} % "
-        f"interval {ends})"
+        f"the {asked.words('largest difference', 'smallest ratio')} on these rows is "
+        f"{asked.size(worst['value'])}, by {worst['attribute']}"
+        f"{_extremes(facts, worst, asked.criterion)} ({100 * asked.confidence:g} % interval "
+        f"{asked.interval(worst['low'], worst['high'])})"
     )
     if slack is None:
         return f"{largest[0].upper()}{largest[1:]}."
     if worst["value"] > slack:
         sure = worst["low"] > slack
         no = "No" if sure else "On these rows no, but they do not decide for new rows"
-        return f"{no}: {largest}, more than {points(slack)}."
+        return f"{no}: {largest}, {asked.words('more', 'less')} than {asked.size(slack)}."
     found = facts["certificates"]
-    sure = f"with {100 * confidence:g} % confidence for each attribute"
+    sure = f"with {100 * asked.confidence:g} % confidence for each attribute"
     if found and all(entry["kept"] for entry in found) and len(found) == len(gaps):
         return f"Yes, also on new rows like these ({sure}): {largest}."
-    uppers = [entry["upper"] for entry in found]
-    beyond = f" it may be up to {points(max(uppers))} there" if uppers else " no bound was asked"
+    beyond = " no bound was asked"
+    if found:
+        bound = asked.size(max(entry["upper"] for entry in found))
+        beyond = f" it may be {asked.words('up to', 'as small as')} {bound} there"
     return f"On these rows yes, but it is not proved for new rows:{beyond}; {largest}."
 
 
@@ -88,20 +93,21 @@ def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) 
     return f": {low} {percent(rate[low])}, {high} {percent(rate[high])}"
 
 
-def findings(facts: Mapping[str, Any], criterion: str, slack: float | None) -> list[str]:
+def findings(facts: Mapping[str, Any], asked: Question) -> list[str]:
     """What a reader must know before all figures."""
-    found = []
+    found, slack = [], asked.slack
     overall = facts["groups"][0]["selection_rate"]
     if overall in (0.0, 1.0):
         who = "Nobody" if overall == 0 else "Everybody"
         found.append(f"{who} gets the favourable decision: all rates are equal for that reason.")
     missed = [
-        f"by {gap['attribute']} ({points(gap['value'])})"
-        for gap in facts["differences"]
-        if slack is not None and gap["criterion"] == criterion and gap["value"] > slack
+        f"by {gap['attribute']} ({asked.size(gap['value'])})"
+        for gap in asked.measured(facts)
+        if slack is not None and gap["value"] > slack
     ]
-    if missed:
-        found.append(f"The slack of {points(slack)} is missed {', '.join(missed)}.")
+    if missed and slack is not None:
+        kind = asked.words("slack", "ratio")
+        found.append(f"The {kind} of {asked.size(slack)} is missed {', '.join(missed)}.")
     return found
 
 
@@ -123,6 +129,11 @@ def limits(sample: Sample) -> list[str]:
         "whether labels are right, is for people to judge.",
         "Groups are those given. Nothing is said about others, or about another population.",
     ]
+    if sample.strata is not None:
+        said.append(
+            f"Groups are compared within each {sample.strata.attribute}: the answer says nothing "
+            "about who gets into which."
+        )
     if sample.label is None:
         said.append("There are no labels: nothing is said about errors.")
     if sample.score is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fairconstrained.arrays import Array, check_samples, rows_of
@@ -18,7 +19,7 @@ OVERALL = "all"
 BOUNDS: Mapping[str, Callable[[Any], Any]] = {
     "slack": lambda slack: slack,
     "max": lambda cap: None if isinstance(cap, Mapping) else cap,
-    "ratio": lambda ratio: 1.0 - ratio,
+    "ratio": lambda ratio: round(1.0 - ratio, 12),  # 0.2 for 0.8
 }
 
 
@@ -39,9 +40,9 @@ class Claim(NamedTuple):
     ratio: float | None
     attributes: str
     pos_label: Any  # None for the second label
-    alpha: float
-    threshold: float
-    label_names: Mapping[Any, str]
+    alpha: float = 0.05
+    threshold: float = 0.0
+    label_names: Mapping[Any, str] = MappingProxyType({})
 
     def words(self, in_strata: bool) -> str:
         """The criterion in the statement."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -194,14 +194,18 @@ class Weights:
 
     def samples(self, rows: Mixture, failure: float) -> list[Ints]:
         """Draw each row with its probability."""
-        weights = check_weights(self.values, len(rows.groups))
-        most: Any = self.most
+        weights = self.of_rows(len(rows.groups))
+        kept = np.random.default_rng(0).random(len(weights)) < weights / float(self.most)
+        return [np.flatnonzero(kept)]
+
+    def of_rows(self, n_rows: int) -> Floats:
+        """Return the weights of so many rows; raise ValueError if they are not within the bound."""
+        weights, most = check_weights(self.values, n_rows), cast(Any, self.most)
         if isinstance(most, bool) or not isinstance(most, Real) or not float(most) > 0:
             raise ValueError(f"Weights.most must be a number > 0; got {most!r}.")
         if weights.max() > most:
             raise ValueError(f"Weights.values must be at most {most}; got {weights.max()}.")
-        kept = np.random.default_rng(0).random(len(weights)) < weights / float(most)
-        return [np.flatnonzero(kept)]
+        return weights
 
 
 Population: TypeAlias = Proportions | Weights

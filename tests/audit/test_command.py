@@ -54,6 +54,19 @@ def run(tmp_path, capsys):
     return command
 
 
+def test_ratios_strata_and_bounded_weights_are_asked(run, tmp_path):
+    frame = table(1000).assign(weight=1.0)
+    more = ["--ratio", "0.5", "--control", "age", "--weights", "weight", "--most-weight", "1"]
+    said = run(frame, *ASKED, *more)
+    assert "by sex within each age" in said
+    assert "with ratios of at least 50.0 %?" in said
+    found = json.loads((tmp_path / "new" / "audit.json").read_text())
+    assert [entry["attribute"] for entry in found["certificates"]] == [
+        "sex where age is old",
+        "sex where age is young",
+    ]
+
+
 def test_a_page_and_its_facts_are_written(run, tmp_path):
     frame = table()
     more = ["--label", "repaid", "--score", "score", "--before", "old", "--slack", "0.2"]

@@ -12,8 +12,9 @@ from sklearn.metrics import precision_score, roc_auc_score
 
 import fairconstrained
 from fairconstrained.audit.facts import SCHEMA_VERSION
-from fairconstrained.constraints import DemographicParity
-from fairconstrained.metrics.bounds import DIFFERENCE
+from fairconstrained.constraints import DemographicParity, ErrorRateParity
+from fairconstrained.metrics import Weights, certify
+from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
 RNG = np.random.default_rng(0)
 N = 3000
@@ -282,7 +283,10 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"y_true": TRUE[1:]}, "y_true has 2999 rows, but y_pred has 3000"),
         ({"sensitive_features": SEX[1:]}, "sensitive_features has 2999 rows, but y_pred has"),
         ({"y_true": None, "constraint": "equalized_odds"}, "y_true must hold labels for constr"),
-        ({"constraint": DemographicParity(ratio=0.8)}, "must bound a difference of rates, by a"),
+        ({"constraint": DemographicParity(reference="overall")}, "reference='pairwise'"),
+        ({"constraint": ErrorRateParity(ratio=0.8)}, r"constraint must be one of .* to have a rat"),
+        ({"control_features": SEX[1:]}, "control_features has 2999 rows, but y_pred has 3000"),
+        ({"sample_weight": Weights(np.full(N, 2.0), most=1)}, "must be at most 1; got 2.0"),
         ({"constraint": "fairness"}, "constraint must be one of .*; got 'fairness'"),
         ({"confidence": 1}, "confidence"),
         ({"slack": -1}, "slack must be a number >= 0"),
@@ -295,11 +299,70 @@ def test_wrong_input_is_named(changes, message):
         report(**changes)
 
 
-def test_weighted_rows_have_no_certificate():
-    found = report(sample_weight=RNG.random(N), slack=0.4)
+def test_weighted_rows_have_a_certificate_if_there_is_a_bound():
+    weight = RNG.random(N)
+    found = report(sample_weight=weight, slack=0.4)
     assert found.certificates == []
-    assert "certificates are for rows that count equally" in found.left_out[-1]
+    assert "weights without a bound" in found.left_out[-1]
     assert "no bound was asked" in found.answer
+    bounded = report(sample_weight=Weights(weight, most=1), slack=0.4)
+    assert bounded.groups == found.groups
+    (entry,) = bounded.certificates
+    assert entry["population"] == {"weights": {"most": 1.0}}
+    assert entry["rows"] == N > entry["n_samples"]
+    assert bounded.answer.startswith("Yes, also on new rows")
+
+
+@pytest.mark.parametrize(("ratio", "kept"), [(0.55, True), (0.63, False)])
+def test_a_ratio_is_asked_answered_and_certified(ratio, kept):
+    """As many rows as are said to be needed give the ratio for a bound."""
+    found = report(constraint=DemographicParity(ratio=ratio))
+    assert f"with ratios of at least {100 * ratio:.1f} %?" in found.question
+    (fact,) = facts(found.ratios, criterion="demographic_parity")
+    assert f"the smallest ratio on these rows is {100 * fact['value']:.1f} %, by" in found.answer
+    assert found.answer.startswith("Yes" if kept else "On these rows yes")
+    (entry,) = found.certificates
+    assert entry["kept"] == kept
+    assert entry["estimate"] == pytest.approx(1 - fact["value"])
+    high, low = sorted(entry["rates"], key=lambda rate: -rate["rate"])
+    times = entry["rows_needed"] / N
+    hits, rows = ([round(times * rate[n]) for rate in (high, low)] for n in ("hits", "rows"))
+    assert SHORTFALL.bound(hits, rows, 0.05) == pytest.approx(1 - ratio, rel=0.02)
+    missed = report(constraint=DemographicParity(ratio=0.9))
+    assert missed.findings[0].startswith("The ratio of 90.0 % is missed by group (")
+    assert f"at least {100 * (1 - entry['upper']):.1f} % on new rows" in found.to_html()
+
+
+def test_groups_are_compared_within_strata():
+    """Each stratum has its differences and its certificate, as if there were no others."""
+    job = pd.Series(np.where(RACE == "C", "site", "office"), name="job")
+    found = report(control_features=job, slack=0.3)
+    asked = ["group where job is office", "group where job is site"]
+    assert "by group within each job have" in found.question
+    assert [
+        f["attribute"] for f in facts(found.differences, criterion="error_rate_parity")
+    ] == asked
+    worst = certify(
+        y_true=TRUE,
+        y_pred=PRED,
+        sensitive_features=SEX,
+        control_features=job,
+        constraint="demographic_parity",
+        slack=0.3,
+    )
+    assert max(entry["upper"] for entry in found.certificates) == worst.upper
+    (site,) = facts(found.intersections, attribute=asked[1], group="man")
+    assert site["samples"] == ((RACE == "C") & (SEX == "man")).sum()
+    assert any("who gets into which" in text for text in found.limits)
+    few = report(control_features=np.where(SEX == "man", job, "home"))
+    assert any("home: fewer than 20 rows" in text for text in few.left_out)
+
+
+def test_attributes_in_parallel_are_not_compared_together():
+    found = report(sensitive_features=PEOPLE, constraint=DemographicParity(attributes="parallel"))
+    assert {f["attribute"] for f in found.differences} == {"sex", "race"}
+    assert {f["attribute"] for f in found.intersections} == {"sex & race"}
+    assert "by sex, race have" in found.question
 
 
 def test_the_dict_is_plain_and_has_the_names_of_its_schema(audit):
