@@ -2,7 +2,8 @@ r"""Declared populations: with other fractions of groups and labels than these r
 
 A row that is kept with probability in proportion to the ratio of the two populations' densities is
 a draw of the other population (von Neumann 1951). So from rows of one population a sample of the
-declared one is drawn, and every exact bound for samples holds for it.
+declared one is drawn, and every exact bound for samples holds for it. The probability of error is
+over the rows and these draws.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from numbers import Real
 from typing import Any, NamedTuple, TypeAlias, cast
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -133,7 +135,7 @@ class Proportions:
             )
         if not groups and not labels:
             return []
-        none, rng = np.zeros((0, 2)), np.random.default_rng(0)
+        none, rng = np.zeros((0, 2)), _generator(rows.groups, rows.positive)
         of_groups = _of(rows.names, "groups", self.groups) if groups else none
         of_labels = _of(rows.names, "positives", self.positives) if labels else none
         n_intervals = int(np.diff(np.concatenate((of_groups, of_labels))).astype(bool).sum())
@@ -195,7 +197,7 @@ class Weights:
     def samples(self, rows: Mixture, failure: float) -> list[Ints]:
         """Draw each row with its probability."""
         weights = self.of_rows(len(rows.groups))
-        kept = np.random.default_rng(0).random(len(weights)) < weights / float(self.most)
+        kept = _generator(weights).random(len(weights)) < weights / float(self.most)
         return [np.flatnonzero(kept)]
 
     def of_rows(self, n_rows: int) -> Floats:
@@ -209,6 +211,15 @@ class Weights:
 
 
 Population: TypeAlias = Proportions | Weights
+
+
+def _generator(*of_rows: Array | None) -> np.random.Generator:
+    """Seeded by the rows: the same ones have the same certificate.
+
+    With one seed for all, the composition of samples would be off by the same chance everywhere.
+    """
+    columns = [np.asarray(column, dtype=float) for column in of_rows if column is not None]
+    return np.random.default_rng(crc32(np.concatenate(columns).tobytes()))
 
 
 def _bounds(name: str, fractions: Mapping[Any, Fraction] | None) -> dict[str, tuple[float, float]]:

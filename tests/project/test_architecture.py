@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "constraints": {"arrays", "auc", "groups", "losses", "percentiles", "rates"},
     "privacy": {"arrays"},
     "metrics": {"arrays", "auc", "exceptions", "groups", "percentiles", "rates"},
-    "audit": {"_version", "arrays", "exceptions", "groups", "metrics", "rates"},
+    "audit": {"_version", "arrays", "exceptions", "groups", "metrics"},
     "monitoring": {"arrays", "groups", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed"},
