@@ -20,7 +20,7 @@ from fairconstrained.solvers.base import Iterate, Solution, Status
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._inputs import Given
-    from fairconstrained.estimators._training import Training
+    from fairconstrained.estimators._training import Stage, Training
 
 try:
     from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
@@ -40,6 +40,8 @@ _SPENT = (
     "(the attribute privacy of this error), although no model was returned. Another fit on the "
     "same rows adds its own."
 )
+
+NEARLY_EQUAL = 0.01  # more of the error than equal scores have is worth no warning
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -197,23 +199,35 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
         )
 
 
-def report_equal(estimator: Any, problem: Any, w: Tensor, narrowed: bool) -> None:
-    """Warn if the point that replaced the solver's result gives all rows equal scores."""
-    model = problem.model
+def report_equal(estimator: Any, stage: Stage, looser: Stage | None, narrowed: bool) -> None:
+    """Warn if equal scores are as good as the result, or nearly, because of the constraint."""
+    problem, solution = stage
+    model, error = problem.model, float(solution.iterate.hard[0])
+    w = solution.iterate.x[: model.n_params]
 
     def ends(own: Rows) -> tuple[Tensor, Tensor]:
         scores = torch.cat([model.scores(w, rows.X).detach() for rows in own.pieces()])
         return scores.amin(dim=0), scores.amax(dim=0)
 
     low, high = map(torch.stack, zip(*problem.data.gather(ends), strict=True))
+    kept = "slack less the margin" if narrowed else "slack"
     if torch.equal(low.amin(dim=0), high.amax(dim=0)):
-        kept = "slack less the margin" if narrowed else "slack"
-        smaller = " a smaller margin," if narrowed else ""
-        least = min(estimator.history_["violation"][:-1], default=np.nan)
-        warn_caller(
-            f"{type(estimator).__name__} gives all rows equal scores: the solver found nothing "
-            f"better that keeps the {kept}; the least violation on its way is {least:.3g}. Try a "
-            f"larger slack,{smaller} another solver, a richer model, or min_group_size to leave "
-            "small groups out.",
-            ConvergenceWarning,
-        )
+        what = f"gives all rows equal scores: the solver found nothing better that keeps the {kept}"
+    elif looser is not None:
+        what = f"has an error of {error:.4f}, and equal scores have {solution.equal:.4f}: the "
+        what += f"{kept} allows hardly anything better"
+    else:
+        return
+    larger = "a larger slack"
+    if looser is not None:
+        slack, other = looser.problem.constraint.slack, float(looser.solution.iterate.hard[0])
+        more = float((slack - problem.constraint.slack).max())
+        same = not narrowed and len(slack.unique()) == 1
+        how = f"slack={float(slack[0]):.3g}" if same else f"{more:.3g} more slack"
+        larger += f" (with {how} the error is {other:.4f})"
+    smaller = " a smaller margin," if narrowed else ""
+    warn_caller(
+        f"{type(estimator).__name__} {what}. Try {larger},{smaller} another solver, a richer "
+        "model, or min_group_size to leave small groups out.",
+        ConvergenceWarning,
+    )

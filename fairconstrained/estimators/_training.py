@@ -29,7 +29,14 @@ from fairconstrained.estimators._inputs import (
     random_seed,
 )
 from fairconstrained.estimators._parts import agreed, learnt_columns, rows_of_blocks
-from fairconstrained.estimators._reporting import Record, progress, recorded, report, report_equal
+from fairconstrained.estimators._reporting import (
+    NEARLY_EQUAL,
+    Record,
+    progress,
+    recorded,
+    report,
+    report_equal,
+)
 from fairconstrained.estimators._tables import (
     RowsOfTable,
     learnt_from_some,
@@ -44,6 +51,7 @@ from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear, as_specification
 from fairconstrained.privacy.accounting import PrivacyGuarantee
+from fairconstrained.problems.alternatives import ERROR_TOL
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
@@ -64,6 +72,8 @@ if TYPE_CHECKING:
 
 # Rounds after which standard errors differ by a few percent from those at the solution.
 ROUGH = 4
+# Added to slacks, one after another, within which hardly anything is better than equal scores.
+MORE_SLACK = (0.01, 0.03, 0.07)
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 
@@ -85,6 +95,7 @@ class Training:
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
     rng: Generator  # the only source of randomness, except for dropout in networks
+    looser: Stage | None = None  # with larger slacks, where equal scores are nearly as good
 
     def __init__(self, estimator: FairClassifier):
         self.estimator = estimator
@@ -201,7 +212,16 @@ class Training:
         if self.is_warm:
             x, dual = self.warm(problem, x, dual)
         if not (self.margin > 0 and problem.constraint.members):
-            return [self.run(problem, x, dual)]
+            stages = [self.run(problem, x, dual)]
+        else:
+            stages = self.run_narrowed(problem, x, dual)
+        last = stages[-1].solution
+        if last.equal - float(last.iterate.hard[0]) < NEARLY_EQUAL:
+            stages += self.from_looser(stages[-1])
+        return stages
+
+    def run_narrowed(self, problem: Any, x: Tensor, dual: Tensor) -> list[Stage]:
+        """Run roughly, and again with slacks that are smaller by standard errors at that point."""
         rough = self.run(problem, x, dual, rounds=min(ROUGH, self.estimator.max_iter or ROUGH))
         found = rough.solution.iterate
         stack, errors = problem.constraint, self.margin * problem.standard_errors(found.x)
@@ -221,6 +241,33 @@ class Training:
         if self.is_linear:  # a network that starts at a rough solution ends at a larger error
             x, dual = found.x, found.dual
         return [rough, self.run(replace(problem, constraint=narrow), x, dual)]
+
+    def from_looser(self, stage: Stage) -> list[Stage]:
+        """Solve with larger slacks until that pays off, and again from there; none if not better.
+
+        The constraint may not be the reason: then the model without it is hardly better than equal
+        scores, and nothing is done.
+        """
+        problem, solution = stage
+        below = solution.equal - NEARLY_EQUAL
+        if problem.free is None or solution.ended is Status.STOPPED:
+            return []
+        clf, zero = self.estimator, torch.zeros_like(solution.iterate.dual)
+        hard = problem.evaluate(problem.variables(problem.free)).hard
+        if float(hard[0]) >= below:
+            return []
+        enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
+        for more in (*(some for some in MORE_SLACK if some < enough), enough):
+            wider = replace(problem, constraint=problem.constraint.narrowed(zero - more))
+            options = {"max_iter": clf.max_iter, "tol": clf.tol, "known": wider.known()}
+            found = run(self.solver, wider, problem.start(), zero, self.rng, **options)
+            self.looser, start = Stage(wider, found), found.iterate
+            if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
+                break
+        again = self.run(problem, start.x, start.dual)
+        candidate = again.solution.iterate
+        lower = float(candidate.hard[0]) < float(solution.iterate.hard[0]) - ERROR_TOL
+        return [again] if lower and candidate.excess <= FEASIBILITY_TOL else []
 
     def finish(self, stages: list[Stage]) -> None:
         """Write the fitted attributes, and warn."""
@@ -260,8 +307,8 @@ class Training:
         columns = np.array(records).T
         clf.history_ = {**dict(zip(Record._fields, columns, strict=True)), "time": times[1:]}
         report(clf, solution, worst)
-        if solution.status is Status.KNOWN and clf.feasible_:  # never of a private fit
-            report_equal(clf, problem, w, self.margin > 0)
+        if clf.feasible_ and solution.equal - float(iterate.hard[0]) < NEARLY_EQUAL:
+            report_equal(clf, stages[-1], self.looser, self.margin > 0)  # never of a private fit
 
     def seeded(self, seed: int) -> AbstractContextManager[Generator]:
         """A context with the generator of a fit; only modules need torch's global one as well."""

@@ -98,6 +98,7 @@ class Solution:
     times: list[float]
     ended: Status  # why the solver ended
     better: Iterate | None = None  # the iterate, or a known point that the solver does not take
+    equal: float = inf  # hard objective of the best known equal predictions, if there are any
 
     @property
     def words(self) -> str:

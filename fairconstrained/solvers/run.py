@@ -146,32 +146,40 @@ def run(
             break
         if chosen is None:
             raise RuntimeError(f"{solver!r} yielded no iterate.")
-        better = not_worse(problem, chosen, known) if known else chosen
+        better, equal = not_worse(problem, chosen, known) if known else (chosen, torch.inf)
     if better is chosen or not solver.takes_known:
-        return Solution(chosen, len(history), ended, history, times, ended, better)
+        return Solution(chosen, len(history), ended, history, times, ended, better, equal)
     history.append(record(better) if record else better)
     times.append(time.perf_counter() - start)
     for callback in callbacks:
         callback(better)
-    return Solution(better, len(history), Status.KNOWN, history, times, ended)
+    return Solution(better, len(history), Status.KNOWN, history, times, ended, None, equal)
 
 
-def not_worse(problem: Sharpenable, result: Iterate, known: Sequence[Known]) -> Iterate:
-    """Return the result, or a clearly better point among known ones and those on offset lines."""
-    found = [(along_offsets(problem, result), ERROR_TOL)]
+def not_worse(
+    problem: Sharpenable, result: Iterate, known: Sequence[Known]
+) -> tuple[Iterate, float]:
+    """Return the result, or a clearly better point among known ones and those on offset lines.
+
+    The number is the least hard objective of feasible equal predictions.
+    """
+    found, equal = [(along_offsets(problem, result), ERROR_TOL)], torch.inf
     for x, by, smaller, direction in known:
         own = smaller or problem
         rival = _moved(own, result, x)
         if direction is not None:
             rival = best_on_lines(own, rival, [direction], reach=1.0)
-        found.append((along_offsets(own, rival), by))
+        rival = along_offsets(own, rival)
+        found.append((rival, by))
+        if smaller is not None and rival.excess <= FEASIBILITY_TOL:
+            equal = min(equal, float(rival.hard[0]))
     feasible, better = result.excess <= FEASIBILITY_TOL, []
     for rival, by in found:
         nearer = not feasible and rival.excess < result.excess - ERROR_TOL
         lower = not feasible or bool(rival.hard[0] < result.hard[0] - by)
         if nearer or (lower and rival.excess <= FEASIBILITY_TOL):
             better.append(rival)
-    return best_feasible(better) if better else result
+    return best_feasible(better) if better else result, equal
 
 
 def best_on_lines(
