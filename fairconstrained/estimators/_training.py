@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 # Rounds after which standard errors differ by a few percent from those at the solution.
 ROUGH = 4
 # Added to slacks, one after another, within which hardly anything is better than equal scores.
-MORE_SLACK = (0.01, 0.03, 0.07)
+MORE_SLACK = (0.01, 0.04)
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 

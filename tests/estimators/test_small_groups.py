@@ -1,7 +1,11 @@
 """Groups too small to compare are left out, named and counted; measurements are no groups."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -94,3 +98,49 @@ def test_integers_that_may_be_a_measurement_are_named():
     ages = np.random.default_rng(0).integers(20, 80, size=1500)
     with pytest.warns(SmallGroupWarning, match=r"60 different numbers.*pandas\.qcut"):
         fitted(ages, slack=0.5)
+
+
+def by_group(seed, n_rows, n_groups):
+    """Rows whose labels depend on other columns in each group, with cells of about 50 rows."""
+    rng = np.random.default_rng(seed)
+    group, X = rng.choice(n_groups, size=n_rows), rng.normal(size=(n_rows, 3))
+    slopes = rng.normal(size=3) + 0.5 * rng.normal(size=(n_groups, 3))
+    chance = rng.uniform(size=n_rows)
+    log_odds = 2 * (X * slopes[group]).sum(axis=1) + rng.normal(size=n_groups)[group]
+    y = (chance < 1 / (1 + np.exp(-log_odds))).astype(int)
+    return np.hstack((X, np.eye(n_groups)[group])), y, group
+
+
+@pytest.mark.slow
+def test_a_result_hardly_better_than_a_constant_names_a_slack_that_is_enough():
+    X, y, group = by_group(0, 500, 4)
+    model = RateConstrainedClassifier("equalized_odds", slack=0.01, min_group_size=1)
+    with pytest.warns(ConvergenceWarning, match="equal scores have") as caught:
+        error = 1 - model.fit(X, y, sensitive_features=group).score(X, y)
+    assert error > min(y.mean(), 1 - y.mean()) - 0.01
+    told = re.search(r"with slack=([\d.]+) the error is ([\d.]+)\)", str(caught[-1].message))
+    slack, promised = map(float, told.groups())
+    model.set_params(slack=slack)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        error = 1 - model.fit(X, y, sensitive_features=group).score(X, y)
+    assert error == pytest.approx(promised, abs=1e-4)
+    assert not [w for w in caught if "equal scores" in str(w.message)]
+
+
+@pytest.mark.slow
+def test_looser_slacks_lead_to_a_better_model_of_the_same_slack():
+    X, y, group = by_group(4, 400, 4)
+    model = RateConstrainedClassifier("equalized_odds", slack=0.01, min_group_size=1)
+    model.fit(X, y, sensitive_features=group)
+    assert model.feasible_
+    assert 1 - model.score(X, y) < 0.35  # a constant has .4875
+
+
+def test_nothing_is_said_where_constants_are_as_good_without_the_constraint():
+    X, _, group = by_group(1, 300, 3)
+    y = (np.random.default_rng(0).uniform(size=len(X)) < 0.03).astype(int)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        RateConstrainedClassifier(slack=0.02).fit(X, y, sensitive_features=group)
+    assert not [w for w in caught if "equal scores" in str(w.message)]
