@@ -69,6 +69,7 @@ class Known(NamedTuple):
     by: float = ERROR_TOL
     of: Any = None  # a smaller problem with the same values there, where there is one
     direction: Tensor | None = None  # (n_variables,)
+    equal: bool = False  # whether all rows have the same scores there
 
 
 def known_points(problem: FairERM) -> list[Known]:
@@ -80,9 +81,9 @@ def known_points(problem: FairERM) -> list[Known]:
     by_cell = replace(problem, data=problem.data.by_cell(problem.constraint))
     zero = torch.zeros_like(problem.model.init())
     unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
-    found = [Known(by_cell.variables(zero), of=by_cell)]
+    found = [Known(by_cell.variables(zero), of=by_cell, equal=True)]
     for e, size in product(unit, _CONSTANTS):
-        found.append(Known(by_cell.variables(size * e), of=by_cell))
+        found.append(Known(by_cell.variables(size * e), of=by_cell, equal=True))
     if problem.free is None:
         return found
     found.append(Known(problem.variables(problem.free)))

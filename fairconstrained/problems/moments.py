@@ -250,7 +250,8 @@ class MomentERM(FixedSoftness):
 
     def known(self) -> list[Known]:
         """Zero, where all scores are equal, and the solution without constraints."""
-        return [Known(w) for w in (self.model.init(), self.free) if w is not None]
+        zero = Known(self.model.init(), equal=True)
+        return [zero] if self.free is None else [zero, Known(self.free)]
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""

@@ -164,14 +164,14 @@ def not_worse(
     The number is the least hard objective of feasible equal predictions.
     """
     found, equal = [(along_offsets(problem, result), ERROR_TOL)], torch.inf
-    for x, by, smaller, direction in known:
+    for x, by, smaller, direction, is_equal in known:
         own = smaller or problem
         rival = _moved(own, result, x)
         if direction is not None:
             rival = best_on_lines(own, rival, [direction], reach=1.0)
         rival = along_offsets(own, rival)
         found.append((rival, by))
-        if smaller is not None and rival.excess <= FEASIBILITY_TOL:
+        if is_equal and rival.excess <= FEASIBILITY_TOL:
             equal = min(equal, float(rival.hard[0]))
     feasible, better = result.excess <= FEASIBILITY_TOL, []
     for rival, by in found:
