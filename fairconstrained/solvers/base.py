@@ -98,7 +98,7 @@ class Solution:
     times: list[float]
     ended: Status  # why the solver ended
     better: Iterate | None = None  # the iterate, or a known point that the solver does not take
-    equal: float = inf  # hard objective of the best known equal predictions, if there are any
+    equal: float = inf  # hard objective of equal predictions that might have been taken
 
     @property
     def words(self) -> str:

@@ -147,7 +147,9 @@ def run(
         if chosen is None:
             raise RuntimeError(f"{solver!r} yielded no iterate.")
         better, equal = not_worse(problem, chosen, known) if known else (chosen, torch.inf)
-    if better is chosen or not solver.takes_known:
+    if not solver.takes_known:
+        return Solution(chosen, len(history), ended, history, times, ended, better)
+    if better is chosen:
         return Solution(chosen, len(history), ended, history, times, ended, better, equal)
     history.append(record(better) if record else better)
     times.append(time.perf_counter() - start)
