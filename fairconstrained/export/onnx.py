@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 
-from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated
+from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated, InKinds
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
 from fairconstrained.models.single_fit import TINY
@@ -126,6 +127,9 @@ class _Graph:
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"ONNX needs a classifier with predict_proba; got {model!r}.")
         scope, container = self._scope, self._container
+        model = model.estimator if isinstance(model, FrozenEstimator) else model
+        if isinstance(model, InKinds):
+            return _in_kinds(self, model, X)
         model = getattr(model, "best_estimator_", model)
         if len(X) > 1 and not hasattr(model, "steps"):  # only pipelines know columns by name
             table = scope.declare_local_variable("table", DoubleTensorType([None, len(X)]))
@@ -347,3 +351,10 @@ def _posteriors_of(graph: _Graph, fitted: Calibrated, model: Any, X: Any) -> Any
     if len(calibrator.coef_) == 1:  # margins between two kinds
         return graph.product(graph.Sigmoid(graph.product(scores, [[-1.0, 1.0]])), known)
     return graph.product(graph.Softmax(scores, axis=1), known)
+
+
+def _in_kinds(graph: _Graph, model: InKinds, X: Any) -> Any:
+    """Return the probabilities that a frozen classifier gives to kinds of its classes."""
+    logs = graph.Log(graph.Max(graph.sub_model(model.model, X), np.array([LEAST_GIVEN])))
+    place = np.asarray(model.model.classes_)[:, None] == model.names
+    return graph.product(graph.Softmax(graph.product(logs, place), axis=1), model.is_kind)

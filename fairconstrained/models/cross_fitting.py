@@ -94,12 +94,12 @@ class InKinds:
         self.model = model
         self.names, place = np.unique(np.asarray(names), return_index=True)
         self.classes_, kind = np.unique(kind_of_name[place], return_inverse=True)
-        self._is_kind = np.eye(len(self.classes_))[kind.reshape(-1)]
+        self.is_kind = np.eye(len(self.classes_))[kind.reshape(-1)]
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the kinds, (n, n_kinds), which add up to one."""
         given = np.nan_to_num(_given(copy.deepcopy(self.model), X, self.names))
-        return np.asarray(softmax(given, axis=1) @ self._is_kind)
+        return np.asarray(softmax(given, axis=1) @ self.is_kind)
 
 
 def check_known(model: Any, names: ArrayLike) -> None:

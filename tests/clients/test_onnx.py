@@ -8,6 +8,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -22,6 +23,7 @@ from fairconstrained import (
 )
 from fairconstrained.export import to_onnx
 from fairconstrained.models import Posteriors, SingleFit
+from fairconstrained.solvers import DPSGDA
 from tests.helpers.clients import biased
 
 pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `onnx`")
@@ -64,6 +66,28 @@ def fitted(estimator, y):
 @pytest.mark.parametrize("name", OF_TWO)
 def test_two_classes(name):
     clf, X = fitted(OF_TWO[name], biased()[1])
+    labels, probabilities = answers(to_onnx(clf, X[:1]), X)
+    np.testing.assert_array_equal(labels, clf.predict(X))
+    np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=1e-6)
+
+
+PUBLIC_HEADS = {
+    "record": {"epsilon": 1.0, "solver": DPSGDA(n_steps=5)},
+    "sensitive_features": {"epsilon": 1.0, "protect": "sensitive_features"},
+    "nobody": {},
+}
+
+
+@pytest.mark.parametrize("protected", PUBLIC_HEADS)
+@pytest.mark.parametrize("kind", [LogisticRegression, HistGradientBoostingClassifier])
+def test_heads_on_frozen_models(kind, protected):
+    """Of the label, which knows a class more, and of the group."""
+    X, y, groups = biased()
+    of_label = kind(max_iter=20).fit(X, np.where(X[:, 1] > 1, 2, y))
+    of_group = kind(max_iter=20).fit(X, groups)
+    model = Posteriors(FrozenEstimator(of_label), FrozenEstimator(of_group))
+    clf = RateConstrainedClassifier("equalized_odds", model=model, **PUBLIC_HEADS[protected])
+    clf.set_params(random_state=0).fit(X, y, sensitive_features=groups)
     labels, probabilities = answers(to_onnx(clf, X[:1]), X)
     np.testing.assert_array_equal(labels, clf.predict(X))
     np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=1e-6)
