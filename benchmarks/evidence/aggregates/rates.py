@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from benchmarks import frontier, stress
@@ -117,3 +118,24 @@ def _private_small_groups(runs: pd.DataFrame) -> Cells:
 def _private_heart(runs: pd.DataFrame) -> Cells:
     measures = {"test_error": "test error", "test_violation": "test false negative rate"}
     yield from by_budget(runs[runs["dataset"] == "heart"], "", measures)
+
+
+@table("private_heads", "private_heads")
+def _private_heads(runs: pd.DataFrame) -> Cells:
+    methods = {"head": "head on public trees", "records": "linear"}
+    runs = runs[runs["method"].isin(methods)]
+    for (data, notion, method), of in runs.groupby(["dataset", "constraint", "method"]):
+        for budget, of_budget in budgets(of):
+            yield from means(of_budget, name(data, notion, methods[method]), _TEST, budget)
+
+
+@table("secret_groups", "private_heads")
+def _secret_groups(runs: pd.DataFrame) -> Cells:
+    groups = runs[runs["method"] == "groups"]
+    for (data, notion), of in groups.groupby(["dataset", "constraint"]):
+        yield from by_budget(of, name(data, notion), _TEST)
+        for column, words in _TEST.items():
+            wide = of.pivot(index="seed", columns="epsilon", values=column)
+            for epsilon, own in wide.drop(columns=np.inf).items():
+                row = name(data, notion, f"{words} less that without privacy")
+                yield row, f"epsilon {epsilon:g}", *summary(own - wide[np.inf], "+.4f")
