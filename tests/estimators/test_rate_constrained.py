@@ -47,7 +47,9 @@ def test_the_violation_is_the_metric_and_ends_within_slack(name, n_classes, n_gr
     data = table(n_classes, n_groups)
     weight = np.random.default_rng(1).uniform(0.5, 1.5, size=len(data[1]))
     free = fitted(name, data, weight, slack=np.inf)
-    fair = fitted(name, data, weight, slack=0.8 * free.violation_)
+    # Rejection rates of three classes add up to two: none is below two thirds in all of them.
+    fraction = 0.95 if name == "rejection_rate" else 0.8
+    fair = fitted(name, data, weight, slack=fraction * free.violation_)
     for clf in (free, fair):
         assert clf.violation_ == pytest.approx(
             measured(clf, name, data, sample_weight=weight), abs=1e-9

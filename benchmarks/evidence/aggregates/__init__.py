@@ -2,6 +2,7 @@
 
 from benchmarks.evidence.aggregates import (  # noqa: F401
     dp_fermi,
+    groups,
     networks,
     new_data,
     partial_parity,

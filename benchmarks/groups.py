@@ -1,0 +1,242 @@
+"""Groups that are hidden or guessed: is a constraint kept for the true groups, do intervals cover?
+
+    python -m benchmarks.groups --seeds 0 1 2 3 4
+    python -m benchmarks.groups --cases intervals --trials 1000
+
+Case "fits": linear models of all rows of real tables, whose groups (no features) are hidden for a
+fraction of the rows; demographic parity, slack 0.05. Rows are hidden at random, by the label (the
+odds of a positive to be hidden are 7.4 times those of a negative), or by the group (likewise), for
+which nothing here is made. The fit is given the groups that are left ("known"), probabilities of a
+logistic regression on the features ("probabilities"), the most likely groups by these ("guesses"),
+or probabilities by label from a name that has an AUC of 0.8 and nothing else ("name"), which the
+predictions know more than. "all" sees the groups of all rows. Gaps are those of the true groups of
+all training rows.
+
+Case "intervals": samples of 2,000 rows of a population in which groups follow from z by a logistic
+model with an AUC of 0.8, and predictions depend on z and on noise. "truth" is the gap in rates.
+Half of the groups are missing at random or by the label; or the probabilities of the population, or
+those of ``estimate_group_probabilities`` from the known half, are given; or groups were recorded
+with errors. Intervals are made of 1,000 draws instead of 10,000. "certified" counts upper bounds of
+``certify`` at the same confidence that are below the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from tqdm.auto import tqdm
+
+from benchmarks.results import append, finished
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.datasets import load_dataset
+from fairconstrained.groups import GroupProbabilities, RecordedGroups
+from fairconstrained.metrics import (
+    certify,
+    confidence_interval,
+    demographic_parity_difference,
+    intervals,
+)
+from fairconstrained.models import estimate_group_probabilities
+
+SLACK = 0.05
+TABLES = {  # the sensitive feature, and the columns that name it
+    "adult": ("sex", "sex"),
+    "compas": (None, "race"),
+    "acs_income_ok": ("SEX", "SEX"),
+}
+HIDDEN = {"at random": (0.5, 0.9), "by label": (0.5, 0.9), "by group": (0.5,)}
+WAYS = ("known", "probabilities", "guesses")
+KEY = ("case", "data", "hidden", "how", "given", "seed")
+MEASURED = ("auc", "said", "gap", "error", "truth", "covered", "below", "above", "certified")
+COLUMNS = (*KEY, *MEASURED)
+N_ROWS, N_DRAWS, SHIFT = 2_000, 1_000, 2.0
+
+
+def _hidden(
+    fraction: float, of: NDArray[Any] | None, rng: np.random.Generator, n_rows: int
+) -> NDArray[np.bool_]:
+    """Which rows are hidden: with more chance where `of` is one."""
+    centred = np.zeros(n_rows) if of is None else of - of.mean()
+    return np.asarray(rng.random(n_rows) < expit(logit(fraction) + SHIFT * centred))
+
+
+# --- fits -----------------------------------------------------------------------------------------
+
+
+class Table(NamedTuple):
+    """Features without the sensitive one, labels, and one of two groups."""
+
+    X: Any
+    y: NDArray[Any]
+    group: NDArray[Any]
+
+    @classmethod
+    def of(cls, name: str) -> Table:
+        """Load a table."""
+        sensitive, columns = TABLES[name]
+        data = load_dataset(name, sensitive=sensitive, drop=columns, preprocess="one_hot")
+        group = np.unique(np.ravel(data.sensitive_features).astype(str), return_inverse=True)[1]
+        return cls(data.data, np.asarray(data.target), group)
+
+    def fitted(self, groups: Any) -> dict[str, float]:
+        """Fit, and measure by the true groups."""
+        clf = RateConstrainedClassifier(slack=SLACK).fit(self.X, self.y, sensitive_features=groups)
+        predicted = clf.predict(self.X)
+        gap = demographic_parity_difference(self.y, predicted, sensitive_features=self.group)
+        error = float((predicted != self.y).mean())
+        return {"said": clf.violation_, "gap": gap, "error": error}
+
+    def named(self, partly: NDArray[Any], rng: np.random.Generator) -> GroupProbabilities:
+        """Probabilities from a name and the label alone."""
+        name = rng.normal(np.sqrt(2.0) * norm.ppf(0.8) * self.group)[:, None]
+        return estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
+
+
+def fits(data: str, seed: int) -> Iterator[dict[str, Any]]:
+    """Fits of one table, each given what is left of the groups."""
+    table = Table.of(data)
+    key = {"case": "fits", "data": data, "seed": seed}
+    yield {**key, "hidden": 0, "how": "", "given": "all", **table.fitted(table.group)}
+    for how, fractions in HIDDEN.items():
+        of = {"by label": table.y, "by group": table.group}.get(how)
+        for fraction in fractions:
+            rng = np.random.default_rng(seed)
+            hidden = _hidden(fraction, of, rng, len(table.y))
+            partly = np.where(hidden, np.nan, table.group)
+            found = estimate_group_probabilities(
+                LogisticRegression(max_iter=300), table.X, partly, y=table.y, random_state=seed
+            )
+            shares = found.encoded()
+            given = {"known": partly, "probabilities": found, "guesses": shares.likeliest()}
+            if how == "at random":
+                given["name"] = table.named(partly, rng)
+            auc = roc_auc_score(table.group[hidden], shares.codes[hidden, 1])
+            for way, groups in given.items():
+                own = {**key, "hidden": fraction, "how": how, "given": way, "auc": auc}
+                yield own | table.fitted(groups)
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])
+
+
+class Sample(NamedTuple):
+    """Rows of a population whose predictions follow z by `strength`."""
+
+    z: NDArray[Any]
+    p: NDArray[Any]
+    group: NDArray[Any]
+    y: NDArray[Any]
+    predicted: NDArray[Any]
+
+    @classmethod
+    def drawn(cls, strength: float, n_rows: int, rng: np.random.Generator) -> Sample:
+        """Predictions, labels and groups are independent given z and the label's noise."""
+        z, x = rng.normal(size=(2, n_rows))
+        p = expit(1.5 * z)
+        y = (rng.random(n_rows) < expit(x)).astype(int)
+        predicted = (x + rng.normal(size=n_rows) + strength * z > 0.5).astype(int)
+        return cls(z, p, (rng.random(n_rows) < p).astype(int), y, predicted)
+
+    def known_as(self, given: str, rng: np.random.Generator) -> Any:
+        """The sensitive features as they are given."""
+        if given == "recorded":
+            recorded = (rng.random(len(self.z)) < CONFUSION[self.group, 1]).astype(int)
+            return RecordedGroups(recorded, CONFUSION)
+        if given == "probabilities":
+            return GroupProbabilities(np.column_stack((1.0 - self.p, self.p)))
+        of = self.y if given == "known, by label" else None
+        partly = np.where(_hidden(0.5, of, rng, len(self.z)), np.nan, self.group)
+        if given != "estimated":
+            return partly
+        columns = np.column_stack((self.z, self.predicted))
+        return estimate_group_probabilities(LogisticRegression(), columns, partly, y=self.y)
+
+
+GIVEN = ("known, at random", "known, by label", "probabilities", "estimated", "recorded")
+
+
+def gap(strength: float) -> float:
+    """The gap of the population: rates given z, weighted by the chance of each group."""
+    z, step = np.linspace(-8.0, 8.0, 4_001, retstep=True)
+    density, p = norm.pdf(z) * step, expit(1.5 * z)
+    rate = norm.cdf((strength * z - 0.5) / np.sqrt(2.0))
+    one, other = ((rate * w).sum() / w.sum() for w in (density * p, density * (1.0 - p)))
+    return float(abs(one - other))
+
+
+def coverage(given: str, strength: float, trials: int, seed: int) -> dict[str, Any]:
+    """Count the intervals that contain the gap of the population."""
+    rng, metric, truth = np.random.default_rng(seed), demographic_parity_difference, gap(strength)
+    found, wrong = np.empty((trials, 2)), []
+    for t in range(trials):
+        rows = Sample.drawn(strength, N_ROWS, rng)
+        groups = rows.known_as(given, rng)
+        labels, options = (rows.y, rows.predicted), {"sensitive_features": groups}
+        found[t] = confidence_interval(metric, *labels, random_state=t, **options)
+        if given == "known, at random":
+            certificate = certify(
+                y_true=rows.y,
+                y_pred=rows.predicted,
+                constraint="demographic_parity",
+                slack=SLACK,
+                **options,
+            )
+            wrong.append(certificate.upper < truth)
+    low, high = found.T
+    return {
+        "truth": truth,
+        "covered": float(((low <= truth) & (truth <= high)).mean()),
+        "below": float((high < truth).mean()),
+        "above": float((low > truth).mean()),
+        "certified": float(np.mean(wrong)) if wrong else "",
+    }
+
+
+def main() -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--cases", nargs="+", choices=["fits", "intervals"], default=["fits", "intervals"])
+    add("--data", nargs="+", choices=list(TABLES), default=list(TABLES))
+    add("--given", nargs="+", choices=GIVEN, default=GIVEN)
+    add("--seeds", nargs="+", type=int, default=list(range(20)))
+    add("--trials", type=int, default=1_000)
+    add("--output", type=Path, default=Path("results/groups.csv"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    intervals.N_DRAWS = N_DRAWS
+    done = finished(options.output, ("case", "data", "given", "seed"))
+
+    def kept(row: dict[str, Any]) -> None:
+        append(options.output, {**dict.fromkeys(COLUMNS, ""), **row}, COLUMNS, KEY)
+
+    jobs = [(data, seed) for seed in options.seeds for data in options.data]
+    for data, seed in tqdm([job for job in jobs if "fits" in options.cases], unit="table"):
+        if ("fits", data, "known", str(seed)) not in done:
+            for row in fits(data, seed):
+                kept(row)
+    for given in options.given if "intervals" in options.cases else ():
+        for strength, name in ((0.0, "no gap"), (0.3, "a gap")):
+            own = {"case": "intervals", "data": name, "given": given, "seed": options.trials}
+            if tuple(map(str, own.values())) not in done:
+                kept(
+                    {**own, "hidden": "", "how": "", **coverage(given, strength, options.trials, 1)}
+                )
+
+
+if __name__ == "__main__":
+    main()
