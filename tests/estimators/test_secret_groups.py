@@ -21,7 +21,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.models import Posteriors
+from fairconstrained.models import Posteriors, SingleFit
 from fairconstrained.solvers import DPFERMI, DPSGDA, SGDA, AugmentedLagrangian, ReleasedMoments
 from tests.helpers.fits import measured
 from tests.helpers.marks import slow_where
@@ -142,6 +142,10 @@ REFUSED = {
     "a group model that learns": (
         {"model": Posteriors(LogisticRegression(), DecisionTreeClassifier())},
         "reads the groups exactly",
+    ),
+    "a single plain model": (
+        {"model": SingleFit(DecisionTreeClassifier())},
+        "must be 'linear', a network or a frozen classifier",
     ),
     "a range": ({"feature_range": (-1, 1)}, "feature_range must be None .* features are public"),
     "steps for records": ({"solver": DPSGDA()}, "DPSGDA"),
