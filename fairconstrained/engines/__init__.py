@@ -1,4 +1,4 @@
-"""Engines that have the rows of a table, such as Dask.
+"""Engines that have the rows of a table: Dask, Ray and Spark.
 
 A fit needs of them that they keep objects where the rows are, and apply functions to these: sums of
 tensors, and lists of small objects (:class:`Parts`). They schedule, move and repeat the work.
@@ -15,6 +15,9 @@ from fairconstrained.engines.base import Table as Table
 # The module of this package for a class of tables, by the first part of its module's name.
 _ENGINES = {
     ("dask", "DataFrame"): "dask",
+    ("pyspark", "DataFrame"): "spark",
+    ("ray", "Dataset"): "ray",
+    ("ray", "MaterializedDataset"): "ray",
 }
 
 

@@ -113,9 +113,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Numbers, or whatever `model` accepts if it is a classifier. Without `epsilon` linear
             models are also fitted to :class:`~fairconstrained.blocks.Blocks`, to the rows of
-            several workers (:func:`~fairconstrained.distributed.sharded_rows`), and to a DataFrame
-            of Dask, whose rows stay where they are. The other parameters then name columns of X, or
-            are columns of X, and all remaining columns are features.
+            several workers (:func:`~fairconstrained.distributed.sharded_rows`), and to a table of
+            Dask, Ray or Spark, whose rows stay where they are. The other parameters then name
+            columns of X, or are columns of X, and all remaining columns are features.
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional

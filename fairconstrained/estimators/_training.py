@@ -132,10 +132,12 @@ class Training:
     def read(self, given: Given, workers: Workers) -> TrainingRows:
         """Validate the samples; return those of positive weight, labels and groups as indices."""
         with workers.agreeing():
-            check_samples(**given._asdict())
-            read = rows_of_blocks if isinstance(given.X, Blocks) else own_rows
-            read = rows_of_table if isinstance(given.X, Table) else read
-            rows = read(self.estimator, given)
+            if isinstance(given.X, Table):
+                rows: TrainingRows = rows_of_table(self.estimator, given)
+            else:
+                check_samples(**given._asdict())
+                read = rows_of_blocks if isinstance(given.X, Blocks) else own_rows
+                rows = read(self.estimator, given)
             if given.n_control:
                 rows = replace(rows, n_control=given.n_control)
         if workers.size > 1:

@@ -1,0 +1,81 @@
+"""Datasets of Ray: objects are in its object store, and tasks run where these are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from itertools import compress
+from operator import add
+from typing import Any
+
+import pandas as pd
+import ray
+
+from fairconstrained.engines.base import Parts, Table
+
+_ADDED = 16  # so many tables are added up in one task
+
+
+class RayTable(Table):
+    """A ``ray.data.Dataset``."""
+
+    engine = "Ray"
+
+    def __init__(self, dataset: Any):
+        self.dataset = dataset
+        self.columns = list(dataset.columns() or ())
+
+    def parts(self, make: Callable[[Any], Any]) -> Parts:
+        made = RayParts(_applied(make, self.dataset.to_pandas_refs()))
+        present = made.gather(lambda part: part is not None)
+        return RayParts(compress(made.refs, present))
+
+    def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
+        def of_batch(frame: Any) -> Any:
+            values = function(frame) if len(frame) else like
+            return pd.DataFrame(values, columns=["prediction"] if like.ndim == 1 else list(names))
+
+        return self.dataset.map_batches(of_batch, batch_format="pandas", batch_size=None)
+
+    def own(self, values: Any) -> list[str]:
+        return []  # a Dataset has names of columns, and no objects for them
+
+
+class RayParts(Parts):
+    """Objects in the store of Ray, which computes lost ones again."""
+
+    def __init__(self, refs: Iterable[Any]):
+        self.refs = list(refs)
+
+    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+        return RayParts(_applied(function, self.refs, each))
+
+    def sum(self, function: Callable[[Any], Any]) -> Any:
+        values = _applied(function, self.refs)
+        while len(values) > 1:
+            starts = range(0, len(values), _ADDED)
+            values = [_added.remote(*values[start : start + _ADDED]) for start in starts]
+        return ray.get(values[0])
+
+    def gather(self, function: Callable[[Any], Any]) -> list[Any]:
+        found: list[Any] = ray.get(_applied(function, self.refs))
+        return found
+
+
+def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
+    """Tasks that apply a function, which is stored once, to the entries of lists."""
+    sent = ray.put(function)
+    return [_called.remote(sent, *entries) for entries in zip(*lists, strict=True)]
+
+
+def _sum(*values: Any) -> Any:
+    return reduce(add, values)
+
+
+def _call(function: Callable[..., Any], *entries: Any) -> Any:
+    return function(*entries)
+
+
+_added, _called = ray.remote(_sum), ray.remote(_call)
+
+table = RayTable

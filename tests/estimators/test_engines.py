@@ -1,0 +1,104 @@
+"""Tables of Ray and Spark: the model of the same rows in memory, and lazy predictions.
+
+Promises that hold for the tables of any engine are tested with Dask's, in test_tables.py.
+"""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from fairconstrained import RateConstrainedClassifier
+from tests.estimators.test_tables import assert_same, elsewhere, features, frame, in_memory
+
+pytestmark = pytest.mark.slow
+
+
+class OnRay:
+    """A Dataset of two workers."""
+
+    def __init__(self):
+        self.ray = pytest.importorskip("ray", reason="ray is in no extra but cluster")
+        self.ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+
+    def table(self, pieces):
+        return self.ray.data.from_pandas(pieces)
+
+    def predicted(self, table, clf):
+        labels, shares = clf.predict(table).to_pandas(), clf.predict_proba(table).to_pandas()
+        return labels["prediction"], shares
+
+    def columns(self, table):
+        return "label", "sex"
+
+    def stop(self):
+        self.ray.shutdown()
+
+
+class OnSpark:
+    """A DataFrame of Spark in local mode."""
+
+    def __init__(self):
+        sql = pytest.importorskip("pyspark.sql", reason="pyspark is in no extra but cluster")
+        if shutil.which("java") is None:
+            pytest.skip("Spark needs Java")
+        builder = sql.SparkSession.builder.master("local[2]")
+        self.spark = builder.config("spark.ui.enabled", False).getOrCreate()
+
+    def table(self, pieces):
+        first, *others = (piece for piece in pieces if len(piece))
+        whole = self.spark.createDataFrame(first).coalesce(1)
+        for piece in others:
+            whole = whole.union(self.spark.createDataFrame(piece).coalesce(1))
+        return whole.union(whole.where("x0 > 1e9"))  # partitions without rows
+
+    def predicted(self, table, clf):
+        columns = table.select(
+            clf.predict(table).alias("prediction"), clf.predict_proba(table).alias("shares")
+        )
+        found = columns.select("prediction", "shares.*").toPandas()
+        return found["prediction"], found.drop(columns="prediction")
+
+    def columns(self, table):
+        return table["label"], table[["sex"]]
+
+    def stop(self):
+        self.spark.stop()
+
+
+@pytest.fixture(scope="module", params=[OnRay, OnSpark])
+def engine(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(request.config.rootpath))  # of the workers
+        found = request.param()
+        yield found
+        found.stop()
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return frame().sort_values("sex", kind="stable", ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def table(engine, rows):
+    return engine.table(np.split(rows, [250, 251, 600]))
+
+
+def test_the_model_and_its_predictions_are_those_of_the_rows_in_memory(engine, table, rows):
+    """To 1e-6: partitions are sorted by group, of one row, and without any."""
+    whole = in_memory(RateConstrainedClassifier(slack=0.02), rows)
+    found = elsewhere(RateConstrainedClassifier(slack=0.02), table, *engine.columns(table))
+    assert_same(found, whole)
+    labels, shares = engine.predicted(table, found)
+    assert labels.tolist() == found.predict(features(rows)).tolist()
+    np.testing.assert_allclose(shares, found.predict_proba(features(rows)))
+    assert list(shares.columns) == ["no", "yes"]
+
+
+def test_other_columns_are_refused_before_any_work(engine, table, rows):
+    other = engine.columns(engine.table([rows.assign(label="no")]))[0]
+    of_another = [] if isinstance(other, str) else [other]
+    for label in ("lable", ["label", "sex"], rows["label"], *of_another):
+        with pytest.raises(ValueError, match=r"y must be "):
+            elsewhere(RateConstrainedClassifier(), table, label)
