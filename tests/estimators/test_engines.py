@@ -8,10 +8,11 @@ import shutil
 import numpy as np
 import pytest
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import LossParityClassifier
 from tests.estimators.test_tables import assert_same, elsewhere, features, frame, in_memory
 
-pytestmark = pytest.mark.slow
+# Engines warn of versions of libraries, and leave sockets to the end of the process.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 class OnRay:
@@ -82,17 +83,17 @@ def rows():
 
 @pytest.fixture(scope="module")
 def table(engine, rows):
-    return engine.table(np.split(rows, [250, 251, 600]))
+    return engine.table([rows[:250], rows[250:251], rows[251:], rows[:0]])
 
 
 def test_the_model_and_its_predictions_are_those_of_the_rows_in_memory(engine, table, rows):
     """To 1e-6: partitions are sorted by group, of one row, and without any."""
-    whole = in_memory(RateConstrainedClassifier(slack=0.02), rows)
-    found = elsewhere(RateConstrainedClassifier(slack=0.02), table, *engine.columns(table))
+    whole = in_memory(LossParityClassifier(slack=0.05), rows)
+    found = elsewhere(LossParityClassifier(slack=0.05), table, *engine.columns(table))
     assert_same(found, whole)
     labels, shares = engine.predicted(table, found)
     assert labels.tolist() == found.predict(features(rows)).tolist()
-    np.testing.assert_allclose(shares, found.predict_proba(features(rows)))
+    np.testing.assert_allclose(shares.astype(float), found.predict_proba(features(rows)))
     assert list(shares.columns) == ["no", "yes"]
 
 
@@ -101,4 +102,4 @@ def test_other_columns_are_refused_before_any_work(engine, table, rows):
     of_another = [] if isinstance(other, str) else [other]
     for label in ("lable", ["label", "sex"], rows["label"], *of_another):
         with pytest.raises(ValueError, match=r"y must be "):
-            elsewhere(RateConstrainedClassifier(), table, label)
+            elsewhere(LossParityClassifier(), table, label)
