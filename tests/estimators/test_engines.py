@@ -100,6 +100,6 @@ def test_the_model_and_its_predictions_are_those_of_the_rows_in_memory(engine, t
 def test_other_columns_are_refused_before_any_work(engine, table, rows):
     other = engine.columns(engine.table([rows.assign(label="no")]))[0]
     of_another = [] if isinstance(other, str) else [other]
-    for label in ("lable", ["label", "sex"], rows["label"], *of_another):
+    for label in ("outcome", ["label", "sex"], rows["label"], *of_another):
         with pytest.raises(ValueError, match=r"y must be "):
             elsewhere(LossParityClassifier(), table, label)
