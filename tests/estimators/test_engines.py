@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairconstrained import LossParityClassifier
-from tests.estimators.test_tables import assert_same, elsewhere, features, frame, in_memory
+from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
 
 # Engines warn of versions of libraries, and leave sockets to the end of the process.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

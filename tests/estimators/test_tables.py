@@ -1,7 +1,5 @@
 """Tables of an engine: the model of the same rows in memory, and lazy predictions."""
 
-import warnings
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,7 +25,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.problems import rows as rows_module
 from fairconstrained.solvers import SGDA
 from tests.helpers.marks import slow_where
-from tests.helpers.shards import table
+from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="dask brings it")
 dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
@@ -44,13 +42,6 @@ CASES = {
 }
 
 
-def frame(n=600):
-    """Columns, labels as text, groups and weights; every group and label has rows."""
-    X, y, group, weight = table(n)
-    columns = pd.DataFrame(X).add_prefix("x")
-    return columns.assign(label=y, sex=group, weight=weight)
-
-
 def smooth_frame():
     """Rows for criteria of distributions, whose local solutions then do not hang on rounding."""
     data = make_biased_classification(1200, random_state=0)
@@ -58,39 +49,11 @@ def smooth_frame():
     return columns.assign(label=data.target, sex=data.sensitive_features, weight=1.0)
 
 
-def features(rows):
-    return rows.filter(regex="^x")
-
-
 def partitions(rows, *starts):
     """A table of Dask with partitions that begin at these rows, the last one without rows."""
     parts = np.split(np.arange(len(rows)), starts)
     pieces = [dd.from_pandas(rows.iloc[own], npartitions=1) for own in parts]
     return dd.concat([*pieces, pieces[0][pieces[0].x0 > 1e9]])
-
-
-def in_memory(clf, rows):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        given = {"sensitive_features": rows.sex, "sample_weight": rows.weight}
-        return clf.fit(features(rows), rows.label, **given)
-
-
-def elsewhere(clf, lazy, y="label", sex="sex", weight="weight"):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return clf.fit(lazy, y, sensitive_features=sex, sample_weight=weight)
-
-
-def assert_same(found, whole):
-    for name in ("coef_", "intercept_", "multipliers_"):
-        own, other = getattr(found, name), getattr(whole, name)
-        np.testing.assert_allclose(own, other, rtol=0, atol=1e-6)
-    assert found.classes_.tolist() == whole.classes_.tolist()
-    assert list(found.groups_) == list(whole.groups_)
-    assert found.violation_ == pytest.approx(whole.violation_, abs=1e-6, nan_ok=True)
-    assert (found.n_features_in_, found.status_) == (whole.n_features_in_, whole.status_)
-    assert found.feature_names_in_.tolist() == whole.feature_names_in_.tolist()
 
 
 @pytest.mark.parametrize("case", slow_where(CASES, *(set(CASES) - {"losses"})))

@@ -1,0 +1,46 @@
+"""Rows as a table of named columns, and fits to them in memory and on an engine."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.helpers.shards import table
+
+__all__ = ["assert_same", "elsewhere", "features", "frame", "in_memory"]
+
+
+def frame(n=600):
+    """Columns, labels as text, groups and weights; every group and label has rows."""
+    X, y, group, weight = table(n)
+    columns = pd.DataFrame(X).add_prefix("x")
+    return columns.assign(label=y, sex=group, weight=weight)
+
+
+def features(rows):
+    return rows.filter(regex="^x")
+
+
+def in_memory(clf, rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = {"sensitive_features": rows.sex, "sample_weight": rows.weight}
+        return clf.fit(features(rows), rows.label, **given)
+
+
+def elsewhere(clf, lazy, y="label", sex="sex", weight="weight"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return clf.fit(lazy, y, sensitive_features=sex, sample_weight=weight)
+
+
+def assert_same(found, whole):
+    for name in ("coef_", "intercept_", "multipliers_"):
+        own, other = getattr(found, name), getattr(whole, name)
+        np.testing.assert_allclose(own, other, rtol=0, atol=1e-6)
+    assert found.classes_.tolist() == whole.classes_.tolist()
+    assert list(found.groups_) == list(whole.groups_)
+    assert found.violation_ == pytest.approx(whole.violation_, abs=1e-6, nan_ok=True)
+    assert (found.n_features_in_, found.status_) == (whole.n_features_in_, whole.status_)
+    assert found.feature_names_in_.tolist() == whole.feature_names_in_.tolist()
