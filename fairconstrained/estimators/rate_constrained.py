@@ -94,7 +94,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     missing_sensitive : {"warn", "raise"}, default="warn"
         What to do without sensitive features, or where some of them are missing: warn and train, or
         raise. Without any there are no constraints between groups. Rows of unknown group train the
-        model and are in no group; constraints on all rows count them, too.
+        model; in constraints between groups the other rows of their label stand for them, except
+        with `epsilon`. Constraints on all rows count them, too.
     min_group_size : "auto" or int, default="auto"
         Constraints leave out groups, or groups within a label, with fewer rows; a
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so

@@ -61,7 +61,8 @@ def estimate_group_probabilities(
     Notes
     -----
     The estimates hold for rows of unknown group if groups are missing at random given the features
-    (and the label).
+    (and the label). :func:`~fairconstrained.metrics.confidence_interval` takes them for exact, so
+    that its intervals are too short by what the known groups leave open.
 
     Examples
     --------
