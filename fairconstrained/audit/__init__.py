@@ -13,7 +13,6 @@ Python:
 6. assumptions, limits, what was left out, and where all this comes from.
 """
 
-import sys
 from collections.abc import Sequence
 
 from fairconstrained.audit.arguments import read
@@ -30,10 +29,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = read(argv, __doc__)
     # Imported here: help, and errors about arguments, do not wait for pandas and scikit-learn.
     from fairconstrained.audit.program import run
-    from fairconstrained.audit.tables import Unusable
+    from fairconstrained.audit.tables import or_a_sentence
 
-    try:
-        run(options)
-    except (Unusable, OSError) as error:  # OSError: a file or folder that cannot be used
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+    or_a_sentence(run, options)

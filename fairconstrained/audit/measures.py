@@ -67,6 +67,10 @@ def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
 def _report(
     sample: Sample, grouping: Grouping, rows: Array, label: Array, confidence: float
 ) -> Any:
+    names = [str(i) for i in range(len(grouping.groups))]
+    if not rows.any():  # such as a combination of groups without any label
+        everybody = _report(sample, sample.everybody, np.ones_like(rows), label, confidence)
+        return everybody.iloc[:0].reindex(names)
     with_scores = sample.score is not None and sample.label is not None
     with quiet():
         table = metrics.group_report(
@@ -77,7 +81,7 @@ def _report(
             confidence=confidence,
             sample_weight=None if sample.weight is None else sample.weight[rows],
         )
-    return table.iloc[:-1].reindex([str(i) for i in range(len(grouping.groups))])
+    return table.iloc[:-1].reindex(names)
 
 
 def _with_ends(rate: str) -> list[str]:

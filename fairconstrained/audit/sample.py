@@ -55,7 +55,8 @@ class Sample:
         if len(single) == 1:
             return single
         together = [self.people[name] for name in self.people]
-        return [*single, _grouping(" & ".join(map(str, self.people)), together)]
+        crossed = _grouping(" & ".join(map(str, self.people)), together)
+        return [*single, crossed] if crossed.groups else single
 
     @property
     def strata(self) -> Grouping | None:
@@ -128,6 +129,9 @@ def read_sample(
     of_rows = {"sensitive_features": sensitive_features, "control_features": control_features}
     check_samples(**given, y_score=y_score, sample_weight=sample_weight, **of_rows)
     control = None if control_features is None else _people(control_features)
+    for name, column in pd.concat([people, control], axis=1).items():
+        if column.isna().all():
+            raise ValueError(f"{name} is missing in every row.")
     given = {name: _column(name, values) for name, values in given.items() if values is not None}
     n_rows = len(given["y_pred"])
     tables = {"sensitive_features": people, "control_features": control}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import sys
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,15 @@ class Unusable(ValueError):
     """A table that cannot be used; the message says why, and the remedy."""
 
 
+def or_a_sentence(run: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
+    """Run a command; exit with code 2 and a sentence if its table or a folder cannot be used."""
+    try:
+        run(options)
+    except (Unusable, OSError) as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 def read_csv(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     """Return a table that has these columns, without blanks around words, and notes about it.
 
@@ -28,6 +39,8 @@ def read_csv(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, list[str
     """
     try:
         frame = pd.read_csv(path, low_memory=False)
+    except pd.errors.EmptyDataError:
+        raise Unusable(f"{path} is empty.") from None
     except ValueError as error:  # of text, of columns
         raise Unusable(f"{path} cannot be read: {error}. {AS_CSV}") from error
     # With more commas in the rows than in the header, pandas takes the first columns for an index.

@@ -89,7 +89,7 @@ def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) 
         for row in [*facts["groups"], *facts["intersections"]]
         if row["attribute"] == gap["attribute"] and row["group"] in compared
     }
-    low, high = min(rate, key=rate.__getitem__), max(rate, key=rate.__getitem__)
+    low, high = min(rate, key=rate.__getitem__), max(reversed(rate), key=rate.__getitem__)
     return f": {low} {percent(rate[low])}, {high} {percent(rate[high])}"
 
 

@@ -49,6 +49,11 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
             "FairnessMonitor watches the largest difference between groups "
             f"(reference='pairwise'); got {constraint!r}."
         )
+    if getattr(constraint, "attributes", "crossed") != "crossed":
+        raise ValueError(
+            "FairnessMonitor compares crossed groups (attributes='crossed'): watch each column of "
+            f"sensitive_features by a monitor of its own; got {constraint!r}."
+        )
     own = own_bound(constraint)
     most = slack if own is None else own
     if isinstance(most, bool) or not isinstance(most, Real) or not 0 <= float(most) < 1:

@@ -14,7 +14,6 @@ By default the table is generated. ``--dataset adult`` and other names use real 
 --label COLUMN --sensitive COLUMN [COLUMN ...]`` your own.
 """
 
-import sys
 from collections.abc import Sequence
 
 from fairconstrained.quickstart.arguments import read
@@ -30,11 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     options = read(argv, __doc__)
     # Imported here: help, and errors about arguments, do not wait for torch and scikit-learn.
-    from fairconstrained.audit.tables import Unusable
+    from fairconstrained.audit.tables import or_a_sentence
     from fairconstrained.quickstart.program import run
 
-    try:
-        run(options)
-    except (Unusable, OSError) as error:  # OSError: a file or folder that cannot be used
-        print(error, file=sys.stderr)
-        raise SystemExit(2) from None
+    or_a_sentence(run, options)

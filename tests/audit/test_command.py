@@ -121,7 +121,7 @@ def test_one_label_and_one_decision_are_said(run):
 @pytest.mark.parametrize(
     ("content", "argv", "message"),
     [
-        (b"", ASKED, "cannot be read: No columns to parse from file"),
+        (b"", ASKED, "decisions.csv is empty."),
         (b"sex,decision\n", ASKED, "has a header and no rows"),
         ("geschlecht,prénom\nw,ü\n".encode("latin-1"), ASKED, "can't decode byte"),
         (b"sex;decision\nwoman;granted\n", ASKED, "lacks commas between columns"),

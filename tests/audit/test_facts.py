@@ -291,6 +291,7 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"confidence": 1}, "confidence"),
         ({"slack": -1}, "slack must be a number >= 0"),
         ({"y_pred": np.full(N, None)}, "y_pred has no decisions"),
+        ({"sensitive_features": pd.DataFrame({"sex": [None] * N})}, "sex is missing in every row"),
         ({"sample_weight": -np.ones(N)}, "sample_weight must not be negative"),
     ],
 )
@@ -372,6 +373,25 @@ def test_the_dict_is_plain_and_has_the_names_of_its_schema(audit):
     assert names <= set(found)
     assert found["provenance"]["rows"] == N
     assert found["provenance"]["version"] == fairconstrained.__version__
+
+
+def test_combinations_that_do_not_occur_are_not_listed_and_unlabelled_groups_are_null():
+    """The first attribute is known where the second is not; woman has no label."""
+    first = pd.Series(SEX).mask(np.arange(N) < 1500)
+    second = pd.Series(RACE).mask(np.arange(N) >= 1500)
+    found = report(sensitive_features=pd.DataFrame({"sex": first, "race": second}))
+    assert found.intersections == []
+    label = np.where(SEX == "woman", None, TRUE)
+    found = report(label, control_features=SEX, sensitive_features=RACE)
+    woman, *_ = facts(found.to_dict()["intersections"], attribute="group where group is woman")
+    assert (woman["labelled"], woman["error"]) == (0, None)
+    assert woman["selection_rate"] is not None
+    assert found.to_html()
+
+
+def test_equal_rates_name_two_groups():
+    found = report(y_pred=np.ones(N))
+    assert "man 100.0 %, woman 100.0 %" in found.answer
 
 
 def test_rates_that_are_not_defined_are_no_warning_and_null():

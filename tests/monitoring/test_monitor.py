@@ -173,6 +173,7 @@ def test_a_model_in_a_loop():
     [
         ({"constraint": "fairness"}, {}, "constraint must be one of"),
         ({"slack": 1.0}, {}, "slack must be a number >= 0 and < 1"),
+        ({"constraint": DemographicParity(attributes="parallel")}, {}, "crossed groups"),
         ({"slack": True}, {}, "slack"),
         ({"confidence": 95}, {}, "confidence"),
         ({"constraint": "equalized_odds"}, {}, "y_true must hold the true labels"),
