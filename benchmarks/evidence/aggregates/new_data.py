@@ -81,6 +81,18 @@ def _certificates_wrong(runs: pd.DataFrame) -> Cells:
         yield name(method), "at most", f"{high:.4f}", ""
 
 
+@table("certificate_draws", "certificate_draws")
+def _certificate_draws(runs: pd.DataFrame) -> Cells:
+    for case, of in runs.groupby("case", sort=False):
+        wrong, draws = of["wrong"].sum(), of["draws"].sum()
+        low, high = clopper_pearson(wrong, draws, 0.025)
+        yield case, "certificates", f"{draws}", ""
+        yield case, "wrong", f"{wrong}", ""
+        yield case, "fraction", f"{wrong / draws:.3f}", ""
+        yield case, "at least", f"{low:.3f}", ""
+        yield case, "at most", f"{high:.3f}", ""
+
+
 @table("certificate_rows", "certificate_rows")
 def _certificate_rows(runs: pd.DataFrame) -> Cells:
     for _, run in runs.iterrows():
