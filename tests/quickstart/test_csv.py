@@ -179,7 +179,7 @@ def test_a_table_that_cannot_be_used_ends_in_a_sentence(written, frame, changes,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "cannot be read: No columns to parse from file"),
+        (b"", "is empty."),
         ("prénom,y\n".encode("latin-1"), "cannot be read: 'utf-8' codec can't decode byte"),
         (b'a,b\n"1,2\n3,4\n', "cannot be read"),
         (b"a;y\n1,5;0\n", "commas between columns, or .* rows: 'a;y'. Write it in UTF-8"),
