@@ -43,6 +43,8 @@ class Refits(Solver):
             if found.excess <= FEASIBILITY_TOL:
                 found = found._replace(residual=0.0)
             yield found
+            if n == self.length:
+                return
             # By how much classifiers miss the values of the head. Rates jump a little from fit to
             # fit, so aim further inside each time.
             missed = (values - problem.evaluate(x).hard)[1:]

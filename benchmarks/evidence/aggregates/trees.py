@@ -161,3 +161,36 @@ def _relaxed_thresholds(runs: pd.DataFrame) -> Cells:
         more = errors["trees, constrained"] - errors["trees, relaxed thresholds"]
         yield name(*case), "error-parity, training", *number(more.mean(), "+.4f")
         yield name(*case), "worst slack, training", *number(more.max(), "+.4f")
+
+
+@table("single_fit", "single_fit")
+def _single_fit(runs: pd.DataFrame) -> Cells:
+    measures = {
+        "error": "test error",
+        "gap": "test gap",
+        "head_error": "test error, posteriors",
+        "head_gap": "test gap, posteriors",
+        "violation": "training gap",
+    }
+    for case, of in runs.groupby(["dataset", "constraint"], sort=False):
+        yield from means(of, name(*case), measures)
+
+
+@table("single_fit_differences", "single_fit")
+def _single_fit_differences(runs: pd.DataFrame) -> Cells:
+    """The error less that of the head at equal gap, and times as long, over all runs."""
+    runs = runs.assign(
+        more=runs["error"] - runs["equal_error"],
+        fits=runs["cpu"] / runs["head_cpu"],
+        predictions=runs["predict_cpu"] / runs["plain_predict_cpu"],
+    )
+    for notion, of in runs.groupby("constraint", sort=False):
+        by_table = of.groupby("dataset")["more"].mean()
+        yield name(notion), "more error at equal gap, mean", *number(of["more"].mean(), "+.4f")
+        yield name(notion), "on the worst table", *number(by_table.max(), "+.4f")
+        yield name(notion), "fits, times as long", *number(of["fits"].median(), ".1f")
+        yield name(notion), "at most", *number(of["fits"].max(), ".1f")
+        yield name(notion), "predictions, times as long", *number(of["predictions"].median(), ".2f")
+        yield name(notion), "fits", str(len(of)), ""
+        yield name(notion), "fits that keep the slack", str(int(of["feasible"].sum())), ""
+        yield name(notion), "fits at a gap that posteriors reach", str(of["more"].count()), ""
