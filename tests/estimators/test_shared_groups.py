@@ -148,11 +148,14 @@ def test_blocks_have_the_model_of_rows_in_memory():
 
 
 def test_any_classifier():
-    model = HistGradientBoostingClassifier(max_iter=5)
-    clf = fitted(RateConstrainedClassifier(model=model, slack=0.05, random_state=0), PROBABLE)
-    assert clf.feasible_
-    found = measured(demographic_parity_difference, clf, PROBABLE)
-    assert found == pytest.approx(clf.violation_, abs=1e-9)
+    """Its predictions on training rows are not those out of fold, of which `violation_` speaks."""
+    gaps = []
+    for slack in (1.0, 0.05):
+        model = HistGradientBoostingClassifier(max_iter=5, random_state=0)
+        clf = RateConstrainedClassifier(model=model, slack=slack, random_state=0)
+        assert fitted(clf, PROBABLE).feasible_
+        gaps.append(measured(demographic_parity_difference, clf, GROUPS))
+    assert gaps[1] < gaps[0] - 0.1
 
 
 def test_estimates_from_draws_are_those_of_indices():
