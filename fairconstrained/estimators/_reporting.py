@@ -211,7 +211,8 @@ def report_equal(estimator: Any, stage: Stage, looser: Stage | None, narrowed: b
 
     low, high = map(torch.stack, zip(*problem.data.gather(ends), strict=True))
     kept = "slack less the margin" if narrowed else "slack"
-    if torch.equal(low.amin(dim=0), high.amax(dim=0)):
+    because = looser is not None or solution.status is Status.KNOWN  # of the constraint
+    if because and torch.equal(low.amin(dim=0), high.amax(dim=0)):
         what = f"gives all rows equal scores: the solver found nothing better that keeps the {kept}"
     elif looser is not None:
         what = f"has an error of {error:.4f}, and equal scores have {solution.equal:.4f}: the "
@@ -219,7 +220,9 @@ def report_equal(estimator: Any, stage: Stage, looser: Stage | None, narrowed: b
     else:
         return
     larger = "a larger slack"
-    if looser is not None:
+    if getattr(estimator.constraint, "ratio", None) is not None:
+        larger = "a smaller ratio"
+    elif looser is not None:
         slack, other = looser.problem.constraint.slack, float(looser.solution.iterate.hard[0])
         more = float((slack - problem.constraint.slack).max())
         same = not narrowed and len(slack.unique()) == 1

@@ -279,21 +279,19 @@ def test_a_known_point_says_how_much_better_it_must_be(fraction, replaced):
     assert torch.equal(solution.iterate.x, -offset if replaced else offset)
 
 
-# Of 60 problems one at least shows, with a probability of 95 %, whatever goes wrong in 5 % of them.
+# Of 29 problems one at least shows, with a probability of 95 %, what goes wrong in 10 % of them.
 # `benchmarks.stress` has as many as one likes.
-PROBLEMS = {"rates": 60, "losses": 40, "partial": 12, "auc": 16, "fermi": 12}
+PROBLEMS = {"rates": 30, "losses": 20, "partial": 6, "auc": 8, "fermi": 6}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("quarter", range(4))
 @pytest.mark.parametrize("kind", stress.ESTIMATORS)
-def test_no_fit_is_clearly_worse_than_what_is_known(kind, quarter):
-    """140 random problems: reports are right, and feasible points that are known are used.
+def test_no_fit_is_clearly_worse_than_what_is_known(kind):
+    """70 random problems: reports are right, and feasible points that are known are used.
 
     Known are constants, thresholds on the model without constraints, and a convex relaxation.
     """
-    trials = list(stress.trials(kind, PROBLEMS[kind], seed=19))[quarter::4]
-    outcomes = [stress.check(trial) for trial in trials]
+    outcomes = [stress.check(trial) for trial in stress.trials(kind, PROBLEMS[kind], seed=19)]
     assert not any(outcome.wrong for outcome in outcomes)
     assert not any(outcome.infeasible for outcome in outcomes)
     assert not any(outcome.worse > stress.TOLERANCE + 1e-9 for outcome in outcomes)
