@@ -4,7 +4,7 @@ import cvxpy as cp
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.solvers import StochasticGhost
@@ -58,6 +58,7 @@ def test_levels_within_reach_out_of_reach_and_nothing_to_reach():
 
 
 @settings(max_examples=30)
+@example(3506, 3, False, 0.3)  # a line search ends early
 @given(seeds, st.integers(1, 4), st.booleans(), st.sampled_from([0.3, 1.0, 10.0]))
 def test_directions_and_multipliers_are_those_of_the_quadratic_programme(seed, m, opposed, beta):
     """With bounds that are active and with bounds that are not."""
