@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_ADDED = 16  # so many values are added up in one task
+
+
+def added(values: list[Any], task: Callable[[list[Any]], Any]) -> Any:
+    """Add values up along a tree of tasks, each the sum of some of them."""
+    while len(values) > 1:
+        starts = range(0, len(values), _ADDED)
+        values = [task(values[start : start + _ADDED]) for start in starts]
+    return values[0]
+
+
+def total(*values: Any) -> Any:
+    """Return the sum of values, on a worker."""
+    return reduce(add, values)
 
 
 class Parts(ABC):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
 from itertools import compress
-from operator import add, call
+from operator import call
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,7 @@ import pandas as pd
 from dask import compute, persist
 from dask.delayed import Delayed, delayed
 
-from fairconstrained.engines.base import Parts, Table
-
-_ADDED = 16  # so many tables are added up in one task
+from fairconstrained.engines.base import Parts, Table, added, total
 
 
 class DaskTable(Table):
@@ -59,11 +56,8 @@ class DaskParts(Parts):
         return DaskParts(_applied(function, self.persisted, each))
 
     def sum(self, function: Callable[[Any], Any]) -> Any:
-        values = _applied(function, self.persisted)
-        while len(values) > 1:
-            starts = range(0, len(values), _ADDED)
-            values = [delayed(_added)(values[start : start + _ADDED]) for start in starts]
-        return values[0].compute()
+        some = delayed(total)
+        return added(_applied(function, self.persisted), lambda values: some(*values)).compute()
 
     def gather(self, function: Callable[[Any], Any]) -> list[Any]:
         return list(compute(*_applied(function, self.persisted)))
@@ -77,10 +71,6 @@ def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Delaye
 
 def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
-
-
-def _added(values: list[Any]) -> Any:
-    return reduce(add, values)
 
 
 table = DaskTable

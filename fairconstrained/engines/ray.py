@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
 from itertools import compress
-from operator import add
 from typing import Any
 
 import pandas as pd
 import ray
 
-from fairconstrained.engines.base import Parts, Table
-
-_ADDED = 16  # so many tables are added up in one task
+from fairconstrained.engines.base import Parts, Table, added, total
 
 
 class RayTable(Table):
@@ -52,10 +48,7 @@ class RayParts(Parts):
 
     def sum(self, function: Callable[[Any], Any]) -> Any:
         values = _applied(function, self.refs)
-        while len(values) > 1:
-            starts = range(0, len(values), _ADDED)
-            values = [_added.remote(*values[start : start + _ADDED]) for start in starts]
-        return ray.get(values[0])
+        return ray.get(added(values, lambda some: _total.remote(*some)))
 
     def gather(self, function: Callable[[Any], Any]) -> list[Any]:
         found: list[Any] = ray.get(_applied(function, self.refs))
@@ -68,14 +61,10 @@ def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
     return [_called.remote(sent, *entries) for entries in zip(*lists, strict=True)]
 
 
-def _sum(*values: Any) -> Any:
-    return reduce(add, values)
-
-
 def _call(function: Callable[..., Any], *entries: Any) -> Any:
     return function(*entries)
 
 
-_added, _called = ray.remote(_sum), ray.remote(_call)
+_total, _called = ray.remote(total), ray.remote(_call)
 
 table = RayTable
