@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,16 +10,9 @@ import pytest
 from fairconstrained import audit, metrics
 from fairconstrained.audit.arguments import CRITERIA
 from fairconstrained.audit.measures import DIFFERENCES
+from tests.helpers.commands import answers_without_imports
 
 N = 400
-OF_HELP = """
-import sys
-from fairconstrained.audit import main
-try:
-    main(sys.argv[1:])
-finally:
-    print({"jinja2", "numpy", "pandas", "sklearn", "torch"} & set(sys.modules))
-"""
 ASKED = ["--decision", "decision", "--sensitive", "sex", "--positive", "granted"]
 
 
@@ -165,10 +156,7 @@ def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--slack=-1"])
 def test_help_and_errors_wait_for_no_import(argument):
-    ran = [sys.executable, "-c", OF_HELP, argument]
-    done = subprocess.run(ran, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("set()\n")
-    assert ("usage:" in done.stdout) == (done.returncode == 0) == (argument == "--help")
+    assert answers_without_imports("audit", argument)
 
 
 def test_the_criteria_that_are_written_out_are_those_that_are_compared():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained import metrics
 from fairconstrained.constraints import (
     CONSTRAINTS,
     Cap,
@@ -18,6 +17,7 @@ from fairconstrained.constraints import (
     RateConstraint,
 )
 from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
+from tests.helpers.metrics import METRIC_OF_NOTION
 from tests.helpers.notions import bound, hard_table, hard_values, random_rows, soft_values, table
 from tests.helpers.numeric import numerical_jacobian
 
@@ -102,16 +102,6 @@ def oracle(notion, rows, P):
     )
 
 
-METRICS = {
-    "demographic_parity": metrics.demographic_parity_difference,
-    "equalized_odds": metrics.equalized_odds_difference,
-    "equal_opportunity": metrics.equal_opportunity_difference,
-    "false_positive_rate_parity": metrics.false_positive_rate_difference,
-    "error_rate_parity": metrics.error_rate_difference,
-    "false_negative_rate": metrics.false_negative_rate,
-    "false_positive_rate": metrics.false_positive_rate,
-    "rejection_rate": metrics.rejection_rate,
-}
 METHODS = {"pairwise": "between_groups", "overall": "to_overall"}
 
 
@@ -143,7 +133,7 @@ def test_soft_and_hard_values_follow_the_definition(notion, shape):
     reference = getattr(notion, "reference", "pairwise")
     if not isinstance(notion, LossParity) and reference in METHODS:
         y, predicted = rows.y.numpy(), hard_classes(rows.scores).numpy()
-        measured = METRICS[notion.name](y, predicted, **keywords(notion, rows))
+        measured = METRIC_OF_NOTION[notion.name](y, predicted, **keywords(notion, rows))
         assert measured == pytest.approx(expected)
 
 

@@ -1,23 +1,13 @@
 """The command line: errors and help come before anything is imported, read or written."""
 
-import subprocess
-import sys
-
 import pytest
 
 from fairconstrained import quickstart
 from fairconstrained.datasets import list_datasets
 from fairconstrained.quickstart.arguments import DATASETS
+from tests.helpers.commands import answers_without_imports
 
 CSV = ["--csv", __file__, "--label", "y"]
-OF_HELP = """
-import sys
-from fairconstrained.quickstart import main
-try:
-    main(sys.argv[1:])
-finally:
-    print({"numpy", "pandas", "sklearn", "torch"} & set(sys.modules))
-"""
 
 
 @pytest.mark.parametrize(
@@ -46,10 +36,7 @@ def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--slack=-1"])
 def test_help_and_errors_wait_for_no_import(argument):
-    ran = [sys.executable, "-c", OF_HELP, argument]
-    done = subprocess.run(ran, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("set()\n")
-    assert ("usage:" in done.stdout) == (done.returncode == 0) == (argument == "--help")
+    assert answers_without_imports("quickstart", argument)
 
 
 def test_the_data_sets_that_are_written_out_are_those_that_load():
