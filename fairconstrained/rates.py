@@ -86,6 +86,13 @@ def precisions(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]
         yield _of_prediction(one, one, f"labelled {c!r}", f" with prediction {c!r}")
 
 
+def false_omission_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
+    """P(label = c | prediction != c)."""
+    for c, one in _one_hot(classes, targets):
+        given = f" with a prediction other than {c!r}"
+        yield _of_prediction(one, 1.0 - one, f"labelled {c!r}", given)
+
+
 def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c | prediction = k), for every prediction k."""
     for k, prediction in _one_hot(classes, range(len(classes))):
@@ -100,6 +107,8 @@ PARITIES: Mapping[str, Rates] = {
     "equal_opportunity": true_positive_rates,
     "false_positive_rate_parity": false_positive_rates,
     "error_rate_parity": error_rates,
+    "predictive_parity": precisions,
+    "false_omission_rate_parity": false_omission_rates,
 }
 CAPS: Mapping[str, Rates] = {
     "false_negative_rate": false_negative_rates,

@@ -8,6 +8,7 @@ from pathlib import Path
 # Written out, because the metrics load pandas and scikit-learn.
 CRITERIA = ["demographic_parity", "equal_opportunity", "equalized_odds"]
 CRITERIA += ["error_rate_parity", "false_positive_rate_parity"]
+CRITERIA += ["predictive_parity", "false_omission_rate_parity"]
 _POSITIVE = """the favourable decision, and the favourable label if it has another name (default: 1
 of 0 and 1, or True; nothing else is guessed)"""
 

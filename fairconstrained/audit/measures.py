@@ -26,6 +26,8 @@ DIFFERENCES = {
     "false_positive_rate_parity": metrics.false_positive_rate_difference,
     "equalized_odds": metrics.equalized_odds_difference,
     "error_rate_parity": metrics.error_rate_difference,
+    "predictive_parity": metrics.predictive_parity_difference,
+    "false_omission_rate_parity": metrics.false_omission_rate_difference,
 }
 RATIOS = {
     "demographic_parity": metrics.demographic_parity_ratio,

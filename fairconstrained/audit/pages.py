@@ -25,6 +25,7 @@ _ERRORS = {
     "wrongly granted": "false_positive_rate",
     "wrong in all": "error",
     "right if granted": "precision",
+    "wrong if refused": "false_omission_rate",
 }
 
 

@@ -17,6 +17,8 @@ CRITERIA = {
     "false_positive_rate_parity": "equal rates of favourable decisions among other labels",
     "equalized_odds": "equal rates of favourable decisions among the rows of each label",
     "error_rate_parity": "equal rates of wrong decisions",
+    "predictive_parity": "equal rates of favourable labels among favourable decisions",
+    "false_omission_rate_parity": "equal rates of favourable labels among other decisions",
 }
 WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates:
 give one by Weights(values, most=...), or --most-weight."""

@@ -17,6 +17,7 @@ from fairconstrained.constraints.partial_notions import (
     PartialStatisticalParity,
     PartialStatisticalParityInBins,
 )
+from fairconstrained.constraints.predictive import FalseOmissionRateParity, PredictiveParity
 from fairconstrained.constraints.rates import (
     DemographicParity,
     EqualizedOdds,
@@ -41,8 +42,10 @@ CONSTRAINTS: dict[str, type[Notion]] = {
         EqualOpportunity,
         ErrorRateParity,
         FalseNegativeRate,
+        FalseOmissionRateParity,
         FalsePositiveRate,
         FalsePositiveRateParity,
+        PredictiveParity,
         RejectionRate,
         LossParity,
     )
@@ -64,6 +67,7 @@ __all__ = [
     "ErrorRateParity",
     "Event",
     "FalseNegativeRate",
+    "FalseOmissionRateParity",
     "FalsePositiveRate",
     "FalsePositiveRateParity",
     "LinearMoments",
@@ -80,6 +84,7 @@ __all__ = [
     "PartialStatisticalParity",
     "PartialStatisticalParityInBins",
     "Placement",
+    "PredictiveParity",
     "Quadratic",
     "RateConstraint",
     "RejectionRate",

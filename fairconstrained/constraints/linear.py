@@ -416,17 +416,19 @@ class LinearMoments(MomentConstraint):
         """
         k = self.statistic.n_columns + 1
         scatter = scatter.reshape(self.n_parts, k, k + 1)
-        sums, moments = scatter[:, :-1, 0], scatter[:, :, 1:]
-        counts = scatter[:, -1, 0]
-        above, below = (own.to_dense().to(counts) for own in (self._above, self._below))
-        total = below @ counts
-        down = below * self.rates(sums, counts)[:, None]
-        up = above.reshape(len(total), self.n_parts, k - 1)
-        moved = torch.cat((up, -down[:, :, None]), dim=2) / total[:, None, None]
+        moved, moments = self._moves(scatter[:, :-1, 0], scatter[:, -1, 0]), scatter[:, :, 1:]
         # Of many groups the combinations are many and the rates few.
         by_part = torch.einsum("rqk,qkl->rql", moved, moments)
         covariance = by_part.flatten(start_dim=1) @ moved.flatten(start_dim=1).T
         return self.combinations.variances(covariance).clamp_min(0.0).sqrt()
+
+    def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """What (s, 1) of a row of each part adds to each rate, (n_rates, n_parts, k)."""
+        above, below = (own.to_dense().to(counts) for own in (self._above, self._below))
+        total = below @ counts
+        down = below * self.rates(sums, counts)[:, None]
+        up = above.reshape(len(total), *sums.shape)
+        return torch.cat((up, -down[:, :, None]), dim=2) / total[:, None, None]
 
     def describe(self, j: int) -> str:
         terms = self.combinations

@@ -130,7 +130,7 @@ class OfEvents(Notion):
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are compared or capped, given the labels in sorted order."""
         rates = type(self).rates(classes, self.positive(classes))
-        return [Event(rate.possible[:, 0], rate.hits) for rate in rates]
+        return [Event(rate.possible.max(axis=1), rate.hits) for rate in rates]
 
 
 @dataclass(eq=False, repr=False)
@@ -165,6 +165,9 @@ class Parity(OfEvents):
     attributes: str = field(default="crossed", kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
+    differences: ClassVar[type[LinearMoments]] = LinearMoments
+    ratios: ClassVar[type[LinearMoments]] = RateRatios
+
     def statistic(self, n_classes: int) -> Statistic:
         """The statistic of the events; by default class probabilities."""
         return ClassProbabilities(n_classes, checked_temperature(self))
@@ -191,11 +194,11 @@ class Parity(OfEvents):
                 slacks = np.append(slacks, np.full(differences.shape[0], own))
             families += (n_sets,) if reference.all_pairs and n_sets > 1 else ()
         compared: Any = sp.block_diag(comparisons, format="csr")
-        kind, allowed = LinearMoments, np.tile(slacks, len(events))
+        kind, allowed = self.differences, np.tile(slacks, len(events))
         if self.ratio is not None:
             compared = in_both_orders(compared, checked_ratio(self))
             kind, allowed, families = (
-                RateRatios,
+                self.ratios,
                 np.full(len(events) * compared.shape[0], -SPARE),
                 (),
             )
@@ -375,6 +378,12 @@ def checked_temperature(notion: Any) -> float:
             f"{type(notion).__name__}.temperature must be a finite number > 0; got {value!r}."
         )
     return float(value)
+
+
+def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
+    """The name with the positive class, which the condition of the rates does not say."""
+    positive = notion.positive(classes)
+    return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
 
 
 def chosen(notion: Notion, parameter: str, choices: Mapping[str, T]) -> T:

@@ -24,15 +24,10 @@ from fairconstrained.constraints.notions import (
     Parity,
     checked_number,
     checked_temperature,
+    named_positive,
 )
 from fairconstrained.constraints.tables import ClassProbabilities, Space
 from fairconstrained.groups import group_name
-
-
-def _named_positive(notion: Notion, classes: Sequence[Any]) -> str:
-    """The name with the positive class, which the condition of the rates does not say."""
-    positive = notion.positive(classes)
-    return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
 
 
 @dataclass(eq=False, repr=False)
@@ -159,7 +154,7 @@ class FalsePositiveRateParity(Parity):
 
     pos_label: Any = field(default=None, kw_only=True)
 
-    title = _named_positive
+    title = named_positive
 
 
 class ErrorRateParity(Parity):
@@ -233,7 +228,7 @@ class FalsePositiveRate(Cap):
 
     pos_label: Any = field(default=None, kw_only=True)
 
-    title = _named_positive
+    title = named_positive
 
 
 @dataclass(eq=False, repr=False)
@@ -286,7 +281,7 @@ class RejectionRate(Cap):
 
     pos_label: Any = field(default=None, kw_only=True)
 
-    title = _named_positive
+    title = named_positive
 
 
 @dataclass(eq=False, repr=False)

@@ -34,10 +34,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     ----------
     constraint : str, constraint object, or list of them, default="demographic_parity"
         One of the names ``demographic_parity``, ``equalized_odds``, ``equal_opportunity``,
-        ``false_positive_rate_parity``, ``error_rate_parity``, ``loss_parity``,
-        ``false_negative_rate``, ``false_positive_rate`` and ``rejection_rate`` (the last three are
-        caps), or an object of :mod:`fairconstrained.constraints`. All constraints in a list must
-        hold.
+        ``false_positive_rate_parity``, ``error_rate_parity``, ``predictive_parity``,
+        ``false_omission_rate_parity``, ``loss_parity``, ``false_negative_rate``,
+        ``false_positive_rate`` and ``rejection_rate`` (the last three are caps), or an object of
+        :mod:`fairconstrained.constraints`. All constraints in a list must hold.
     slack : float, default=0.05
         Largest allowed gap, or the cap. It applies to names, and to objects without a slack.
     margin : float, default=0.0

@@ -109,9 +109,9 @@ def certify(
         Strata, for parity of rates: groups are compared within each, and the worst counts.
     constraint : str or constraint object
         "demographic_parity", "equalized_odds", "equal_opportunity", "false_positive_rate_parity",
-        "error_rate_parity"; the caps "false_negative_rate", "false_positive_rate" and
-        "rejection_rate", of all rows together, or of each group with
-        ``FalseNegativeRate(per_group=True)``; "group_auc",
+        "error_rate_parity", "predictive_parity", "false_omission_rate_parity"; the caps
+        "false_negative_rate", "false_positive_rate" and "rejection_rate", of all rows together, or
+        of each group with ``FalseNegativeRate(per_group=True)``; "group_auc",
         "inter_group", "intra_group", "positive_equality_gap", "negative_equality_gap",
         "bpsn_bnsp"; parity by several columns of `sensitive_features` side by side, as in
         ``DemographicParity(attributes="parallel")``; and with `interval` "statistical_parity",

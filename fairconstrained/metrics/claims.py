@@ -75,7 +75,9 @@ class Claim(NamedTuple):
         if self.of_groups or self.notion in DISTRIBUTIONS:
             return True
         rates = {**PARITIES, **CAPS}.get(self.notion)
-        return rates is not None and any(rate.possible.all() for rate in rates([0, 1], [1]))
+        if rates is None:
+            return False
+        return any(rate.possible.all(axis=0).any() for rate in rates([0, 1], [1]))
 
     @property
     def at_corners(self) -> bool:

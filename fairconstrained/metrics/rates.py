@@ -125,6 +125,20 @@ SUFFICIENCY = Notion(
     "v",
     "some label is never predicted for a group",
 )
+PRECISION = Notion(
+    rates.precisions,
+    "precision",
+    r"P(y = c \mid \hat y = c, g)",
+    "c",
+    "label c is never predicted for a group",
+)
+FALSE_OMISSION = Notion(
+    rates.false_omission_rates,
+    "false omission rate",
+    r"P(y = c \mid \hat y \neq c, g)",
+    "c",
+    "label c is predicted for all of a group",
+)
 ERROR = Notion(rates.error_rates, "error rate", r"P(\hat y \neq y \mid g)")
 
 
@@ -231,6 +245,9 @@ _ALL = "Without `sensitive_features` all rows are one group."
 _FLOOR = f"One minus the smallest rate of the outcome c. {_ALL}"
 _INDEPENDENCE = """"Ind" in the tables of paper 5: another name for
 :func:`~fairconstrained.metrics.demographic_parity_difference`."""
+_PREDICTIVE = """"Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
+precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn."""
+_OMISSION = "Of two labels: of those predicted negative, how many are positive."
 _RULE = 'The "p% rule".'
 # The numbers are the values of the example.
 demographic_parity_difference = _metric(read, "demographic_parity_difference", SELECTION, 0.375)
@@ -243,6 +260,16 @@ equalized_odds_difference = _metric(read, "equalized_odds_difference", ODDS, 0.5
 equalized_odds_ratio = _metric(read, "equalized_odds_ratio", ODDS, 0.5, _ODDS)
 false_positive_rate_difference = _metric(
     read, "false_positive_rate_difference", FALSE_POSITIVE, 0.25
+)
+predictive_parity_difference = _metric(
+    read, "predictive_parity_difference", PRECISION, 0.0, _PREDICTIVE
+)
+predictive_parity_ratio = _metric(read, "predictive_parity_ratio", PRECISION, 1.0, _PREDICTIVE)
+false_omission_rate_difference = _metric(
+    read, "false_omission_rate_difference", FALSE_OMISSION, 0.0, _OMISSION
+)
+false_omission_rate_ratio = _metric(
+    read, "false_omission_rate_ratio", FALSE_OMISSION, 0.0, _OMISSION
 )
 error_rate_difference = _metric(read, "error_rate_difference", ERROR, 0.125)
 independence_gap = _metric(read, "independence_gap", SELECTION, 0.375, _INDEPENDENCE)

@@ -27,6 +27,7 @@ from fairconstrained.rates import (
     Rates,
     base_rates,
     error_rates,
+    false_omission_rates,
     false_positive_rates,
     precisions,
     selection_rates,
@@ -40,6 +41,7 @@ _RATES: Mapping[str, Rates] = {
     "false_positive_rate": false_positive_rates,
     "error": error_rates,
     "precision": precisions,
+    "false_omission_rate": false_omission_rates,
 }
 
 
@@ -81,8 +83,8 @@ def group_report(
         A row per group and the row "overall"; the columns ``samples``, and for each rate
         ``<rate>``, ``<rate>_low`` and ``<rate>_high``: ``base_rate`` (of positive labels),
         ``selection_rate`` (of positive predictions), ``true_positive_rate``,
-        ``false_positive_rate``, ``error``, ``precision``, and ``auc`` with `y_score`. nan where a
-        group has no rows that the rate is about.
+        ``false_positive_rate``, ``error``, ``precision``, ``false_omission_rate``, and ``auc`` with
+        `y_score`. nan where a group has no rows that the rate is about.
 
     Raises
     ------

@@ -36,7 +36,7 @@ from fairconstrained.metrics.inputs import last_step, predicted
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores
 from fairconstrained.model_selection.splits import holdout_split
-from fairconstrained.rates import CAPS, PARITIES
+from fairconstrained.rates import CAPS
 
 Parameters = Mapping[str, Any]
 Candidate = tuple[Parameters, Any]  # a fitted model, and its settings
@@ -48,7 +48,9 @@ KEPT = 0.05, 0.1, 0.2, 0.35, 0.5, 0.75  # of the rarer decisions: what weaker mo
 # these often fails on others.
 CAUTION = 0.02
 FIRST = 0.9  # of the probability of error, for the sequence that is more likely to pass
-OF_DECISIONS = set(PARITIES) - {"error_rate_parity"}  # gaps between rates of decisions
+# Gaps between rates of decisions; thresholds at which fewer are taken make these smaller.
+OF_DECISIONS = {"demographic_parity", "equalized_odds", "equal_opportunity"}
+OF_DECISIONS |= {"false_positive_rate_parity"}
 
 
 class _Tested(NamedTuple):

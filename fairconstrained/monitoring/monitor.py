@@ -47,8 +47,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     ----------
     constraint : str or constraint object, default="demographic_parity"
         "demographic_parity", "equalized_odds", "equal_opportunity", "false_positive_rate_parity",
-        "error_rate_parity"; an object with ``ratio``, such as ``DemographicParity(ratio=0.8)``; the
-        caps "false_negative_rate", "false_positive_rate" and "rejection_rate", of all rows or, with
+        "error_rate_parity", "predictive_parity", "false_omission_rate_parity"; an object with
+        ``ratio``, such as ``DemographicParity(ratio=0.8)``; the caps "false_negative_rate",
+        "false_positive_rate" and "rejection_rate", of all rows or, with
         ``FalseNegativeRate(per_group=True)``, of each group.
     slack : float, default=0.05
         The largest gap that is allowed, or the cap; that of the object, if it has one, comes first.

@@ -173,7 +173,7 @@ def along(problem: FairERM, x: Tensor, direction: Tensor, reach: float) -> Line:
     n_params = [problem.model.n_params]
     (w, aux), (ahead, _) = x.tensor_split(n_params), (x + direction).tensor_split(n_params)
     n_thresholds = max(_MOST_ROWS // problem.n_rows, len(_GRID)) if moves_offsets else 0
-    if problem.sums_decide:
+    if problem.sums_decide and problem.affine is not None:
         return _line_of_sums(problem, w, ahead, reach, n_thresholds)
     steps = grid(x, reach)
     if n_thresholds:
@@ -207,7 +207,7 @@ def _line_of_sums(
     proportion to its rows.
     """
     affine, of_rows, total = problem.affine, problem.risk.of_rows, problem.data.total_weight
-    assert affine is not None  # see `sums_decide`
+    assert affine is not None  # see `along`
     assert of_rows is not None
 
     def on_line(rows: Rows) -> tuple[Tensor, Tensor]:

@@ -572,8 +572,8 @@ class FairERM:
     @property
     def sums_decide(self) -> bool:
         """Whether hard values are functions of sums over rows, which no order of scores changes."""
-        aux = self.constraint.n_aux
-        return not aux and self.affine is not None and self.risk.of_rows is not None
+        of_sums = self.affine is not None or self.constraint.of_labels
+        return not self.constraint.n_aux and of_sums and self.risk.of_rows is not None
 
     def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sums over some rows from which the hard values follow."""

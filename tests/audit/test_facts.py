@@ -86,6 +86,7 @@ def test_rates_and_disparities_are_those_of_aequitas(audit):
                 "false_positive_rate": fp / (fp + tn),
                 "false_negative_rate": fn / (fn + tp),
                 "precision": tp / (tp + fp),
+                "false_omission_rate": fn / (fn + tn),  # for
                 "base_rate": (tp + fn) / (tp + fp + fn + tn),  # prev
                 "error": 1 - (tp + tn) / (tp + tn + fp + fn),  # 1 - accuracy
             }

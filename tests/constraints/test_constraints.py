@@ -7,6 +7,7 @@ import fairlearn.metrics
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import precision_score, zero_one_loss
 
 from fairconstrained.constraints import (
     CONSTRAINTS,
@@ -58,7 +59,7 @@ def right(y, P):
     return P[np.arange(len(y)), y]
 
 
-# For labels y and class probabilities P: the pairs (rows that count, what is averaged over them).
+# For labels y and class probabilities P: the pairs (how much rows count, what is averaged).
 EVENTS = {
     "demographic_parity": lambda y, P: [(y >= 0, P[:, k]) for k in targets(P.shape[1])],
     "equalized_odds": lambda y, P: [
@@ -70,6 +71,10 @@ EVENTS = {
     "false_negative_rate": lambda y, P: [(y == c, 1.0 - P[:, c]) for c in targets(P.shape[1])],
     "false_positive_rate": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
     "rejection_rate": lambda y, P: [(y >= 0, 1.0 - P[:, c]) for c in targets(P.shape[1])],
+    "predictive_parity": lambda y, P: [(P[:, c], y == c) for c in targets(P.shape[1])],
+    "false_omission_rate_parity": lambda y, P: [
+        (1.0 - P[:, c], y == c) for c in targets(P.shape[1])
+    ],
 }
 
 
@@ -83,8 +88,7 @@ def oracle(notion, rows, P):
     )
 
     def rate(event, members):
-        counted = event[0] & members
-        return np.average(event[1][counted], weights=weight[counted])
+        return np.average(event[1], weights=event[0] * members * weight)
 
     groups = [group == g for g in np.unique(group)]
     everybody = group >= 0
@@ -137,12 +141,15 @@ def test_soft_and_hard_values_follow_the_definition(notion, shape):
         assert measured == pytest.approx(expected)
 
 
-def error_rate_difference(y, predicted, **kwargs):
+def difference(rate):
     return fairlearn.metrics.make_derived_metric(
-        metric=lambda a, b, sample_weight: np.average(a != b, weights=sample_weight),
-        transform="difference",
-        sample_param_names=["sample_weight"],
-    )(y, predicted, **kwargs)
+        metric=rate, transform="difference", sample_param_names=["sample_weight"]
+    )
+
+
+def false_omission_rate(y, predicted, sample_weight):
+    """One minus the negative predictive value."""
+    return 1.0 - precision_score(y, predicted, pos_label=0, sample_weight=sample_weight)
 
 
 FAIRLEARN = {
@@ -150,7 +157,11 @@ FAIRLEARN = {
     "equalized_odds": fairlearn.metrics.equalized_odds_difference,
     "equal_opportunity": fairlearn.metrics.equal_opportunity_difference,
     "false_positive_rate_parity": fairlearn.metrics.false_positive_rate_difference,
-    "error_rate_parity": error_rate_difference,
+    "error_rate_parity": difference(
+        lambda y, p, sample_weight: zero_one_loss(y, p, sample_weight=sample_weight)
+    ),
+    "predictive_parity": difference(precision_score),
+    "false_omission_rate_parity": difference(false_omission_rate),
 }
 
 

@@ -50,6 +50,8 @@ PARTS = {  # (label, group) pairs as parts: two classes, three classes; of 4 gro
     "false_negative_rate": (1, 3),
     "false_positive_rate": (1, 3),
     "rejection_rate": (1, 1),
+    "predictive_parity": (8, 12),
+    "false_omission_rate_parity": (8, 12),
     "loss_parity": (4, 4),
 }
 

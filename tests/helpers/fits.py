@@ -20,7 +20,9 @@ METRIC_OF = {
     "false_negative_rate": metrics.false_negative_rate,
     "false_positive_rate": metrics.false_positive_rate,
     "false_positive_rate_parity": metrics.false_positive_rate_difference,
+    "false_omission_rate_parity": metrics.false_omission_rate_difference,
     "loss_parity": metrics.loss_gap,
+    "predictive_parity": metrics.predictive_parity_difference,
     "rejection_rate": metrics.rejection_rate,
 }
 

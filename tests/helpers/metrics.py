@@ -20,4 +20,6 @@ METRIC_OF_NOTION = {
     "false_negative_rate": metrics.false_negative_rate,
     "false_positive_rate": metrics.false_positive_rate,
     "rejection_rate": metrics.rejection_rate,
+    "predictive_parity": metrics.predictive_parity_difference,
+    "false_omission_rate_parity": metrics.false_omission_rate_difference,
 }

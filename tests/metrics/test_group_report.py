@@ -31,6 +31,7 @@ def test_numbers_by_definition():
             "false_positive_rate": predicted[~true].mean(),
             "error": (true != predicted).mean(),
             "precision": precision_score(true, predicted),
+            "false_omission_rate": 1 - precision_score(true, predicted, pos_label=False),
             "auc": roc_auc_score(true, SCORE[rows]),
         }
         np.testing.assert_allclose(report.loc[name, list(expected)], list(expected.values()))
@@ -41,7 +42,7 @@ def test_numbers_by_definition():
 
 def test_every_rate_lies_in_its_interval_and_small_groups_have_long_ones():
     report = group_report(TRUE, PRED, sensitive_features=GROUP, y_score=SCORE)
-    for rate in [*RATES, "precision", "auc"]:
+    for rate in [*RATES, "precision", "false_omission_rate", "auc"]:
         assert (report[f"{rate}_low"] <= report[rate]).all()
         assert (report[rate] <= report[f"{rate}_high"]).all()
         length = report[f"{rate}_high"] - report[f"{rate}_low"]

@@ -26,9 +26,11 @@ def sample(seed=0, n=1500, n_groups=3, shift=0.4):
     return true, score, group
 
 
-def inputs(metric, true, score):
+def inputs(metric, true, score, group):
     """What the metric reads."""
     name = metric.__name__
+    if "omission" in name:  # more positives of the first group are found
+        return score + true * (group == 0) > 0.2
     if "auc" in name or "equality" in name or "bpsn" in name:
         return score
     return 1 / (1 + np.exp(-score)) if name == "loss_gap" else score > 0.2
@@ -39,7 +41,7 @@ def test_a_clear_gap_lies_in_its_interval_which_is_repeatable_and_shorter_for_mo
     lengths = []
     for n in (400, 3600):
         true, score, group = sample(n=n)
-        values = inputs(metric, true, score)
+        values = inputs(metric, true, score, group)
         observed = metric(true, values, sensitive_features=group)
         given = {"sensitive_features": group, "random_state": 1}
         low, high = confidence_interval(metric, true, values, **given)

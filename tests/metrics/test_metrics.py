@@ -141,6 +141,12 @@ def test_several_classes_give_the_worst_class_written_out_from_confusion_matrice
         "equalized_odds_difference": max(
             spread(lambda m, y=y, k=k: m[y, k] / m[y].sum()) for y in classes for k in classes
         ),
+        "predictive_parity_difference": max(
+            spread(lambda m, c=c: m[c, c] / m[:, c].sum()) for c in classes
+        ),
+        "false_omission_rate_difference": max(
+            spread(lambda m, c=c: m[c, not_c[c]].sum() / m[:, not_c[c]].sum()) for c in classes
+        ),
         "error_rate_difference": spread(lambda m: 1 - np.trace(m) / m.sum()),
         "separation_gap": sum(
             max(spread(lambda m, y=y, k=k: m[y, k] / m[y].sum()) for k in classes) for y in classes

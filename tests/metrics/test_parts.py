@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import precision_score
 
 from fairconstrained import metrics
 
@@ -32,6 +33,8 @@ COMPARED = {
     "false_positive_rate_difference": (
         *(fairlearn.metrics.false_positive_rate, "difference", np.max),
     ),
+    "predictive_parity_difference": (precision_score, "difference", np.max),
+    "predictive_parity_ratio": (precision_score, "ratio", np.min),
     "false_negative_rate": (fairlearn.metrics.false_negative_rate, "group_max", np.max),
 }
 

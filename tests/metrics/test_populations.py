@@ -38,6 +38,10 @@ def truth(name, groups, positives):
     if name == "error_rate_parity":
         wrong = (1 - positives) * RATES[:, 0] + positives * (1 - RATES[:, 1])
         return abs(wrong[0] - wrong[1])
+    if name == "predictive_parity":
+        selected = joint * RATES
+        precision = selected[:, 1] / selected.sum(axis=1)
+        return abs(precision[0] - precision[1])
     return joint[:, 1] @ (1 - RATES[:, 1]) / joint[:, 1].sum()
 
 
@@ -52,7 +56,7 @@ def worst(name, n=9):
     )
 
 
-CHANGED = ["demographic_parity", "error_rate_parity", "false_negative_rate"]
+CHANGED = ["demographic_parity", "error_rate_parity", "false_negative_rate", "predictive_parity"]
 UNCHANGED = ["equalized_odds", "equal_opportunity", "false_positive_rate_parity"]
 
 

@@ -41,6 +41,8 @@ LABELS = {  # the metric of each ready-made scorer, by what it reads
     "error_rate_parity": metrics.error_rate_difference,
     "mutual_information": metrics.exponential_renyi_mutual_information,
     "false_positive_rate_parity": metrics.false_positive_rate_difference,
+    "predictive_parity": metrics.predictive_parity_difference,
+    "false_omission_rate_parity": metrics.false_omission_rate_difference,
 }
 AUCS = "group_auc inter_group_auc intra_group_auc positive_equality negative_equality bpsn_bnsp"
 SCORES = {name: getattr(metrics, f"{name}_gap") for name in AUCS.split()}

@@ -1,0 +1,184 @@
+r"""Parity of predictive values: of precision, and of false omission rates.
+
+Their condition is the prediction, so that both sums of a rate are sums over the table,
+
+.. math:: \rho_r = \frac{\sum_{q,s} A_{rqs} M_{qs}}{\sum_{q,s} B_{rqs} M_{qs}} ,
+
+and the constraint is a smooth, but not a linear, function of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairconstrained import rates
+from fairconstrained.constraints.linear import LinearMoments, as_tensor, without_zeros
+from fairconstrained.constraints.notions import Parity, named_positive
+from fairconstrained.constraints.ratios import RateRatios
+
+_NOBODY = 1e-9  # weight of the rows with a prediction that is none, up to rounding
+
+
+class PredictiveRates(LinearMoments):
+    r"""Differences of rates :math:`P(y \in A \mid \hat y \in B, g)`, minus slack.
+
+    The numerators count the predictions of B, and so do the denominators, in all cells of a set of
+    groups. A set of which nobody has such a prediction has no rate. In any comparison its rate then
+    counts as 0 and the other one as 1, so that no slack below 1 is kept.
+
+    Parameters
+    ----------
+    space, numerators, denominators, combinations, slack, statistic, name, title
+        As in :class:`LinearMoments`; the denominators are the cells of each rate.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.constraints import PredictiveParity, Space
+    >>> constraint = PredictiveParity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
+    >>> y, group = torch.tensor([0, 1, 1, 1, 1, 0]), torch.tensor([0, 0, 0, 1, 1, 1])
+    >>> rows, none = constraint.place(y, group, torch.ones(6)), torch.zeros(0)
+    >>> scores = torch.tensor([[1.0], [1.0], [1.0], [1.0], [1.0], [-1.0]])
+    >>> constraint.hard_values(scores, rows, none)  # precisions 2/3 and 1
+    tensor([-0.4333,  0.2333])
+    >>> constraint.hard_values(-scores.abs(), rows, none)  # nobody is predicted positive
+    tensor([0.9000, 0.9000])
+    """
+
+    def affine(self, counts: Tensor) -> None:
+        """None: the denominators are not given."""
+
+    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        defined = self._predicted(sums) > _NOBODY
+        values = self.combinations.to(sums).times(self.rates(sums, counts)[:, None])[:, 0]
+        if not bool(defined.all()):
+            known, worst = self._undefined(defined)
+            values = torch.where(known, values, worst.to(values))
+        return values - self.slack.to(sums)
+
+    def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
+        """The rates from the table, (n_rates,); 0 where nobody has the prediction."""
+        below = self._predicted(sums)
+        defined = below > _NOBODY
+        above = (self._above.to(sums) @ sums.reshape(-1, 1))[:, 0]
+        return torch.where(defined, above / torch.where(defined, below, 1.0), 0.0)
+
+    def _predicted(self, sums: Tensor) -> Tensor:
+        """Weight of the rows that each rate is about, (n_rates,)."""
+        return (self._of_predictions.to(sums) @ sums.reshape(-1, 1))[:, 0]
+
+    @cached_property
+    def _of_predictions(self) -> Tensor:
+        """Which entries of the table the denominators add up, (n_rates, n_parts * n_columns)."""
+        of_sets = self._denominators.toarray()[:, :, None]
+        counted = self._numerators.toarray() != 0
+        by_column = counted.reshape(*of_sets.shape[:2], self.statistic.n_columns)
+        predicted = by_column.any(axis=1, keepdims=True)
+        return as_tensor(without_zeros((of_sets * predicted).reshape(counted.shape)), self.slack)
+
+    def _undefined(self, defined: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether both rates of each value exist, and its value where one does not, (m,)."""
+        rate, factor = self.combinations.rate, self.combinations.factor
+        first, second = ((rate * side).sum(dim=0) for side in (factor > 0, factor < 0))
+        defined = defined.cpu()
+        known = defined[first] & defined[second]
+        is_larger = ~defined[second] & (defined[first] | (first < second))
+        up, down = factor.clamp_min(0.0).sum(dim=0), factor.clamp_max(0.0).sum(dim=0)
+        return known.to(self.slack.device), torch.where(is_larger, up, down)
+
+    def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
+        above, below = (own.to_dense().to(sums) for own in (self._above, self._of_predictions))
+        moved = (above - below * self.rates(sums, counts)[:, None]).reshape(-1, *sums.shape)
+        total = self._predicted(sums).clamp_min(_NOBODY)[:, None, None]
+        return torch.cat((moved, torch.zeros_like(moved[:, :, :1])), dim=2) / total
+
+
+class PredictiveRatios(PredictiveRates, RateRatios):
+    """Ratios of predictive values of at least c, in the form of :class:`RateRatios`."""
+
+
+@dataclass(eq=False, repr=False)
+class PredictiveParity(Parity):
+    r"""Equal precision: :math:`P(y = c \mid \hat y = c, g)` differs by at most `slack`.
+
+    Positive predictions mean the same in all groups ("predictive parity", Chouldechova 2017). It
+    says nothing about how many of a group are predicted positive, nor about those who should have
+    been: a model that finds few positives of one group, and these for sure, passes. Where base
+    rates differ, it excludes equal false positive and false negative rates (see the reference).
+
+    A group without positive predictions has no precision. Metrics are then nan, and a fit counts
+    the largest possible gap, 1: a model that is ``feasible_`` predicts the class in every group.
+    Precision of few predictions jumps with each; a floor under their rate
+    (:class:`RejectionRate`) makes it stable.
+
+    The constraint is not linear in the rates, so that linear models do not make it convex either.
+    Labels are bounded like those of other criteria.
+
+    Parameters
+    ----------
+    slack, ratio, reference, attributes, temperature
+        As in :class:`DemographicParity`.
+    pos_label : label, optional
+        The class c; default: the second of two in sorted order, and every one of more.
+
+    References
+    ----------
+    Chouldechova, "Fair prediction with disparate impact: a study of bias in recidivism prediction
+    instruments", Big Data 5 (2017).
+
+    Examples
+    --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import PredictiveParity
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.metrics import predictive_parity_difference
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> clf = RateConstrainedClassifier(PredictiveParity(slack=0.02))
+    >>> predicted = clf.fit(data.data, data.target,
+    ...                     sensitive_features=data.sensitive_features).predict(data.data)
+    >>> predictive_parity_difference(
+    ...     data.target, predicted, sensitive_features=data.sensitive_features) <= 0.021
+    True
+    """
+
+    name = "predictive_parity"
+    rates = staticmethod(rates.precisions)
+    differences = PredictiveRates
+    ratios = PredictiveRatios
+
+    pos_label: Any = field(default=None, kw_only=True)
+
+    title = named_positive
+
+
+@dataclass(eq=False, repr=False)
+class FalseOmissionRateParity(Parity):
+    r"""Equal false omission rates: :math:`P(y = c \mid \hat y \neq c, g)`.
+
+    Of those who are not predicted c, equal fractions of all groups are c: of two classes it is
+    parity of the negative predictive value. Together with :class:`PredictiveParity` it is
+    *sufficiency* of the decisions. What it does not say, and what a group without such predictions
+    counts for, is as there.
+
+    Parameters are as in :class:`PredictiveParity`.
+
+    Examples
+    --------
+    >>> from fairconstrained.constraints import FalseOmissionRateParity, Space
+    >>> FalseOmissionRateParity(slack=0.05).bind(Space([0, 1], ["f", "m"])).describe(0)
+    'false_omission_rate_parity of 1: group f against group m'
+    """
+
+    name = "false_omission_rate_parity"
+    rates = staticmethod(rates.false_omission_rates)
+    differences = PredictiveRates
+    ratios = PredictiveRatios
+
+    pos_label: Any = field(default=None, kw_only=True)
+
+    title = named_positive
