@@ -50,7 +50,7 @@ class PredictiveRates(LinearMoments):
     tensor([0.9000, 0.9000])
     """
 
-    def affine(self, counts: Tensor) -> None:
+    def affine(self, counts: Tensor) -> None:  # type: ignore[override]
         """None: the denominators are not given."""
 
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
