@@ -100,6 +100,27 @@ def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterato
             yield _of_prediction(one, prediction, f"labelled {c!r}", f" with prediction {k!r}")
 
 
+def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
+    """Mean costs, whose own mean is the expected cost: one, or, balanced, one of each label.
+
+    Costs are numbers, true label by predicted label; None: 1 for each error; or "balanced".
+    """
+    wrong = 1.0 - np.eye(n_classes)
+    if isinstance(costs, str) and costs == "balanced":
+        every = np.ones_like(wrong)
+        return [Rate(own * wrong, own * every, "") for own in np.eye(n_classes)[:, :, None]]
+    try:
+        given = wrong if costs is None else np.asarray(costs, dtype=float)
+    except (TypeError, ValueError):
+        given = np.empty(0)
+    if given.shape != wrong.shape or not (np.isfinite(given) & (given >= 0)).all():
+        raise ValueError(
+            f"costs must be 'balanced', or finite numbers >= 0 of shape {wrong.shape}, true label "
+            f"by predicted label, such as {wrong.tolist()}; got {costs!r}."
+        )
+    return [Rate(given, np.ones_like(wrong), "")]
+
+
 # The rates of each constraint: equal in all groups, or at most so large.
 PARITIES: Mapping[str, Rates] = {
     "demographic_parity": selection_rates,

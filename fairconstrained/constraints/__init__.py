@@ -1,6 +1,7 @@
 """Criteria of fairness, and the constraints on scores to which they are bound."""
 
 from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
+from fairconstrained.constraints.expected_cost import ExpectedCost
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES, LossParity
 from fairconstrained.constraints.moments import MomentConstraint
@@ -66,6 +67,7 @@ __all__ = [
     "EqualizedOdds",
     "ErrorRateParity",
     "Event",
+    "ExpectedCost",
     "FalseNegativeRate",
     "FalseOmissionRateParity",
     "FalsePositiveRate",

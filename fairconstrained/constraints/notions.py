@@ -244,6 +244,10 @@ class Cap(OfEvents):
         """Whether the cap is on the rate of every group."""
         return self.per_group
 
+    def combined(self, n_events: int) -> Any:
+        """The combinations of the rates of the events that are capped, (m, n_events); each."""
+        return sp.eye_array(n_events)
+
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
         given: Any = slack if self.max is None else self.max
@@ -259,7 +263,8 @@ class Cap(OfEvents):
         n_groups, events = len(space.groups), self.events(space.classes)
         # Without groups the cap is on all rows, also those of unknown group.
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, space.shape[1]))
-        combinations = Combinations.of(sp.eye_array(len(events) * groups.shape[0]))
+        of_events = sp.kron(self.combined(len(events)), sp.eye_array(groups.shape[0]))
+        combinations = Combinations.of(of_events)
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
         slacks = np.resize(caps, combinations.rate.shape[1])

@@ -84,7 +84,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """The constraint of a criterion on these labels and groups."""
         return notion.bind(space, self.slack)  # type: ignore[no-any-return]
 
-    def _risk(self) -> Objective:
+    def _risk(self, n_classes: int) -> Objective:
         """Return the objective, which is minimised and by which feasible points are compared."""
         return MeanLoss(log_loss)
 

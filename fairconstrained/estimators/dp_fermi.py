@@ -167,8 +167,9 @@ class PenalisedTraining(Training):
 
     def pose(self) -> Any:
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
+        risk = self.estimator._risk(len(self.rows.classes))
         return FermiERM(
-            *(self.model(), self.data, self.estimator._risk(), stack, self.alpha),
+            *(self.model(), self.data, risk, stack, self.alpha),
             information=MutualInformation.within(stack, self.data.counts(stack)),
             weight=float(self.estimator.penalty),
         )
@@ -233,8 +234,9 @@ class PenalisedGroups(_PrivatelyPenalised, PrivateGroups):
         return kind.problem(self, *posed)
 
     def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FermiERM:
+        risk = self.estimator._risk(len(self.rows.classes))
         return FermiERM(
-            *(model, data, self.estimator._risk(), stack, self.alpha),
+            *(model, data, risk, stack, self.alpha),
             information=MutualInformation.within(stack, counts),
             weight=float(self.estimator.penalty),
         )

@@ -84,5 +84,5 @@ class LossParityClassifier(FairClassifier):
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
         return self._as_notions(self.constraint, names)
 
-    def _risk(self) -> MeanLoss:
+    def _risk(self, n_classes: int) -> MeanLoss:
         return MeanLoss(LOSSES[self.loss])

@@ -9,8 +9,10 @@ from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
 from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._training import Training
+from fairconstrained.losses import log_loss
 from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.privacy.accounting import Budget, Unit
+from fairconstrained.problems.objectives import Costs, MeanLoss
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,6 +72,13 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         make all other values small, and small ones are lost in the noise. Rows should have norms of
         a few units, since large gradients are clipped. By default columns of numbers beyond 4 are
         divided by powers of 4 that are released with a part of the budget.
+    costs : array-like of shape (n_classes, n_classes), optional
+        Costs of at least 0 in place of errors, true label by predicted label, in the sorted order
+        of the labels: the log loss of a row is weighted by the cost of mistaking its label, and
+        feasible points are compared by their mean cost. Rates count all rows alike.
+        `predict_proba` then gives the probabilities of labels that occur as often as weighted.
+        `history_` has costs as fractions of the largest. Must be None with `epsilon`. For a cap on
+        the mean cost see :class:`~fairconstrained.constraints.ExpectedCost`.
     model : "linear", tuple of int, callable, or model object, default="linear"
         Logistic regression; a network with hidden layers of these sizes; a function ``(n_features,
         n_outputs) -> torch.nn.Module``, with one output for two classes; any scikit-learn
@@ -180,13 +189,22 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     delta: float = 1e-5
     protect: Unit = "record"
     feature_range: Any = None
+    costs: Any = None
 
     _protects = (*PrivateFairClassifier._protects, "sensitive_features")
 
     def _notions(self) -> list[Any]:
         return self._as_notions(self.constraint, CONSTRAINTS)
 
+    def _risk(self, n_classes: int) -> MeanLoss:
+        return MeanLoss(log_loss) if self.costs is None else Costs.of(self.costs, n_classes)
+
     def _training(self) -> Training:
+        if self.costs is not None and self.epsilon is not None:
+            raise ValueError(
+                f"{type(self).__name__}.costs must be None with epsilon: noise is planned for the "
+                f"log loss of rows that weigh the same; got {self.costs!r}."
+            )
         if self.epsilon is None:
             return SingleTraining(self) if isinstance(self.model, SingleFit) else Training(self)
         unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect

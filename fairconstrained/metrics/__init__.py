@@ -13,6 +13,7 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
 )
 from fairconstrained.metrics.certificates import certify
+from fairconstrained.metrics.costs import expected_cost
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -89,6 +90,7 @@ __all__ = [
     "equalized_odds_scorer",
     "error_rate_difference",
     "error_rate_parity_scorer",
+    "expected_cost",
     "exponential_renyi_mutual_information",
     "fairness_scorer",
     "false_negative_rate",

@@ -194,6 +194,9 @@ PARAMETERS = {
     "interval": """pair of float, list of pairs, or dict
     Ranks ``(alpha, beta)`` in [0, 1], counted from the top; a list of such pairs that do not
     overlap; or a dict with one of these for every group.""",
+    "costs": """array-like of shape (n_classes, n_classes) or "balanced", optional
+    Costs of at least 0, true label by predicted label, in sorted order; by default 1 for every
+    error. "balanced": the mean over labels of the error rate within each.""",
     "threshold": """float, default=0.0
     Scores above it are positive decisions.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from torch import Tensor
 from fairconstrained.auc import ranks, wins
 from fairconstrained.constraints.surrogates import Surrogate
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of
-from fairconstrained.losses import Loss, linearized, log_loss, zero_one_loss
+from fairconstrained.losses import Loss, hard_classes, linearized, log_loss, zero_one_loss
+from fairconstrained.rates import expected_costs
 
 if TYPE_CHECKING:
     from fairconstrained.problems.rows import Rows
@@ -107,6 +108,43 @@ class MeanLoss(RankedLoss):
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return _weighted_sum(self.of_rows, scores, y, weight) / weight.sum()
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """Costs of predictions: a loss for training, and the cost by which points are compared.
+
+    The loss is the log loss, weighted by what it costs at most to mistake a row of this label. Of
+    two labels the least mean cost then belongs to the sign of the best score (Elkan, "The
+    foundations of cost-sensitive learning", 2001).
+    """
+
+    table: Tensor  # (n_classes, n_classes), true label by predicted label, the largest is 1
+
+    @classmethod
+    def of(cls, costs: Any, n_classes: int) -> MeanLoss:
+        """The objective for these costs, in units of the largest."""
+        rate, *others = expected_costs(costs, n_classes)
+        if others or not rate.hits.any():
+            raise ValueError(f"costs must be numbers >= 0, not all of them zero; got {costs!r}.")
+        table = torch.as_tensor(rate.hits / rate.hits.max())
+        return MeanLoss(cls(table), cls(table).of_labels)
+
+    def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Weighted log loss of each row, (n,)."""
+        return self._weight(y, scores) * log_loss(scores, y)
+
+    def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Its derivative by the scores, (n, K)."""
+        return self._weight(y, scores)[:, None] * log_loss.gradient(scores, y)
+
+    def of_labels(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The cost of each predicted label, (n,)."""
+        return self.table.to(scores)[y, hard_classes(scores)]
+
+    def _weight(self, y: Tensor, like: Tensor) -> Tensor:
+        least = self.table.diagonal()[:, None]
+        return (self.table - least).amax(dim=1).to(like)[y]
 
 
 @dataclass(frozen=True)

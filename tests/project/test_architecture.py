@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "audit": {"_version", "arrays", "exceptions", "groups", "metrics"},
     "monitoring": {"arrays", "groups", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
-    "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed"},
+    "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed", "rates"},
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
     "solvers": {
         *("arrays", "distributed", "exceptions", "models", "privacy", "problems"),

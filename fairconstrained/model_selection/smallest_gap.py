@@ -1,0 +1,198 @@
+"""The smallest gap at a given quality: the search for less discriminatory alternatives."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any, NamedTuple, Self
+
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from fairconstrained.model_selection._common import DelegatingClassifier
+
+_KEPT = 1e-3  # excess up to which fits call themselves feasible
+
+
+class _Tried(NamedTuple):
+    """A fit, and what it achieves on its training rows."""
+
+    slack: float
+    gap: float
+    excess: float  # of the floors
+    model: Any
+
+    @property
+    def kept(self) -> bool:
+        """Whether it keeps the floors."""
+        return self.excess <= _KEPT
+
+
+class SmallestGapClassifier(DelegatingClassifier):
+    r"""The model with the smallest gap among those that are good enough.
+
+    .. math::
+
+        \min_w \; \mathrm{gap}(w) \quad \text{s.t.} \quad \text{quality}_j(w) \le \max_j
+        \quad \text{for all floors } j ,
+
+    the opposite of the usual direction, in which the slack is given and the error is minimal. Those
+    who have to look for *less discriminatory alternatives* to a model ask this: how much of the gap
+    goes away at a quality that the business can bear?
+
+    It is solved by bisection over the slack of the estimator. Each fit minimises its own objective
+    under both constraints, so that the result is a model like any other, with probabilities. The
+    smallest gap found is that of predicted labels on the training rows. It is an upper bound on
+    the smallest one that models of this kind can have: another kind of model, or more
+    features, may have a smaller one, and this class says nothing about these. Nor does it say what
+    quality is good enough.
+
+    Parameters
+    ----------
+    estimator : RateConstrainedClassifier
+        Its criteria without a slack of their own have the gaps that are minimised; others hold in
+        every fit. Without `epsilon`.
+    floors : Cap or list of Cap
+        What models must keep, each with a number as `max`:
+        :class:`~fairconstrained.constraints.ExpectedCost` for accuracy, balanced accuracy and
+        utilities, or a cap on a rate.
+    tol : float, default=0.005
+        Bisection ends when it knows the smallest feasible slack up to this.
+
+    Attributes
+    ----------
+    estimator_ : RateConstrainedClassifier
+        The fit with the smallest gap that keeps the floors. If none does, that without a bound on
+        the gap, with a ConstraintNotSatisfiedWarning of its own.
+    gap_ : float
+        Its gap on the training rows; nan if there is nothing to compare.
+    feasible_ : bool
+        Whether it keeps the floors.
+    tried_ : DataFrame
+        All fits: ``slack``, ``gap``, ``excess`` over the floors, ``kept``.
+    classes_, n_features_in_, feature_names_in_
+        As usual.
+
+    Notes
+    -----
+    With ``min_group_size="auto"`` fits with a small slack would leave small groups out, and their
+    gaps would be those of others. Here none are left out unless `min_group_size` is a number.
+
+    Examples
+    --------
+    How much of the gap goes away if 2 points of accuracy are given up?
+
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import ExpectedCost
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.model_selection import SmallestGapClassifier
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> X, y, groups = data.data, data.target, data.sensitive_features
+    >>> free = RateConstrainedClassifier(slack=1.0).fit(X, y, sensitive_features=groups)
+    >>> floor = ExpectedCost(1 - free.score(X, y) + 0.02)
+    >>> clf = SmallestGapClassifier(RateConstrainedClassifier(), floor)
+    >>> clf.fit(X, y, sensitive_features=groups).feasible_
+    True
+    >>> bool(clf.gap_ < free.violation_ - 0.1), free.score(X, y) - clf.score(X, y) < 0.022
+    (True, True)
+    """
+
+    __metadata_request__fit = {"sensitive_features": True, "control_features": True}  # noqa: RUF012
+
+    def __init__(self, estimator: Any, floors: Any, *, tol: float = 0.005):
+        self.estimator = estimator
+        self.floors = floors
+        self.tol = tol
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, sensitive_features: Any = None, **fit_params: Any
+    ) -> Self:
+        """Fit until the smallest gap is known.
+
+        Parameters
+        ----------
+        X, y, sensitive_features
+            As in ``fit`` of the estimator.
+        **fit_params
+            `control_features` and `sample_weight` of the same.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter or an input is not valid, before any work.
+        """
+        floors, own = self._checked()
+        names = [*own, *floors]
+        some = [i for i, notion in enumerate(own) if _slack_of(notion) is None]
+        least = self.estimator.min_group_size
+        given = {"constraint": names, "min_group_size": 0 if least == "auto" else least}
+
+        def fitted(slack: float) -> _Tried:
+            model = clone(self.estimator).set_params(**given, slack=slack)
+            model.fit(X, y, sensitive_features=sensitive_features, **fit_params)
+            values = list(model.violations_.values())
+            if len(values) < len(names):  # nothing to compare
+                return _Tried(slack, float("nan"), float("nan"), model)
+            excess = [v - f.max for v, f in zip(values[len(own) :], floors, strict=True)]
+            return _Tried(slack, max(values[i] for i in some), max(excess), model)
+
+        tried = [fitted(float("inf"))]
+        best, low = tried[0], 0.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of fits that cannot keep both
+            while best.kept and best.gap - low > self.tol:
+                slack = 0.5 * (low + best.gap)
+                tried.append(fitted(slack))
+                if tried[-1].kept and tried[-1].gap < best.gap:
+                    best = tried[-1]
+                if not (tried[-1].kept and tried[-1].gap <= slack + _KEPT):
+                    low = slack
+        self.estimator_, self.gap_, self.feasible_ = best.model, best.gap, best.kept
+        columns = [(*one[:3], one.kept) for one in tried]
+        self.tried_ = pd.DataFrame(columns, columns=["slack", "gap", "excess", "kept"])
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(best.model, name):
+                setattr(self, name, getattr(best.model, name))
+        return self
+
+    def _checked(self) -> tuple[list[Any], list[Any]]:
+        """Return the floors, and the criteria of the estimator; raise ValueError otherwise."""
+        floors = self.floors if isinstance(self.floors, (list, tuple)) else [self.floors]
+        if not floors or not all(isinstance(getattr(f, "max", None), Real) for f in floors):
+            raise ValueError(
+                "floors must be caps with a number as max, such as ExpectedCost(max=0.2); got "
+                f"{self.floors!r}."
+            )
+        if isinstance(self.tol, bool) or not float(self.tol) > 0:
+            raise ValueError(f"tol must be a number > 0; got {self.tol!r}.")
+        params = self.estimator.get_params(deep=False)
+        if "slack" not in params or params.get("epsilon", 0) is not None:
+            raise ValueError(
+                "estimator must be a RateConstrainedClassifier without epsilon: every fit of the "
+                f"search would spend the budget again; got {self.estimator!r}."
+            )
+        own = self.estimator._notions()
+        if not any(_slack_of(notion) is None for notion in own):
+            raise ValueError(
+                "estimator must have a criterion without a slack of its own, whose gap is "
+                f"minimised; got {self.estimator!r}."
+            )
+        return list(floors), own
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
+        return tags
+
+
+def _slack_of(notion: Any) -> Any:
+    """What the criterion allows by itself, or None."""
+    own = [getattr(notion, name, None) for name in ("slack", "max", "ratio")]
+    return next((value for value in own if value is not None), None)

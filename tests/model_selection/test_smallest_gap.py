@@ -1,0 +1,114 @@
+"""The smallest gap at a given quality, against an exact reference and against sweeps of slacks."""
+
+import numpy as np
+import pytest
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from fairconstrained import LossParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import (
+    DemographicParity,
+    ErrorRateParity,
+    ExpectedCost,
+    FalseNegativeRate,
+)
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.metrics import demographic_parity_difference
+from fairconstrained.model_selection import SmallestGapClassifier
+from tests.helpers.fits import fitted, table
+
+BY_RATES = RateConstrainedClassifier("demographic_parity")
+
+
+def exact(cell, group, y, most):
+    """The smallest gap of all rules on cells whose error is at most `most`: an integer program."""
+    n, positives = np.bincount(cell), np.bincount(cell, y)
+    of_group = [np.bincount(cell, group == g, len(n)) / (group == g).sum() for g in (0, 1)]
+    difference = of_group[0] - of_group[1]
+    error = (n - 2 * positives) / len(y)
+    found = milp(
+        np.append(np.zeros(len(n)), 1.0),
+        constraints=[
+            LinearConstraint(np.append(difference, -1.0), ub=0),
+            LinearConstraint(np.append(-difference, -1.0), ub=0),
+            LinearConstraint(np.append(error, 0.0), ub=most - y.mean()),
+        ],
+        bounds=Bounds(0, 1),
+        integrality=np.append(np.ones(len(n)), 0),
+    )
+    return found.fun
+
+
+def test_of_rules_on_cells_it_is_that_of_an_integer_program():
+    """A column for each cell: a linear model is any rule, and rates jump by those of cells."""
+    rng = np.random.default_rng(0)
+    value = rng.integers(20, size=3000)
+    group = (rng.random(3000) < 0.2 + 0.03 * value).astype(int)
+    cell = 2 * value + group
+    y = (rng.random(3000) < rng.random(40)[cell] * (0.4 + 0.6 * group)).astype(int)
+    X = np.eye(40)[cell]
+    free = fitted(DemographicParity(1.0), (X, y, group))
+    most = 1 - free.score(X, y) + 0.02
+    clf = SmallestGapClassifier(BY_RATES, ExpectedCost(most))
+    clf.fit(X, y, sensitive_features=group)
+    assert np.mean(clf.predict(X) != y) <= most + 1e-3
+    assert clf.gap_ >= exact(cell, group, y, most + 1e-3) - 1e-9
+    assert clf.gap_ <= exact(cell, group, y, most) + 0.015
+    assert clf.gap_ < free.violation_ - 0.02
+
+
+@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "predictive_parity"])
+def test_no_slack_of_the_usual_direction_has_a_smaller_gap_at_that_quality(name):
+    X, y, group = table(n=1000)
+    floor = 1 - fitted(DemographicParity(1.0), (X, y, group)).score(X, y) + 0.02
+    clf = SmallestGapClassifier(RateConstrainedClassifier(name), ExpectedCost(floor))
+    clf.fit(X, y, sensitive_features=group)
+    usual = [fitted(name, (X, y, group), slack=s) for s in (0.3, 0.2, 0.1, 0.05)]
+    good = [one.violation_ for one in usual if 1 - one.score(X, y) <= floor]
+    assert clf.feasible_
+    assert clf.gap_ <= min(good) + clf.tol
+    assert clf.tried_["gap"][clf.tried_["kept"]].min() == clf.gap_
+
+
+def test_other_criteria_and_several_floors_hold_in_every_fit():
+    X, y, group = table(n=1000)
+    estimator = RateConstrainedClassifier(["demographic_parity", ErrorRateParity(0.1)])
+    floors = [ExpectedCost(0.35, costs="balanced"), FalseNegativeRate(0.35)]
+    clf = SmallestGapClassifier(estimator, floors).fit(X, y, sensitive_features=group)
+    predicted = clf.predict(X)
+    assert clf.feasible_
+    assert clf.gap_ == demographic_parity_difference(y, predicted, sensitive_features=group)
+    assert clf.estimator_.violations_["error_rate_parity"] <= 0.101
+    assert clf.estimator_.violations_["false_negative_rate"] <= 0.351
+
+
+def test_a_floor_out_of_reach_is_said():
+    X, y, group = table()
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="expected_cost"):
+        clf = SmallestGapClassifier(BY_RATES, ExpectedCost(0.0)).fit(X, y, sensitive_features=group)
+    assert not clf.feasible_
+    assert len(clf.tried_) == 1
+
+
+def test_without_groups_there_is_nothing_to_compare():
+    X, y, _ = table()
+    with pytest.warns(match="cannot compare"):
+        clf = SmallestGapClassifier(BY_RATES, ExpectedCost(0.5)).fit(X, y)
+    assert np.isnan(clf.gap_)
+    assert clf.predict(X).shape == y.shape
+
+
+@pytest.mark.parametrize(
+    ("estimator", "floors", "message"),
+    [
+        (BY_RATES, [], "floors must be caps"),
+        (BY_RATES, DemographicParity(0.1), "floors must be caps"),
+        (BY_RATES, ExpectedCost(), "floors must be caps"),
+        (RateConstrainedClassifier(epsilon=1.0), ExpectedCost(0.5), "without epsilon"),
+        (LossParityClassifier(), "accuracy", "floors must be caps"),
+        (RateConstrainedClassifier(DemographicParity(0.1)), ExpectedCost(0.5), "whose gap"),
+    ],
+)
+def test_bad_input(estimator, floors, message):
+    X, y, group = table()
+    with pytest.raises(ValueError, match=message):
+        SmallestGapClassifier(estimator, floors).fit(X, y, sensitive_features=group)
