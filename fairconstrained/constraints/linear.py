@@ -318,6 +318,9 @@ class LinearMoments(MomentConstraint):
             [ 1,  0]])
     """
 
+    #: Numbers, (n_rates,), of the families of rates that are shrunken together; -1 for others.
+    families: NDArray[np.int64] | None = None
+
     def __init__(
         self,
         space: Space,
@@ -470,6 +473,8 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
+        if self.families is not None:
+            constraint = constraint._with(families=self.families[needed])
         return constraint, sorted(dropped)
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:

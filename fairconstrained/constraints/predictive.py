@@ -122,7 +122,7 @@ class PredictiveParity(Parity):
     Parameters
     ----------
     slack, ratio, reference, attributes, temperature
-        As in :class:`DemographicParity`.
+        As in :class:`DemographicParity`; `shrinkage` must be None.
     pos_label : label, optional
         The class c; default: the second of two in sorted order, and every one of more.
 

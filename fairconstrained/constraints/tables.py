@@ -42,7 +42,7 @@ class Space(NamedTuple):
 
     classes: Sequence[Any]
     groups: Sequence[Any]
-    unknown: bool = False  # whether rows of unknown group have an index, after those of the groups
+    unknown: int = 0  # indices of rows of unknown group, after those of the groups
     n_control: int = 0  # columns of control features, the last ones of those that are crossed
     stands_for: Tensor | None = None  # (n_classes,): see :meth:`shares`
 
@@ -76,7 +76,7 @@ class Space(NamedTuple):
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
         if len(groups) < len(self.groups):
-            named = list(map(group_name, map(self.groups.__getitem__, groups)))
+            named = list(dict.fromkeys(map(group_name, map(self.groups.__getitem__, groups))))
             if len(groups) > 1 and isinstance(self.groups[0], tuple):
                 named = self._common(groups) or named
             if len(named) > _MOST_NAMES:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
+from fairconstrained.estimators._shrunken import ShrunkenSingleTraining, ShrunkenTraining
 from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import log_loss
@@ -139,6 +141,12 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The value of each criterion.
     feasible_ : bool
         Whether all slacks are kept up to 0.001.
+    shrunken_violation_ : float
+        With a criterion whose ``shrinkage`` is given: its value for shrunken rates, which the slack
+        bounds, as a :class:`~fairconstrained.exceptions.ConstraintNotSatisfiedWarning` and the
+        history are about these. The others are about measured rates.
+    shrunken_violations_ : dict
+        As `violations_`.
     excess_, excess_error_ : float
         The largest excess over a slack (negative if all are kept), and the error of this number:
         two standard deviations of the noise of a private fit, otherwise 0.
@@ -205,7 +213,19 @@ class RateConstrainedClassifier(PrivateFairClassifier):
                 f"{type(self).__name__}.costs must be None with epsilon: noise is planned for the "
                 f"log loss of rows that weigh the same; got {self.costs!r}."
             )
+        is_single = isinstance(self.model, SingleFit)
+        if any(map(attrgetter("shrinkage"), self._notions())):
+            return self._shrunken_training(is_single)
         if self.epsilon is None:
-            return SingleTraining(self) if isinstance(self.model, SingleFit) else Training(self)
+            return SingleTraining(self) if is_single else Training(self)
         unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
         return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)
+
+    def _shrunken_training(self, is_single: bool) -> Training:
+        """Return the kind of training for constraints on shrunken rates."""
+        if self.epsilon is not None:
+            raise ValueError(
+                f"{type(self).__name__}.epsilon must be None with shrinkage, which needs the exact "
+                f"rates of a model without constraints; got {self.epsilon!r}."
+            )
+        return ShrunkenSingleTraining(self) if is_single else ShrunkenTraining(self)

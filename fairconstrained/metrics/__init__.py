@@ -67,6 +67,7 @@ from fairconstrained.metrics.scorers import (
     predictive_parity_scorer,
 )
 from fairconstrained.metrics.statements import Certificate
+from fairconstrained.rates import shrunken_rates
 
 __all__ = [
     "Certificate",
@@ -125,6 +126,7 @@ __all__ = [
     "predictive_parity_scorer",
     "rejection_rate",
     "separation_gap",
+    "shrunken_rates",
     "sufficiency_gap",
     "wasserstein_distance_between_groups",
 ]

@@ -1,0 +1,156 @@
+r"""Constraints on shrunken rates: what the groups' rates are, and not how they turned out.
+
+A reference that has not been made fair says how rates vary between groups, and with that how much
+of its own measured rates is noise. Rows of each group are told apart by the predictions of the
+reference and weighted, so that its rates are the shrunken ones (post-stratification). All measured
+rates of the weighted rows are then corrected for the noise that they share with those of the
+reference, and they remain linear in predictions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fairconstrained.arrays import Floats, Ints
+from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.tables import Space
+from fairconstrained.rates import shrunken_rates
+
+
+def has_families(constraint: MomentConstraint) -> bool:
+    """Whether some rates of a constraint are to be shrunken."""
+    return any(getattr(member, "families", None) is not None for member in constraint.members)
+
+
+def told_apart(space: Space, y: Tensor, group: Tensor, reference: Tensor) -> Tensor:
+    """Groups, or shares of groups, each divided by the labels that a reference predicts.
+
+    Parameters
+    ----------
+    space : Space
+    y, reference : Tensor of shape (n,)
+        Labels and predictions, as indices.
+    group : Tensor of shape (n,) or (n, n_groups)
+    """
+    n_classes = len(space.classes)
+    if space.stands_for is not None and group.ndim == 1:
+        group = space.shares(y, group.long())
+    if group.ndim == 1:
+        return n_classes * group.long() + reference
+    predicted = one_hot(reference, n_classes).to(group)
+    return (group[:, :, None] * predicted[:, None]).flatten(start_dim=1)
+
+
+def shrunken(constraint: MomentConstraint, scatters: list[Tensor]) -> MomentConstraint:
+    """The constraint with shrunken rates, on groups that :func:`told_apart` has divided.
+
+    Parameters
+    ----------
+    constraint : MomentConstraint
+        Of members with families of rates, and perhaps of others, which stay as they are.
+    scatters : list of Tensor
+        :meth:`LinearMoments.scatter` of the reference for each member with families, in order.
+
+    Examples
+    --------
+    Five groups of ten rows and one of a thousand, of which a reference accepts half:
+
+    >>> import torch
+    >>> from fairconstrained.constraints import DemographicParity, Space
+    >>> from fairconstrained.constraints.shrinkage import shrunken, told_apart
+    >>> space = Space([0, 1], list("abcdef"))
+    >>> notion = DemographicParity(slack=0.1, shrinkage="empirical_bayes")
+    >>> measured, none = notion.bind(space), torch.zeros(0)
+    >>> group = torch.cat((torch.arange(5).repeat_interleave(10), torch.full((1000,), 5)))
+    >>> y, accepted = torch.zeros(1050, dtype=torch.long), torch.arange(1050) % 2
+    >>> accepted[:10] = torch.tensor([1, 1, 1, 1, 1, 1, 1, 1, 0, 0])  # eight in ten of group a
+    >>> scores = accepted[:, None] - 0.5
+    >>> rows = measured.place(y, group, torch.ones(1050))
+    >>> round(measured.measure(measured.hard_values(scores, rows, none)), 3)
+    0.3
+    >>> other = shrunken(measured, [measured.scatter(scores, rows)])
+    >>> rows = other.place(y, told_apart(space, y, group, accepted), torch.ones(1050))
+    >>> round(other.measure(other.hard_values(scores, rows, none)), 3)
+    0.12
+    """
+    space, remaining = constraint.space, iter(scatters)
+    members: list[MomentConstraint] = []
+    n_classes = len(space.classes)
+    divided = Space(
+        space.classes,
+        [group for group in space.groups for _ in space.classes],
+        n_classes * space.unknown,
+        space.n_control,
+    )
+    for member in constraint.members:
+        if isinstance(member, LinearMoments) and member.families is not None:
+            members.append(_shrunken(member, divided, next(remaining)))
+        else:
+            cells = member.part_of_cell.repeat_interleave(n_classes, dim=1)
+            members.append(member._with(part_of_cell=cells))
+    return stacked(divided, members)
+
+
+def _shrunken(member: LinearMoments, space: Space, scatter: Tensor) -> LinearMoments:
+    """One constraint with shrunken rates, from the scatter of the reference."""
+    assert member.families is not None
+    k, families = member.statistic.n_columns, member.families
+    scatter = scatter.cpu().double()
+    sums, counts, squares = scatter[:, :-1, 0], scatter[:, -1, 0], scatter[:, -1, -1]
+    rate, below = member.rates(sums, counts).numpy(), member._denominators
+    total = below @ counts.numpy()
+    size, target = total**2 / (below @ squares.numpy()), rate.copy()
+    for number in range(families.max() + 1):
+        own = families == number
+        if own.any():
+            target[own] = shrunken_rates(rate[own], size[own]).rate
+    # The reference predicts one column for the rows of a divided cell: where that is a hit.
+    hit = member.cell_numerators
+    miss = sp.kron(member.cell_denominators, np.ones((1, k)), format="csr") - hit
+    counted = _of_divided_cells(member.cell_numerators, k)
+    numerators = sum(
+        _weights(own, wanted, total, families)
+        @ sp.kron(rows, np.ones((1, k)), format="csr").multiply(counted)
+        for rows, own, wanted in ((hit, rate, target), (miss, 1.0 - rate, 1.0 - target))
+    )
+    return type(member)(
+        space,
+        numerators,
+        hit + miss,
+        member.combinations,
+        member.slack.numpy(),
+        member.statistic,
+        member.name,
+        f"{member.title} of shrunken rates",
+    )
+
+
+def _of_divided_cells(numerators: Any, k: int) -> Any:
+    """Coefficients of cells (n_rates, n_cells * k) for the k cells that each is divided into."""
+    found = sp.coo_array(numerators)
+    row, column = found.coords
+    cell, own = np.divmod(column, k)
+    columns = np.concatenate([(cell * k + c) * k + own for c in range(k)])
+    shape = found.shape[0], found.shape[1] * k
+    return sp.csr_array((np.tile(found.data, k), (np.tile(row, k), columns)), shape=shape)
+
+
+def _weights(share: Floats, wanted: Floats, total: Floats, families: Ints) -> Any:
+    """Weights (n_rates, n_rates) of rows that are a share of those of a rate, to be another.
+
+    Where there are none of these rows, the rows of the family stand for them.
+    """
+    there = share > 0
+    found = np.where(there, wanted, 0.0) / np.where(there, share, 1.0)
+    weights = sp.lil_array(sp.diags_array(found))
+    for r in np.flatnonzero(~there & (wanted > 0)):
+        own = np.flatnonzero(families == families[r])
+        weights[r, own] = wanted[r] * total[r] / (share * total)[own].sum()
+    return weights.tocsr()
