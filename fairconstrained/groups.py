@@ -202,7 +202,8 @@ class RecordedGroups(UncertainGroups):
     This is right if errors of the record depend on the true group only: within a group they know
     neither label nor features. The estimates are less certain than those of as many rows of known
     groups, by a factor that grows as C becomes singular. Criteria of ranks within an interval need
-    distributions, which negative fractions do not give: these refuse such groups.
+    distributions, which negative fractions do not give: these refuse such groups. If C is known
+    within bounds only: :class:`fairconstrained.constraints.RobustParity`.
 
     References
     ----------
@@ -219,30 +220,39 @@ class RecordedGroups(UncertainGroups):
 
     def __init__(self, sensitive_features: Any, confusion: Any):
         codes, labels = encode_groups(sensitive_features)
-        names = labels.tolist()
         if codes.ndim > 1 or (codes < 0).any():
             raise ValueError("RecordedGroups needs the recorded group of every sample.")
-        if hasattr(confusion, "reindex"):
-            confusion = confusion.reindex(index=names, columns=names)
-        matrix = np.asarray(confusion, dtype=float)
-        is_right = matrix.shape == (len(names), len(names)) and bool(
-            (matrix >= 0).all() and (np.abs(matrix.sum(axis=1) - 1.0) <= _ROUNDING).all()
-        )
-        if not is_right:
-            raise ValueError(
-                "confusion must have a row for each true group and a column for each recorded one, "
-                f"of {names}, and rows of probabilities that sum to one; got {confusion!r}."
-            )
-        if np.linalg.cond(matrix) > _SINGULAR:
-            raise ValueError(
-                "confusion must have an inverse: groups that are recorded alike cannot be told "
-                f"apart; got {confusion!r}."
-            )
-        self.confusion = matrix
+        self.confusion = checked_confusion(confusion, labels.tolist())
+        refuse_singular(self.confusion)
         super().__init__(codes, labels, getattr(sensitive_features, "index", None))
 
     def encoded(self) -> Groups:
         return Groups(np.linalg.inv(self.confusion)[self.rows], self.labels)
+
+
+def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
+    """Return the probabilities of records given the true groups, both in the order of `names`."""
+    if hasattr(confusion, "reindex"):
+        confusion = confusion.reindex(index=names, columns=names)
+    matrix = np.asarray(confusion, dtype=float)
+    is_right = matrix.shape == (len(names), len(names)) and bool(
+        (matrix >= 0).all() and (np.abs(matrix.sum(axis=1) - 1.0) <= _ROUNDING).all()
+    )
+    if not is_right:
+        raise ValueError(
+            "confusion must have a row for each true group and a column for each recorded one, of "
+            f"{names}, and rows of probabilities that sum to one; got {confusion!r}."
+        )
+    return matrix
+
+
+def refuse_singular(confusion: NDArray[np.float64]) -> None:
+    """Raise ValueError for a matrix without an inverse."""
+    if np.linalg.cond(confusion) > _SINGULAR:
+        raise ValueError(
+            "confusion must have an inverse: groups that are recorded alike cannot be told "
+            f"apart; got {confusion.tolist()}."
+        )
 
 
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:

@@ -30,6 +30,7 @@ from fairconstrained.constraints.rates import (
     RateConstraint,
     RejectionRate,
 )
+from fairconstrained.constraints.robust import RobustParity
 from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 from fairconstrained.constraints.tables import Placement, Space
@@ -90,6 +91,7 @@ __all__ = [
     "Quadratic",
     "RateConstraint",
     "RejectionRate",
+    "RobustParity",
     "SoftBins",
     "Space",
     "Stack",

@@ -207,7 +207,7 @@ class Parity(OfEvents):
         compared = sp.kron(sp.eye_array(len(events)), compared)
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
-        constraint = _linear(
+        constraint = linear(
             kind, space, events, sp.vstack(rates), combinations, allowed, statistic, *names
         )
         if self.shrinkage is None:
@@ -276,9 +276,7 @@ class Cap(OfEvents):
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
         slacks = np.resize(caps, combinations.rate.shape[1])
-        return _linear(
-            LinearMoments, space, events, groups, combinations, slacks, statistic, *names
-        )
+        return linear(LinearMoments, space, events, groups, combinations, slacks, statistic, *names)
 
 
 class ComparedSets(NamedTuple):
@@ -490,7 +488,7 @@ _REFERENCES: dict[str, _Reference] = {
 }
 
 
-def _linear(
+def linear(
     kind: type[LinearMoments],
     space: Space,
     events: Sequence[Event],

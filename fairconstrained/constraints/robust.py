@@ -1,0 +1,198 @@
+r"""Parity of the true groups, where records err with probabilities that are known within bounds.
+
+Let :math:`C_{tr} = P(\text{recorded } r \mid \text{true } t)`, and let :math:`h_r, N_r` be the rows
+with an event and all rows that are recorded as r. By Cramer's rule the rate of the true group t is
+
+.. math:: \rho_t(C) = \frac{\det C[t \leftarrow h]}{\det C[t \leftarrow N]} ,
+
+where row t of C is replaced. It does not depend on row t, and is a ratio of two linear functions of
+any other row. Over a product of polytopes, one for each row, it is therefore largest and smallest
+at their corners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fairconstrained.arrays import Floats, Ints
+from fairconstrained.constraints.linear import Combinations, LinearMoments
+from fairconstrained.constraints.notions import (
+    Notion,
+    Parity,
+    checked_number,
+    linear,
+    refuse_too_many,
+)
+from fairconstrained.constraints.tables import Space
+from fairconstrained.groups import checked_confusion
+
+_ROUNDING = 1e-9
+_MOST_CORNERS = 5_000
+
+
+@dataclass(eq=False, repr=False)
+class RobustParity(Notion):
+    r"""Parity of the true groups, for all confusion matrices within bounds.
+
+    The sensitive features are the groups as *recorded*. For every matrix C of the set
+
+    .. math:: \{ C : |C_{tr} - \mathrm{confusion}_{tr}| \le \mathrm{bound}_{tr},
+              \; C \ge 0, \; \textstyle\sum_r C_{tr} = 1 \}
+
+    the rates of the true groups differ by at most the slack. ``violation_`` is the largest gap over
+    the set, with two groups exactly. With more it is an upper bound: the largest rate of one group
+    less the smallest of another, which may belong to different matrices.
+
+    It is right if errors of the record depend on the true group only, and if the true matrix is in
+    the set: the constraint says nothing about other errors. It speaks of the training rows in
+    expectation, and not of how records and groups happen to differ in these.
+
+    Parameters
+    ----------
+    parity : Parity
+        Such as :class:`DemographicParity`, without `ratio`, compared pair by pair.
+    confusion : DataFrame or array-like of shape (n_groups, n_groups)
+        As in :class:`fairconstrained.groups.RecordedGroups`: a row for each true group, a column
+        for each recorded one.
+    bound : float or array-like of shape (n_groups, n_groups)
+        How far each entry may be from the truth.
+
+    Notes
+    -----
+    There is one constraint for each pair of groups and pair of corners: 8 for two groups, up to
+    7,776 for three, and too many for four.
+
+    References
+    ----------
+    Wang, Guo, Narasimhan, Cotter, Gupta and Jordan, "Robust optimization for fairness with noisy
+    protected groups", NeurIPS 2020. There the set has the true groups of the rows given records and
+    labels, and multipliers are updated by the worst one; here errors of the record depend on the
+    group only, and the worst ones are corners that are known beforehand.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import DemographicParity, RobustParity
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data = make_biased_classification(4000, random_state=0)
+    >>> wrong = np.random.default_rng(0).random(4000) < 0.1
+    >>> recorded = np.where(wrong, 1 - data.sensitive_features, data.sensitive_features)
+    >>> robust = RobustParity(DemographicParity(0.05), [[0.87, 0.13], [0.13, 0.87]], bound=0.05)
+    >>> clf = RateConstrainedClassifier(robust)
+    >>> clf.fit(data.data, data.target, sensitive_features=recorded).feasible_
+    True
+    """
+
+    parity: Parity
+    confusion: Any
+    bound: Any
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the parity."""
+        return f"robust_{self.parity.name}"
+
+    @property
+    def slack(self) -> Any:
+        """That of the parity."""
+        return self.parity.slack
+
+    def positive(self, classes: Sequence[Any]) -> list[int]:
+        return self.parity.positive(classes)
+
+    def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
+        """Return the constraint on these labels and recorded groups."""
+        parity = self._checked()
+        own = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
+        matrix = checked_confusion(self.confusion, list(space.groups))
+        sets, of_set = fractions_of_groups(matrix, self._bounds(matrix))
+        pairs = np.argwhere(of_set[:, None] != of_set)
+        events, n_classes = parity.events(space.classes), len(space.classes)
+        n_values = len(events) * len(pairs)
+        refuse_too_many(self, n_values, len(matrix), "Join small groups, or bound fewer entries.")
+        entries = np.tile([1.0, -1.0], len(pairs)), pairs.reshape(-1)
+        ends = np.arange(0, 2 * len(pairs) + 1, 2)
+        compared = sp.csr_array((*entries, ends), shape=(len(pairs), len(sets)))
+        return linear(
+            *(parity.differences, space, events, sp.csr_array(sets)),
+            Combinations.of(sp.kron(sp.eye_array(len(events)), compared)),
+            *(np.full(n_values, own), parity.statistic(n_classes)),
+            *(self.name, f"robust_{parity.title(space.classes)}"),
+        )
+
+    def _checked(self) -> Parity:
+        given = self.parity
+        plain = isinstance(given, Parity) and getattr(given, "ratio", None) is None
+        if not plain or (given.reference, given.attributes) != ("pairwise", "crossed"):
+            raise ValueError(
+                "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
+                f"ratio, such as DemographicParity(0.05); got {given!r}."
+            )
+        return given
+
+    def _bounds(self, matrix: Floats) -> Floats:
+        bounds = np.asarray(self.bound, dtype=float)
+        if bounds.shape not in ((), matrix.shape) or not (bounds >= 0).all():
+            raise ValueError(
+                f"RobustParity.bound must be a number >= 0, or one for each entry of a matrix of "
+                f"shape {matrix.shape}; got {self.bound!r}."
+            )
+        return np.broadcast_to(bounds, matrix.shape)
+
+
+def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
+    """Fractions of recorded groups that a true group consists of, at each corner.
+
+    Returns the fractions (n_sets, n_groups) and the true group of each set. Raises ValueError if
+    some matrix within the bounds has no inverse: the determinant is linear in each row, so that
+    those of all lie between those of corners.
+    """
+    corners = [row_corners(row, bound) for row, bound in zip(confusion, bounds, strict=True)]
+    if np.prod([float(len(own)) for own in corners]) > _MOST_CORNERS:
+        raise ValueError(
+            f"RobustParity of {len(confusion)} groups would have more than {_MOST_CORNERS:,} "
+            "corners: join small groups, or bound fewer entries."
+        )
+    found, determinants = {}, []
+    for index in product(*(range(len(own)) for own in corners)):
+        matrix = np.array([own[i] for own, i in zip(corners, index, strict=True)])
+        determinants.append(np.linalg.det(matrix))
+        if abs(determinants[-1]) < _ROUNDING:
+            break
+        for group, column in enumerate(np.linalg.inv(matrix).T):
+            others = index[:group] + index[group + 1 :]
+            found[group, others] = column / (column @ confusion[group])
+    if min(determinants) < _ROUNDING and max(determinants) > -_ROUNDING:
+        raise ValueError(
+            "every matrix within the bound must have an inverse: where groups may be recorded "
+            f"alike, their rates may be anything; got confusion {confusion.tolist()} and bound "
+            f"{bounds.tolist()}."
+        )
+    return np.array(list(found.values())), np.array([group for group, _ in found])
+
+
+def row_corners(row: Floats, bound: Floats) -> list[Floats]:
+    """Corners of the probabilities within a bound of these: all entries but one are at an end.
+
+    >>> corners = row_corners(np.array([0.9, 0.1]), np.array([0.05, 0.05]))
+    >>> [corner.round(2).tolist() for corner in corners]
+    [[0.95, 0.05], [0.85, 0.15]]
+    """
+    low, high = np.clip(row - bound, 0.0, 1.0), np.clip(row + bound, 0.0, 1.0)
+    found: dict[tuple[float, ...], Floats] = {}
+    for free in range(len(row)):
+        others = [j for j in range(len(row)) if j != free]
+        for ends in product(*((low[j], high[j]) for j in others)):
+            corner = row.copy()
+            corner[others] = ends
+            corner[free] = 1.0 - sum(ends)
+            if low[free] - _ROUNDING <= corner[free] <= high[free] + _ROUNDING:
+                found[tuple(corner.round(12).tolist())] = corner
+    return list(found.values())
