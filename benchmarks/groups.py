@@ -6,10 +6,10 @@
 Case "fits": linear models of all rows of real tables, whose groups (no features) are hidden for a
 fraction of the rows; demographic parity, slack 0.05. Rows are hidden at random, by the label (the
 odds of a positive to be hidden are 7.4 times those of a negative), or by the group (likewise), for
-which nothing here is made. The fit is given the groups that are left ("known"), probabilities of a
-logistic regression on the features ("probabilities"), the most likely groups by these ("guesses"),
-or probabilities by label from a name that has an AUC of 0.8 and nothing else ("name"), which the
-predictions know more than. "all" sees the groups of all rows. Gaps are those of the true groups of
+which nothing here is made. The fit is given the groups that are left ("known"; where nine tenths
+are hidden, also with a margin), probabilities of a logistic regression on the features
+("probabilities"), the most likely groups by these ("guesses"), or probabilities by label from a
+name that has an AUC of 0.8 and nothing else ("name"), which the predictions know more than. "all" sees the groups of all rows. Gaps are those of the true groups of
 all training rows.
 
 Case "intervals": samples of 2,000 rows of a population in which groups follow from z by a logistic
@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,9 +54,11 @@ TABLES = {  # the sensitive feature, and the columns that name it
     "adult": ("sex", "sex"),
     "compas": (None, "race"),
     "acs_income_ok": ("SEX", "SEX"),
+    "law_school": (None, "race"),
+    "bank": (None, "age"),
 }
 HIDDEN = {"at random": (0.5, 0.9), "by label": (0.5, 0.9), "by group": (0.5,)}
-WAYS = ("known", "probabilities", "guesses")
+MARGINS = 1, 2  # of fits that are given the few groups that are left
 KEY = ("case", "data", "hidden", "how", "given", "seed")
 MEASURED = ("auc", "said", "gap", "error", "truth", "covered", "below", "above", "certified")
 COLUMNS = (*KEY, *MEASURED)
@@ -88,9 +91,10 @@ class Table(NamedTuple):
         group = np.unique(np.ravel(data.sensitive_features).astype(str), return_inverse=True)[1]
         return cls(data.data, np.asarray(data.target), group)
 
-    def fitted(self, groups: Any) -> dict[str, float]:
+    def fitted(self, groups: Any, margin: float = 0.0) -> dict[str, float]:
         """Fit, and measure by the true groups."""
-        clf = RateConstrainedClassifier(slack=SLACK).fit(self.X, self.y, sensitive_features=groups)
+        clf = RateConstrainedClassifier(slack=SLACK, margin=margin)
+        clf.fit(self.X, self.y, sensitive_features=groups)
         predicted = clf.predict(self.X)
         gap = demographic_parity_difference(self.y, predicted, sensitive_features=self.group)
         error = float((predicted != self.y).mean())
@@ -102,11 +106,11 @@ class Table(NamedTuple):
         return estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
 
 
-def fits(data: str, seed: int) -> Iterator[dict[str, Any]]:
-    """Fits of one table, each given what is left of the groups."""
+def fits(data: str, seed: int) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, float]]]]:
+    """Fits of one table, each given what is left of the groups; what each is, and how to fit."""
     table = Table.of(data)
     key = {"case": "fits", "data": data, "seed": seed}
-    yield {**key, "hidden": 0, "how": "", "given": "all", **table.fitted(table.group)}
+    yield {**key, "hidden": 0, "how": "", "given": "all"}, partial(table.fitted, table.group)
     for how, fractions in HIDDEN.items():
         of = {"by label": table.y, "by group": table.group}.get(how)
         for fraction in fractions:
@@ -120,10 +124,13 @@ def fits(data: str, seed: int) -> Iterator[dict[str, Any]]:
             given = {"known": partly, "probabilities": found, "guesses": shares.likeliest()}
             if how == "at random":
                 given["name"] = table.named(partly, rng)
+            fit = {way: partial(table.fitted, groups) for way, groups in given.items()}
+            if fraction > 0.5:
+                more = {f"known, margin {m}": partial(table.fitted, partly, m) for m in MARGINS}
+                fit |= more
             auc = roc_auc_score(table.group[hidden], shares.codes[hidden, 1])
-            for way, groups in given.items():
-                own = {**key, "hidden": fraction, "how": how, "given": way, "auc": auc}
-                yield own | table.fitted(groups)
+            for way, fitted in fit.items():
+                yield {**key, "hidden": fraction, "how": how, "given": way, "auc": auc}, fitted
 
 
 # --- intervals ------------------------------------------------------------------------------------
@@ -219,23 +226,22 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     intervals.N_DRAWS = N_DRAWS
-    done = finished(options.output, ("case", "data", "given", "seed"))
+    done = finished(options.output, KEY)
 
     def kept(row: dict[str, Any]) -> None:
         append(options.output, {**dict.fromkeys(COLUMNS, ""), **row}, COLUMNS, KEY)
 
     jobs = [(data, seed) for seed in options.seeds for data in options.data]
     for data, seed in tqdm([job for job in jobs if "fits" in options.cases], unit="table"):
-        if ("fits", data, "known", str(seed)) not in done:
-            for row in fits(data, seed):
-                kept(row)
+        for row, fitted in fits(data, seed):
+            if tuple(str(row[name]) for name in KEY) not in done:
+                kept(row | fitted())
     for given in options.given if "intervals" in options.cases else ():
         for strength, name in ((0.0, "no gap"), (0.3, "a gap")):
-            own = {"case": "intervals", "data": name, "given": given, "seed": options.trials}
+            own = {"case": "intervals", "data": name, "hidden": "", "how": "", "given": given}
+            own["seed"] = options.trials
             if tuple(map(str, own.values())) not in done:
-                kept(
-                    {**own, "hidden": "", "how": "", **coverage(given, strength, options.trials, 1)}
-                )
+                kept(own | coverage(given, strength, options.trials, 1))
 
 
 if __name__ == "__main__":
