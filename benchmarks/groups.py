@@ -9,8 +9,8 @@ odds of a positive to be hidden are 7.4 times those of a negative), or by the gr
 which nothing here is made. The fit is given the groups that are left ("known"; where nine tenths
 are hidden, also with a margin), probabilities of a logistic regression on the features
 ("probabilities"), the most likely groups by these ("guesses"), or probabilities by label from a
-name that has an AUC of 0.8 and nothing else ("name"), which the predictions know more than. "all" sees the groups of all rows. Gaps are those of the true groups of
-all training rows.
+name that has an AUC of 0.8 and nothing else ("name"), which the predictions know more than. "all"
+sees the groups of all rows. Gaps are those of the true groups of all training rows.
 
 Case "intervals": samples of 2,000 rows of a population in which groups follow from z by a logistic
 model with an AUC of 0.8, and predictions depend on z and on noise. "truth" is the gap in rates.

@@ -56,7 +56,7 @@ class RobustParity(Notion):
     Parameters
     ----------
     parity : Parity
-        Such as :class:`DemographicParity`, without `ratio`, compared pair by pair.
+        Such as :class:`DemographicParity`, without `ratio` and `shrinkage`, compared pair by pair.
     confusion : DataFrame or array-like of shape (n_groups, n_groups)
         As in :class:`fairconstrained.groups.RecordedGroups`: a row for each true group, a column
         for each recorded one.
@@ -130,10 +130,14 @@ class RobustParity(Notion):
     def _checked(self) -> Parity:
         given = self.parity
         plain = isinstance(given, Parity) and getattr(given, "ratio", None) is None
-        if not plain or (given.reference, given.attributes) != ("pairwise", "crossed"):
+        if (
+            not plain
+            or given.shrinkage is not None
+            or (given.reference, given.attributes) != ("pairwise", "crossed")
+        ):
             raise ValueError(
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
-                f"ratio, such as DemographicParity(0.05); got {given!r}."
+                f"ratio or shrinkage, such as DemographicParity(0.05); got {given!r}."
             )
         return given
 
