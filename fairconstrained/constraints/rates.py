@@ -77,14 +77,13 @@ class DemographicParity(Parity):
 
     .. math::
 
-        \tilde p_g\, P(\hat y \in E \mid r \in E, g)
-        + (1 - \tilde p_g)\, P(\hat y \in E \mid r \notin E, g) ,
+        P(\hat y \in E \mid g) + (\tilde p_g - p_g)\,
+        \bigl( P(\hat y \in E \mid r \in E) - P(\hat y \in E \mid r \notin E) \bigr) ,
 
-    rates of the event E among rows that are weighted so that the model without constraints has the
-    rates :math:`\tilde p_g`. For this model they are the estimates, for constant predictions they
-    are exact, and they are linear in predictions, so that all solvers apply. They estimate true
-    rates without the part of the sampling error that the two models share. Where a group has no
-    rows with :math:`r \in E`, or none without, those of the other groups stand for them.
+    the measured rates of the event E less the noise that predictions share with r: the regression
+    estimator of surveys, with one slope for all groups. For the model without constraints they are
+    the estimates, for constant predictions they are exact, and they are linear in predictions, so
+    that all solvers apply.
 
     ``shrunken_violation_`` is the gap that is bounded. ``violation_`` and ``feasible_`` are about
     measured rates, whose gap is larger where groups are small. Neither bounds the gap of the true

@@ -1,10 +1,8 @@
 r"""Constraints on shrunken rates: what the groups' rates are, and not how they turned out.
 
 A reference that has not been made fair says how rates vary between groups, and with that how much
-of its own measured rates is noise. Rows of each group are told apart by the predictions of the
-reference and weighted, so that its rates are the shrunken ones (post-stratification). All measured
-rates of the weighted rows are then corrected for the noise that they share with those of the
-reference, and they remain linear in predictions.
+of its own measured rates is noise. Rates of other predictions are corrected for as much of this
+noise as they share with the reference, by regression, and they remain linear in predictions.
 """
 
 from __future__ import annotations
@@ -113,17 +111,17 @@ def _shrunken(member: LinearMoments, space: Space, scatter: Tensor) -> LinearMom
             target[own] = shrunken_rates(rate[own], size[own]).rate
     # The reference predicts one column for the rows of a divided cell: where that is a hit.
     hit = member.cell_numerators
-    miss = sp.kron(member.cell_denominators, np.ones((1, k)), format="csr") - hit
+    every = sp.kron(member.cell_denominators, np.ones((1, k)), format="csr")
     counted = _of_divided_cells(member.cell_numerators, k)
-    numerators = sum(
-        _weights(own, wanted, total, families)
-        @ sp.kron(rows, np.ones((1, k)), format="csr").multiply(counted)
-        for rows, own, wanted in ((hit, rate, target), (miss, 1.0 - rate, 1.0 - target))
-    )
+    numerators = _where(every, counted, k)
+    noise = sp.diags_array(total * (target - rate))
+    for rows, share, sign in ((hit, rate, 1.0), (every - hit, 1.0 - rate, -1.0)):
+        together = _of_family(total * share, families)
+        numerators = numerators + sign * noise @ together @ _where(rows, counted, k)
     return type(member)(
         space,
         numerators,
-        hit + miss,
+        every,
         member.combinations,
         member.slack.numpy(),
         member.statistic,
@@ -142,15 +140,13 @@ def _of_divided_cells(numerators: Any, k: int) -> Any:
     return sp.csr_array((np.tile(found.data, k), (np.tile(row, k), columns)), shape=shape)
 
 
-def _weights(share: Floats, wanted: Floats, total: Floats, families: Ints) -> Any:
-    """Weights (n_rates, n_rates) of rows that are a share of those of a rate, to be another.
+def _where(rows: Any, counted: Any, k: int) -> Any:
+    """Coefficients of some divided cells, (n_rates, n_cells * k), and zero of the others."""
+    return sp.kron(rows, np.ones((1, k)), format="csr").multiply(counted)
 
-    Where there are none of these rows, the rows of the family stand for them.
-    """
-    there = share > 0
-    found = np.where(there, wanted, 0.0) / np.where(there, share, 1.0)
-    weights = sp.lil_array(sp.diags_array(found))
-    for r in np.flatnonzero(~there & (wanted > 0)):
-        own = np.flatnonzero(families == families[r])
-        weights[r, own] = wanted[r] * total[r] / (share * total)[own].sum()
-    return weights.tocsr()
+
+def _of_family(weight: Floats, families: Ints) -> Any:
+    """Means over all rows of a family, from sums of each rate over rows of this weight."""
+    same = (families[:, None] == families) & (families >= 0)
+    total = same @ weight
+    return sp.csr_array(same / np.where(total > 0, total, 1.0)[:, None])

@@ -83,7 +83,7 @@ def rows(n_classes, n_groups=6, n=400, seed=0):
     group = rng.choice(n_groups, size=n, p=share / share.sum())
     group[:n_groups] = np.arange(n_groups)
     other = np.where(rng.random(n) < 0.7, reference, rng.integers(0, n_classes, size=n))
-    reference[group == n_groups - 1] = 0  # a rate without hits: rows of the others stand for them
+    reference[group == n_groups - 1] = 0  # a rate without hits
     return (torch.as_tensor(own) for own in (y, group, reference, other))
 
 
@@ -98,14 +98,9 @@ def by_formula(hit, hit_of_reference, group, n_groups):
     """Largest difference of shrunken rates, from the formula of DemographicParity."""
     means = [hit_of_reference[group == g].mean() for g in range(n_groups)]
     size = np.bincount(group, minlength=n_groups)
-    target, rates = shrunken_rates(np.array(means), size).rate, []
-    for g in range(n_groups):
-        rate = 0.0
-        for own, share in ((True, target[g]), (False, 1 - target[g])):
-            inside = (hit_of_reference == own) & (group == g)
-            inside = inside if inside.any() else hit_of_reference == own
-            rate += share * hit[inside].mean()
-        rates.append(rate)
+    noise = np.array(means) - shrunken_rates(means, size).rate
+    slope = hit[hit_of_reference].mean() - hit[~hit_of_reference].mean()
+    rates = [hit[group == g].mean() - slope * noise[g] for g in range(n_groups)]
     return np.ptp(rates)
 
 
