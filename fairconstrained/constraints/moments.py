@@ -188,6 +188,10 @@ class MomentConstraint:
         """The constraint with `by` (m,) subtracted from the slacks, down to zero."""
         return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(0.0))
 
+    def shifted(self, by: Tensor) -> Self:
+        """The constraint with `by` (m,) subtracted from the slacks, which may become negative."""
+        return self._with(slack=self.slack - by.to(self.slack))
+
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Standard errors of the hard values as estimates from these rows, (m,).
 

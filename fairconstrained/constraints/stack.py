@@ -122,6 +122,10 @@ class Stack(MomentConstraint):
         pieces = zip(self.members, self.split(by), strict=True)
         return self._of([member.narrowed(own) for member, own in pieces])
 
+    def shifted(self, by: Tensor) -> Self:
+        pieces = zip(self.members, self.split(by), strict=True)
+        return self._of([member.shifted(own) for member, own in pieces])
+
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         errors = [m.deviations(scores, *own).to(scores) for m, own in self._each(rows, aux)]
         return torch.cat(errors)

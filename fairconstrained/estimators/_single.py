@@ -16,14 +16,15 @@ from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.losses import class_probabilities, n_outputs
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves, violation
 from fairconstrained.solvers.run import run
 
 _SPARE = 0.25  # standard errors
+_ROUNDS = 8  # of a head that starts at its multipliers for other slacks
 
 
 class Refits(Solver):
-    """Let classifiers learn from the head, and give it less slack until they keep theirs.
+    """Let classifiers learn from the head, and move its slacks until they keep theirs.
 
     The points are the parameters of the head, and the values are those of classifiers out of fold.
     """
@@ -36,21 +37,21 @@ class Refits(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
+        constraint, errors = problem.constraint, problem.standard_errors(x)
+        missed = torch.zeros_like(errors)  # by how much classifiers miss the values of the head
         for n in range(1, self.length + 1):
-            scores = self.training.out_of_fold(problem, x)
-            values = problem.hard(scores, x.new_zeros(0))
+            # Rates jump from fit to fit, and refits take most of the time: aim inside the slack at
+            # once, and further each time.
+            inside = constraint.narrowed((1 + n) * _SPARE * errors)
+            aimed = replace(problem, constraint=inside.shifted(missed))
+            if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
+                x, dual = self.training.head(aimed, x, dual)
+            values = problem.hard(self.training.out_of_fold(problem, x), x.new_zeros(0))
             found = Iterate(x, values, values, dual, residual=torch.inf)
             if found.excess <= FEASIBILITY_TOL:
                 found = found._replace(residual=0.0)
             yield found
-            if n == self.length:
-                return
-            # By how much classifiers miss the values of the head. Rates jump a little from fit to
-            # fit, so aim further inside each time.
             missed = (values - problem.evaluate(x).hard)[1:]
-            errors = problem.constraint.deviations(scores, problem.placed, x.new_zeros(0))
-            narrow = problem.constraint.narrowed((missed + n * _SPARE * errors).clamp_min(0.0))
-            x, dual = self.training.head(replace(problem, constraint=narrow), x, dual)
 
 
 class SingleTraining(Training):
@@ -87,9 +88,10 @@ class SingleTraining(Training):
         return [*stages, self.run(problem, x, dual, rounds=Refits.length + 1)]
 
     def head(self, problem: Any, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Train the head for another slack; return its parameters and multipliers."""
+        """Train the head for other slacks; return its parameters and multipliers."""
         clf, known = self.estimator, problem.known()
-        given = {"max_iter": clf.max_iter, "tol": clf.tol, "known": known}
+        rounds = min(_ROUNDS, clf.max_iter or _ROUNDS)
+        given = {"max_iter": rounds, "tol": clf.tol, "known": known}
         found = run(self.of_head, problem, x, dual, self.rng, **given).iterate
         return found.x, found.dual
 

@@ -46,10 +46,11 @@ class SingleFit(Posteriors):
     the other folds, from posteriors that were fitted to these alone, and its labels of the fold
     count. So ``feasible_``, ``violation_``, and the last entries of ``history_``, speak of labels
     by classifiers that learnt nothing from a row or its label, except for the few coefficients of
-    head and calibration. If they exceed the slack, the head is trained again with less of it, by as
-    much as they missed the head's rates, up to three times. If none keeps the slack, the one of
-    least violation remains, ``feasible_`` is False, and a warning says by how much. In the end
-    ``estimator_`` learns on all rows.
+    head and calibration. The head is trained for half a standard error less than the slack. If the
+    labels exceed the slack, it is trained again, for rates moved by as much as the labels missed
+    its rates and a quarter of a standard error less slack, up to three times. If none keeps the
+    slack, the one of least violation remains, ``feasible_`` is False, and a warning says by how
+    much. In the end ``estimator_`` learns on all rows.
 
     Parameters
     ----------
@@ -57,8 +58,11 @@ class SingleFit(Posteriors):
         With ``sample_weight`` in ``fit``, and ``predict_proba`` or ``decision_function``. In a
         pipeline the last step takes the weights; with metadata routing any estimator that requests
         ``sample_weight``. It receives X unchanged.
-    group_model, cv, memory
+    group_model, memory
         As in :class:`Posteriors`.
+    cv : int, splitter or iterable of (train, test), default=2
+        As in :class:`Posteriors`. Folds find the head and measure the slack, but all rows train
+        the classifier in the end: with more than two, fits take longer and are no more accurate.
 
     Attributes
     ----------
@@ -93,6 +97,9 @@ class SingleFit(Posteriors):
     >>> bool((plain.predict(data.data) == clf.predict(data.data)).all())
     True
     """
+
+    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 2, memory: Any = None):
+        super().__init__(estimator, group_model, cv=cv, memory=memory)
 
     def check(self) -> None:
         super().check()

@@ -86,7 +86,7 @@ def test_whatever_the_classifier(model):
 @pytest.mark.slow
 def test_odds_of_two_groups():
     data = table(n=4000)
-    clf = fitted("equalized_odds", TREE, data)
+    clf = fitted("equalized_odds", TREE, data, slack=0.08)
     assert clf.feasible_
     assert fitted("equalized_odds", TREE, data, slack=1.0).violation_ > 0.1
 
@@ -114,7 +114,7 @@ def test_out_of_fold_labels_know_nothing_of_the_label_of_their_row():
     rng = np.random.default_rng(0)
     data = rng.normal(size=(900, 3)), rng.integers(2, size=900), rng.integers(2, size=900)
     clf = fitted(model=DecisionTreeClassifier(random_state=0), data=data, slack=1.0)
-    assert clf.score(*data[:2]) > 0.7  # which they have seen
+    assert abs(clf.score(*data[:2]) - 0.5) > 0.1  # one of two models has seen the row
     assert 0.45 < clf.history_["error"][-1] < 0.55
 
 
