@@ -95,6 +95,7 @@ def test_pairs_of_small_groups_are_narrowed_by_more():
         narrow.hard_values(scores, rows, NO_AUX) - errors, stack.hard_values(scores, rows, NO_AUX)
     )
     assert (stack.narrowed(100 * errors).slack == 0).all()
+    torch.testing.assert_close(stack.shifted(100 * errors).slack, stack.slack - 100 * errors)
 
 
 DATA = make_biased_classification(3000, n_groups=3, random_state=0)
