@@ -116,8 +116,8 @@ class PredictiveParity(Parity):
     Precision of few predictions jumps with each; a floor under their rate
     (:class:`RejectionRate`) makes it stable.
 
-    The constraint is not linear in the rates, so that linear models do not make it convex either.
-    Labels are bounded like those of other criteria.
+    The constraint is not linear in the rates. Labels are bounded like those of other criteria. With
+    `epsilon`, ``excess_error_`` allows for any rate of predictions, and is large.
 
     Parameters
     ----------
