@@ -7,6 +7,8 @@ Estimators, metrics and splitters accept the same inputs because all of them cal
 from __future__ import annotations
 
 import copy
+from itertools import product
+from math import prod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +20,7 @@ __all__ = ["GroupProbabilities", "RecordedGroups"]
 
 _ROUNDING = 1e-6  # within which probabilities sum to one
 _SINGULAR = 1e6  # condition number
+_MOST_CORNERS = 5_000  # of confusion matrices within bounds
 
 
 class Groups(NamedTuple):
@@ -216,6 +219,14 @@ class RecordedGroups(UncertainGroups):
     >>> groups = RecordedGroups(["f", "m", "m"], [[0.9, 0.1], [0.0, 1.0]])
     >>> groups.encoded().codes.round(2).tolist()  # each "f" stands for a ninth more, from the "m"
     [[1.11, -0.11], [0.0, 1.0], [0.0, 1.0]]
+
+    The largest gap if each entry may be .05 off:
+
+    >>> from fairconstrained.metrics import demographic_parity_difference
+    >>> y_pred = [1, 0, 1]
+    >>> round(max(demographic_parity_difference(y_pred, y_pred, sensitive_features=own)
+    ...           for own in groups.corners(0.05)), 3)
+    0.607
     """
 
     def __init__(self, sensitive_features: Any, confusion: Any):
@@ -228,6 +239,33 @@ class RecordedGroups(UncertainGroups):
 
     def encoded(self) -> Groups:
         return Groups(np.linalg.inv(self.confusion)[self.rows], self.labels)
+
+    def corners(self, bound: Any) -> list[Self]:
+        """The same records with the corners of the matrices within a bound of the confusion matrix.
+
+        The rate of each true group is largest and smallest at one of them. With two groups, so is
+        the gap.
+
+        Parameters
+        ----------
+        bound : float or array-like of shape (n_groups, n_groups)
+            How far each entry may be from the truth.
+
+        Returns
+        -------
+        list of RecordedGroups
+
+        Raises
+        ------
+        ValueError
+            If `bound` is not valid, or a matrix within it has no inverse.
+        """
+        found = []
+        bounds = checked_bounds(bound, self.confusion)
+        for matrix in matrices_within(self.confusion, bounds).values():
+            found.append(copy.copy(self))
+            found[-1].confusion = matrix
+        return found
 
 
 def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
@@ -253,6 +291,64 @@ def refuse_singular(confusion: NDArray[np.float64]) -> None:
             "confusion must have an inverse: groups that are recorded alike cannot be told "
             f"apart; got {confusion.tolist()}."
         )
+
+
+def checked_bounds(bound: Any, confusion: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far each entry may be from the truth."""
+    bounds = np.asarray(bound, dtype=float)
+    if bounds.shape not in ((), confusion.shape) or not (bounds >= 0).all():
+        raise ValueError(
+            "bound must be a number >= 0, or one for each entry of a matrix of shape "
+            f"{confusion.shape}; got {bound!r}."
+        )
+    return np.broadcast_to(bounds, confusion.shape)
+
+
+def matrices_within(
+    confusion: NDArray[np.float64], bounds: NDArray[np.float64]
+) -> dict[tuple[int, ...], NDArray[np.float64]]:
+    """Return the corners of the matrices within bounds of this one, by the corner of each row.
+
+    Raises ValueError if some matrix within the bounds has no inverse: the determinant is linear in
+    each row, so that those of all lie between those of corners.
+    """
+    rows = [_row_corners(row, bound) for row, bound in zip(confusion, bounds, strict=True)]
+    if prod(map(len, rows)) > _MOST_CORNERS:
+        raise ValueError(
+            f"bound must leave at most {_MOST_CORNERS:,} corners, and of {len(confusion)} groups "
+            "there are more: join small groups, or bound fewer entries."
+        )
+    found = {
+        index: np.array([own[i] for own, i in zip(rows, index, strict=True)])
+        for index in product(*(range(len(own)) for own in rows))
+    }
+    determinants = np.linalg.det(list(found.values()))
+    if not (determinants.min() > _ROUNDING or determinants.max() < -_ROUNDING):
+        raise ValueError(
+            "every matrix within the bound must have an inverse: where groups may be recorded "
+            f"alike, their rates may be anything; got confusion {confusion.tolist()} and bound "
+            f"{bounds.tolist()}."
+        )
+    return found
+
+
+def _row_corners(row: NDArray[np.float64], bound: NDArray[np.float64]) -> list[Any]:
+    """Corners of the probabilities within a bound of these: all entries but one are at an end.
+
+    >>> corners = _row_corners(np.array([0.9, 0.1]), np.array([0.05, 0.05]))
+    >>> [corner.round(2).tolist() for corner in corners]
+    [[0.95, 0.05], [0.85, 0.15]]
+    """
+    low, high = np.clip(row - bound, 0.0, 1.0), np.clip(row + bound, 0.0, 1.0)
+    found = {}
+    for free in range(len(row)):
+        others = np.delete(np.arange(len(row)), free)
+        for ends in product(*zip(low[others], high[others], strict=True)):
+            corner = row.copy()
+            corner[others], corner[free] = ends, 1.0 - sum(ends)
+            if low[free] - _ROUNDING <= corner[free] <= high[free] + _ROUNDING:
+                found[tuple(corner.round(9).tolist())] = corner.clip(0.0, 1.0)
+    return list(found.values())
 
 
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,7 @@ from fairconstrained.constraints.notions import (
     refuse_too_many,
 )
 from fairconstrained.constraints.tables import Space
-from fairconstrained.groups import checked_confusion
-
-_ROUNDING = 1e-9
-_MOST_CORNERS = 5_000
+from fairconstrained.groups import checked_bounds, checked_confusion, matrices_within
 
 
 @dataclass(eq=False, repr=False)
@@ -112,7 +108,7 @@ class RobustParity(Notion):
         parity = self._checked()
         own = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
         matrix = checked_confusion(self.confusion, list(space.groups))
-        sets, of_set = fractions_of_groups(matrix, self._bounds(matrix))
+        sets, of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
         pairs = np.argwhere(of_set[:, None] != of_set)
         events, n_classes = parity.events(space.classes), len(space.classes)
         n_values = len(events) * len(pairs)
@@ -141,62 +137,16 @@ class RobustParity(Notion):
             )
         return given
 
-    def _bounds(self, matrix: Floats) -> Floats:
-        bounds = np.asarray(self.bound, dtype=float)
-        if bounds.shape not in ((), matrix.shape) or not (bounds >= 0).all():
-            raise ValueError(
-                f"RobustParity.bound must be a number >= 0, or one for each entry of a matrix of "
-                f"shape {matrix.shape}; got {self.bound!r}."
-            )
-        return np.broadcast_to(bounds, matrix.shape)
-
 
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
     """Fractions of recorded groups that a true group consists of, at each corner.
 
-    Returns the fractions (n_sets, n_groups) and the true group of each set. Raises ValueError if
-    some matrix within the bounds has no inverse: the determinant is linear in each row, so that
-    those of all lie between those of corners.
+    Returns the fractions (n_sets, n_groups) and the true group of each set: rows of the matrix that
+    its rate does not depend on are those of the first corner.
     """
-    corners = [row_corners(row, bound) for row, bound in zip(confusion, bounds, strict=True)]
-    if np.prod([float(len(own)) for own in corners]) > _MOST_CORNERS:
-        raise ValueError(
-            f"RobustParity of {len(confusion)} groups would have more than {_MOST_CORNERS:,} "
-            "corners: join small groups, or bound fewer entries."
-        )
-    found, determinants = {}, []
-    for index in product(*(range(len(own)) for own in corners)):
-        matrix = np.array([own[i] for own, i in zip(corners, index, strict=True)])
-        determinants.append(np.linalg.det(matrix))
-        if abs(determinants[-1]) < _ROUNDING:
-            break
+    found = {}
+    for index, matrix in matrices_within(confusion, bounds).items():
         for group, column in enumerate(np.linalg.inv(matrix).T):
             others = index[:group] + index[group + 1 :]
             found[group, others] = column / (column @ confusion[group])
-    if min(determinants) < _ROUNDING and max(determinants) > -_ROUNDING:
-        raise ValueError(
-            "every matrix within the bound must have an inverse: where groups may be recorded "
-            f"alike, their rates may be anything; got confusion {confusion.tolist()} and bound "
-            f"{bounds.tolist()}."
-        )
     return np.array(list(found.values())), np.array([group for group, _ in found])
-
-
-def row_corners(row: Floats, bound: Floats) -> list[Floats]:
-    """Corners of the probabilities within a bound of these: all entries but one are at an end.
-
-    >>> corners = row_corners(np.array([0.9, 0.1]), np.array([0.05, 0.05]))
-    >>> [corner.round(2).tolist() for corner in corners]
-    [[0.95, 0.05], [0.85, 0.15]]
-    """
-    low, high = np.clip(row - bound, 0.0, 1.0), np.clip(row + bound, 0.0, 1.0)
-    found: dict[tuple[float, ...], Floats] = {}
-    for free in range(len(row)):
-        others = [j for j in range(len(row)) if j != free]
-        for ends in product(*((low[j], high[j]) for j in others)):
-            corner = row.copy()
-            corner[others] = ends
-            corner[free] = 1.0 - sum(ends)
-            if low[free] - _ROUNDING <= corner[free] <= high[free] + _ROUNDING:
-                found[tuple(corner.round(12).tolist())] = corner
-    return list(found.values())

@@ -53,8 +53,8 @@ def test_no_matrix_of_the_set_has_a_larger_gap(parity, confusion):
     gaps = [gap(within(confusion, 0.04, rng)) for _ in range(100)]
     assert gap(confusion) < max(gaps) <= largest(0.04) + 1e-9
     if len(confusion) == 2:
-        corners = [TWO + 0.04 * np.array([[a, -a], [b, -b]]) for a in (1, -1) for b in (1, -1)]
-        assert largest(0.04) == pytest.approx(max(map(gap, corners)))
+        corners = RecordedGroups(group, confusion).corners(0.04)
+        assert largest(0.04) == pytest.approx(max(gap(own.confusion) for own in corners))
 
 
 def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong():

@@ -37,6 +37,22 @@ def _groups(runs: pd.DataFrame) -> Cells:
             yield from _gaps(row, f"{title}: ", of[of["given"] == way])
 
 
+@table("groups_margin", "groups")
+def _groups_margin(runs: pd.DataFrame) -> Cells:
+    fits = _compared(runs)
+    seeds = fits[fits["given"].str.startswith("known, margin")][["data", "seed"]].drop_duplicates()
+    few = fits[fits["hidden"] > 0.5].merge(seeds)
+    for (data, how), of in few.groupby(["data", "how"], sort=False):
+        row = f"{name(data)} / {how}"
+        yield row, "fits", f"{of['seed'].nunique()}", ""
+        for way, title in (
+            ("", "no margin"),
+            (", margin 1", "margin 1"),
+            (", margin 2", "margin 2"),
+        ):
+            yield from _gaps(row, f"{title}: ", of[of["given"] == f"known{way}"])
+
+
 @table("groups_false", "groups")
 def _groups_false(runs: pd.DataFrame) -> Cells:
     fits = _compared(runs)
