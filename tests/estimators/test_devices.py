@@ -56,8 +56,10 @@ from tests.helpers.elsewhere import elsewhere
 
 CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if CUDA else elsewhere()
-# Few iterations, where operations are slow.
+# Few iterations, where operations are slow; enough for partial parity not to end at equal scores,
+# after which looser slacks would be tried.
 FEW = {} if CUDA else {"max_iter": 1, "tol": 1e-1}
+IN_PART = {"interval": (0.1, 0.5), "slack": 0.1} | ({} if CUDA else {"max_iter": 10})
 SHORT = {} if CUDA else {"solver": EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
 
 
@@ -133,7 +135,7 @@ def test_the_made_up_device_refuses_what_cuda_refuses(mixed):
 LINEAR = [
     *[(RateConstrainedClassifier, {"constraint": name}) for name in CONSTRAINTS],
     *[
-        (PartialParityClassifier, {"constraint": name, "interval": (0.1, 0.5), "slack": 0.1})
+        (PartialParityClassifier, {"constraint": name, **IN_PART})
         for name in ("equal_opportunity", "rank_parity", "group_auc")
     ],
     (AUCFairClassifier, {"constraint": "group_auc"}),
@@ -167,7 +169,7 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
         (RateConstrainedClassifier, {}, 400_000),
         (AUCFairClassifier, {}, 40),
         (AUCFairClassifier, {"constraint": AUCParity(surrogate="binormal")}, 40),
-        (PartialParityClassifier, {"interval": (0.1, 0.5), "slack": 0.1}, 400_000),
+        (PartialParityClassifier, IN_PART, 400_000),
     ],
     ids=named,
 )
@@ -208,7 +210,7 @@ PAPERS = {
         "slack": 0.9,
     },
     DPFermiClassifier: {"epsilon": None},
-    PartialParityClassifier: {"slack": 0.2},  # in few iterations
+    PartialParityClassifier: {"slack": 0.9},  # in few iterations
 }
 
 SOLVERS = [
