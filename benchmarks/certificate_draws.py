@@ -66,6 +66,7 @@ def cases() -> dict[str, Case]:
     """Each kind of certificate."""
     by_sex, by_job = _rates(ROWS, (1, 2)), _rates(ROWS, (0, 2))
     in_jobs = _rates(ROWS, (2,))
+    granted, refused = ((ROWS * rates).sum(axis=1) for rates in (RATES, 1 - RATES))  # (sex, label)
     # Jobs have the same fractions everywhere in a declared population: P(job | sex, label) stays.
     within = ROWS / ROWS.sum(axis=1, keepdims=True)
     fractions = LATER.sum(axis=1)
@@ -84,6 +85,10 @@ def cases() -> dict[str, Case]:
     return {
         "demographic parity": Case("demographic_parity", _gap(by_sex)),
         "equal opportunity": Case("equal_opportunity", _gap(_rates(ROWS, (1, 2), 1))),
+        "predictive parity": Case("predictive_parity", _gap(granted[:, 1] / granted.sum(axis=1))),
+        "false omission rate parity": Case(
+            "false_omission_rate_parity", _gap(refused[:, 1] / refused.sum(axis=1))
+        ),
         "ratio of selection rates": Case(
             DemographicParity(ratio=0.8), 1 - by_sex.min() / by_sex.max()
         ),
