@@ -146,7 +146,11 @@ def test_a_fit_predicts_the_class_in_every_group():
 @every_notion
 @pytest.mark.parametrize(
     "params",
-    [{"model": (8,), "random_state": 0}, {"margin": 1.0}, {"constraint": {"ratio": 0.95}}],
+    [
+        pytest.param({"model": (8,), "random_state": 0}, marks=pytest.mark.slow),
+        {"margin": 1.0},
+        {"constraint": {"ratio": 0.95}},
+    ],
     ids=["network", "margin", "ratio"],
 )
 def test_networks_margins_and_ratios(notion, params):

@@ -78,7 +78,13 @@ def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong(
     assert robust <= 0.105
 
 
-@pytest.mark.parametrize("params", [{"model": (8,), "random_state": 0}, {"margin": 1.0}])
+@pytest.mark.parametrize(
+    "params",
+    [
+        pytest.param({"model": (8,), "random_state": 0}, marks=pytest.mark.slow),
+        {"margin": 1.0},
+    ],
+)
 def test_networks_and_margins(params):
     data = make_biased_classification(1000, bias=0.5, random_state=0)
     clf = RateConstrainedClassifier(RobustParity(DemographicParity(0.1), TWO, 0.03), **params)

@@ -56,9 +56,9 @@ def test_of_rules_on_cells_it_is_that_of_an_integer_program():
     assert clf.gap_ < free.violation_ - 0.02
 
 
-@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "predictive_parity"])
+@pytest.mark.parametrize("name", ["demographic_parity", "predictive_parity"])
 def test_no_slack_of_the_usual_direction_has_a_smaller_gap_at_that_quality(name):
-    X, y, group = table(n=1000)
+    X, y, group = table(n=600)
     floor = 1 - fitted(DemographicParity(1.0), (X, y, group)).score(X, y) + 0.02
     clf = SmallestGapClassifier(RateConstrainedClassifier(name), ExpectedCost(floor))
     clf.fit(X, y, sensitive_features=group)
