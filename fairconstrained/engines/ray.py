@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
@@ -62,7 +63,9 @@ def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
 
 
 def _call(function: Callable[..., Any], *entries: Any) -> Any:
-    return function(*entries)
+    with warnings.catch_warnings():  # of torch: objects in the store are read-only, and only read
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return function(*entries)
 
 
 _total, _called = ray.remote(total), ray.remote(_call)

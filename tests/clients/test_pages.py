@@ -10,24 +10,16 @@ import sys
 import pytest
 
 from tests.helpers.clients import array_api
+from tests.helpers.pages import BLOCK, page
 from tests.helpers.processes import needs_gloo
 from tests.helpers.repository import ROOT
 
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 QUIET = "import warnings\nwarnings.simplefilter('ignore')\n"
 
 
-def page(name):
-    """What precedes the sections of a page of the guide, and the program of each section."""
-    text = (ROOT / "docs" / "guide" / f"{name}.md").read_text(encoding="utf-8")
-    start, *sections = re.split(r"^## (?=.)", text, flags=re.MULTILINE)
-    return start, {
-        section.partition("\n")[0]: "\n".join(BLOCK.findall(section)) for section in sections
-    }
-
-
 LARGE = {title: program for title, program in page("large_data")[1].items() if program}
+ENGINES = ["Dask", "Spark", "Ray"]  # their programs run where engines are tested
 START, OTHERS = page("works_with")
 
 
@@ -63,14 +55,14 @@ def run(program, folder, *start, **environment):
 
 
 def test_every_section_has_a_program():
-    assert list(LARGE) == ["Blocks of a file", "Several processes", "Dask", "Spark", "Ray"]
+    assert list(LARGE) == ["Blocks of a file", "Several processes", *ENGINES]
     assert len(OTHERS) >= 10
     assert all(OTHERS.values())
 
 
 @pytest.mark.slow
 @needs_gloo
-@pytest.mark.parametrize("section", LARGE)
+@pytest.mark.parametrize("section", [title for title in LARGE if title not in ENGINES])
 def test_the_program_of_a_section_on_large_data_runs(section, tmp_path):
     """To its last assertion: the constraint holds on all rows."""
     workers = section == "Several processes"

@@ -1,6 +1,7 @@
 """Tables of Ray and Spark: the model of the same rows in memory, and lazy predictions.
 
-Promises that hold for the tables of any engine are tested with Dask's, in test_tables.py.
+Promises that hold for the tables of any engine are tested with Dask's, in test_tables.py. Starting an
+engine takes most of the time, as its workers import torch: each starts once.
 """
 
 import shutil
@@ -9,14 +10,25 @@ import numpy as np
 import pytest
 
 from fairconstrained import LossParityClassifier
+from tests.helpers.pages import page
 from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
 
 # Engines warn of versions of libraries, and leave sockets to the end of the process.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+PROGRAMS = page("large_data")[1]
+SPARK = {
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 1,
+    "spark.python.daemon.module": "tests.helpers.spark_workers",
+    # Compiling less takes half of the processor seconds of programs as short as ours.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
 
 
 class OnRay:
     """A Dataset of two workers."""
+
+    name = "Ray"
 
     def __init__(self):
         self.ray = pytest.importorskip("ray", reason="ray is in no extra but cluster")
@@ -39,12 +51,14 @@ class OnRay:
 class OnSpark:
     """A DataFrame of Spark in local mode."""
 
+    name = "Spark"
+
     def __init__(self):
         sql = pytest.importorskip("pyspark.sql", reason="pyspark is in no extra but cluster")
         if shutil.which("java") is None:
             pytest.skip("Spark needs Java")
         builder = sql.SparkSession.builder.master("local[2]")
-        self.spark = builder.config("spark.ui.enabled", False).getOrCreate()
+        self.spark = builder.config(map=SPARK).getOrCreate()
 
     def table(self, pieces):
         first, *others = (piece for piece in pieces if len(piece))
@@ -103,3 +117,20 @@ def test_other_columns_are_refused_before_any_work(engine, table, rows):
     for label in ("outcome", ["label", "sex"], rows["label"], *of_another):
         with pytest.raises(ValueError, match=r"y must be "):
             elsewhere(LossParityClassifier(), table, label)
+
+
+def test_the_program_of_the_guide_runs(engine):
+    """To its last assertion, in the session that is there."""
+    run(PROGRAMS[engine.name])
+
+
+def test_the_program_of_the_guide_for_dask_runs():
+    """On two workers of ``dask.distributed``, which fork from one process."""
+    dask = pytest.importorskip("dask", reason="dask is in no extra but clients and cluster")
+    pytest.importorskip("distributed", reason="it is in no extra but clients and cluster")
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        run(PROGRAMS["Dask"])
+
+
+def run(program):
+    exec(compile(program, "program.py", "exec"), {"__name__": "__main__"})
