@@ -17,6 +17,7 @@ from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
 from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import Grouping, Sample, read_sample
+from fairconstrained.engines.columns import of_columns
 
 SCHEMA_VERSION = "1"
 _SMALL = 20  # rows of a group that is compared, without a slack
@@ -118,6 +119,11 @@ class Audit:
         return framed(self)
 
 
+@of_columns(
+    *("y_true", "y_pred", "sensitive_features", "y_score", "before", "sample_weight"),
+    "control_features",
+    models=("y_pred", "before"),
+)
 def report(
     y_true: ArrayLike | None = None,
     y_pred: Any = None,
@@ -167,7 +173,8 @@ def report(
         The favourable outcome; if labels have other values than decisions, one of each. It may be
         left out for booleans, or 0 and 1.
     X : array-like of shape (n_samples, n_features), optional
-        What models predict from.
+        What models predict from. Or a table of Dask, Ray or Spark, whose columns the others are
+        then, by name.
     threshold : float, optional
         For models whose output is a score: scores above it are favourable decisions.
     confidence : float, default=0.95

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fairconstrained.arrays import as_numpy
+from fairconstrained.engines.columns import where_rows_are
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.metrics.outcomes import favourable_values, has_favourable
 
@@ -24,7 +26,7 @@ def decided(
     """
     if X is None:
         raise ValueError(f"X must hold the rows for {type(model).__name__} to predict; got None.")
-    output = _output(model, X, groups)
+    output = where_rows_are(partial(_output, model), model, X, groups)
     if threshold is not None:
         scores = np.asarray(output, dtype=float)
         if scores.ndim == 2 and scores.shape[1] <= 2:

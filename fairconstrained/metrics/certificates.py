@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints
+from fairconstrained.engines.columns import of_columns
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import Groups, encode_groups, group_name, within_strata
 from fairconstrained.metrics.auc import Ranked
@@ -57,6 +58,7 @@ _MISSING = (
 )
 
 
+@of_columns("y", "y_true", "y_pred", "y_score", "sensitive_features", "control_features")
 def certify(
     estimator: Any = None,
     X: Any = None,
@@ -94,6 +96,7 @@ def certify(
         Any with ``predict``; rankings need ``decision_function`` or ``predict_proba``. The
         predictions for `X` then stand for `y_pred` or `y_score`, and `y` for `y_true`.
     X : array-like of shape (n_samples, n_features), optional
+        Or a table of Dask, Ray or Spark, whose columns the others are then, by name.
     y : array-like of shape (n_samples,), optional
         True labels.
     y_true : array-like of shape (n_samples,), optional

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
+from fairconstrained.engines.columns import where_rows_are
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
 from fairconstrained.rates import (
@@ -295,10 +296,14 @@ def last_step(estimator: Any) -> Any:
 
 def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
     """Call a prediction method, with the groups if the last step reads them."""
-    if not getattr(last_step(estimator), "group_features", False):
-        return getattr(estimator, method)(X)
-    with config_context(enable_metadata_routing=True):
-        return getattr(estimator, method)(X, sensitive_features=sensitive_features)
+
+    def output(X: Any, groups: Any) -> Any:
+        if not getattr(last_step(estimator), "group_features", False):
+            return getattr(estimator, method)(X)
+        with config_context(enable_metadata_routing=True):
+            return getattr(estimator, method)(X, sensitive_features=groups)
+
+    return where_rows_are(output, estimator, X, sensitive_features)
 
 
 def scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:

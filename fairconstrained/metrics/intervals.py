@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 
 from fairconstrained.arrays import Array, Floats, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
+from fairconstrained.engines.columns import of_columns
 from fairconstrained.groups import UncertainGroups
 from fairconstrained.metrics import auc, probabilities, rates
 from fairconstrained.metrics.bounds import check_confidence
@@ -33,6 +34,7 @@ N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
 N_DRAWS = 10_000  # of tables of counts, and of errors of AUCs
 
 
+@of_columns("y_true", "y_pred", "sensitive_features", "control_features", "sample_weight")
 def confidence_interval(
     metric: Callable[..., float],
     y_true: ArrayLike | None,
@@ -44,6 +46,7 @@ def confidence_interval(
     method: str = "auto",
     sample_weight: ArrayLike | None = None,
     random_state: Any = None,
+    X: Any = None,
 ) -> tuple[float, float]:
     r"""Interval that contains the metric's value on the population, with the given confidence.
 
@@ -71,6 +74,8 @@ def confidence_interval(
         Non-negative weights of the rows; a group is as certain as its effective number of rows.
     random_state : int, RandomState instance or None, default=None
         Seeds the draws.
+    X : DataFrame of Dask or Spark, or Dataset of Ray, optional
+        The table whose columns the others are, by name.
 
     Returns
     -------

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from fairconstrained.arrays import Array, Floats, check_samples
+from fairconstrained.engines.columns import of_columns
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
@@ -47,6 +48,7 @@ _RATES: Mapping[str, Rates] = {
 }
 
 
+@of_columns("y_true", "y_pred", "sensitive_features", "y_score", "sample_weight")
 def group_report(
     y_true: ArrayLike,
     y_pred: ArrayLike,
@@ -57,6 +59,7 @@ def group_report(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
     shrinkage: str | None = None,
+    X: Any = None,
 ) -> pd.DataFrame:
     r"""Rates of each group and overall, each with a confidence interval.
 
@@ -84,6 +87,8 @@ def group_report(
         ``<rate>_shrunken_low`` and ``<rate>_shrunken_high``: rates of small groups are shrunken
         towards the rate of all by the estimated variance between groups
         (:func:`shrunken_rates`), and their intervals are shorter.
+    X : DataFrame of Dask or Spark, or Dataset of Ray, optional
+        The table whose columns the others are, by name.
 
     Returns
     -------

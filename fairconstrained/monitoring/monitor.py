@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Array, Floats, check_samples
+from fairconstrained.engines.columns import of_columns
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import predicted
@@ -138,8 +139,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.pos_label = pos_label
 
+    @of_columns("y_pred", "sensitive_features", "y_true")
     def update(
-        self, y_pred: ArrayLike, *, sensitive_features: Any = None, y_true: ArrayLike | None = None
+        self,
+        y_pred: ArrayLike,
+        *,
+        sensitive_features: Any = None,
+        y_true: ArrayLike | None = None,
+        X: Any = None,
     ) -> FairnessMonitor:
         """Add rows, and look at the evidence.
 
@@ -154,6 +161,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             True labels, if the criterion needs them. Rows whose label is not known yet (NaN or
             None) are left out: pass them, with their decisions and groups, once it is. That a label
             comes late, or not at all, must not depend on what it is.
+        X : DataFrame of Dask or Spark, or Dataset of Ray, optional
+            The table whose columns the others are, by name. Its rows count in the order of its
+            partitions: sort a table of Spark by time first.
 
         Returns
         -------
@@ -190,6 +200,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._look()
         return self
 
+    @of_columns("y", "sensitive_features")
     def __call__(
         self, estimator: Any, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
     ) -> float:

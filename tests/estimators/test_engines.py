@@ -1,7 +1,7 @@
 """Tables of Ray and Spark: the model of the same rows in memory, and lazy predictions.
 
-Promises that hold for the tables of any engine are tested with Dask's, in test_tables.py. Starting an
-engine takes most of the time, as its workers import torch: each starts once.
+Promises that hold for the tables of any engine are tested with Dask's, in test_tables.py. Starting
+an engine takes most of the time, as its workers import torch: each starts once.
 """
 
 import shutil
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fairconstrained import LossParityClassifier
+from fairconstrained.metrics import certify
 from tests.helpers.pages import page
 from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
 
@@ -109,6 +110,14 @@ def test_the_model_and_its_predictions_are_those_of_the_rows_in_memory(engine, t
     assert labels.tolist() == found.predict(features(rows)).tolist()
     np.testing.assert_allclose(shares.astype(float), found.predict_proba(features(rows)))
     assert list(shares.columns) == ["no", "yes"]
+
+
+def test_a_certificate_is_that_of_the_rows_in_memory(table, rows):
+    """Columns come to this process, and the model predicts on the workers."""
+    clf = in_memory(LossParityClassifier(slack=0.05), rows)
+    told = {"constraint": "equalized_odds", "slack": 0.5}
+    found = certify(clf, table, "label", sensitive_features="sex", **told)
+    assert found == certify(clf, features(rows), rows.label, sensitive_features=rows.sex, **told)
 
 
 def test_other_columns_are_refused_before_any_work(engine, table, rows):

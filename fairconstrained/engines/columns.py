@@ -1,0 +1,146 @@
+"""Columns of an engine's table for functions of columns in memory: metrics, reports, certificates.
+
+These need a label, a decision, a group and a score of each row, and none of its features: these few
+columns come to this process, and models predict where the rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from inspect import signature
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+
+from fairconstrained.engines import Table, as_table
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class RowsToPredict:
+    """The rows of a table, as the X from which models predict."""
+
+    def __init__(self, table: Table, roles: dict[str, list[str]]):
+        self.table = table
+        self.roles = roles
+
+    def gathered(self, of_frame: Callable[[pd.DataFrame], Any]) -> list[Any]:
+        """Return the values of a function of the rows of each partition, in their order."""
+        found = self.table.parts(partial(_unless_empty, of_frame)).gather(_itself)
+        if not found:
+            raise ValueError("X has no rows.")
+        return found
+
+    def outputs(self, function: Callable[[Any, Any], Any], model: Any) -> Any:
+        """Return the values of a function of a model's features and groups, one for each row."""
+        used = {column for columns in self.roles.values() for column in columns}
+        others = [column for column in self.table.columns if column not in used]
+        features = list(getattr(model, "feature_names_in_", others))
+        groups: Any = self.roles.get("sensitive_features", [])
+        groups = groups[0] if len(groups) == 1 else groups
+
+        def of_frame(frame: pd.DataFrame) -> Any:
+            return np.asarray(function(frame[features], frame[groups]))
+
+        return np.concatenate(self.gathered(of_frame))
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of each role, in memory."""
+        names = list(dict.fromkeys(name for columns in self.roles.values() for name in columns))
+        parts = self.gathered(lambda frame: [_packed(frame[name]) for name in names])
+        columns = [np.concatenate(list(map(_unpacked, own))) for own in zip(*parts, strict=True)]
+        whole = pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)
+        return {
+            role: whole[own[0]] if len(own) == 1 else whole[own] for role, own in self.roles.items()
+        }
+
+
+def of_columns(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], Function]:
+    """Let a function of columns take a table of Dask, Ray or Spark as X.
+
+    Columns are then given by name, or as columns of this table.
+
+    Parameters
+    ----------
+    *roles : str
+        The function's parameters for columns.
+    models : sequence of str
+        Those of them that may be models.
+
+    Examples
+    --------
+    >>> from fairconstrained.engines.columns import of_columns
+    >>> @of_columns("y_pred")
+    ... def selected(y_pred, *, X=None):
+    ...     return sum(y_pred) / len(y_pred)
+    >>> selected([0, 1])  # and selected("granted", X=table), whose column this is
+    0.5
+    """
+
+    def decorated(function: Function) -> Function:
+        parameters = signature(function)
+
+        @wraps(function)
+        def of_any(*args: Any, **kwargs: Any) -> Any:
+            given = parameters.bind_partial(*args, **kwargs)
+            table = as_table(given.arguments.get("X"))
+            if not isinstance(table, Table):
+                return function(*args, **kwargs)
+            columns = {role: given.arguments.get(role) for role in roles}
+            named = {
+                role: table.names(role, values)
+                for role, values in columns.items()
+                if values is not None and not (role in models and _predicts(values))
+            }
+            rows = RowsToPredict(table, named)
+            given.arguments |= {"X": rows, **(rows.columns() if named else {})}
+            return function(*given.args, **given.kwargs)
+
+        return cast("Function", of_any)
+
+    return decorated
+
+
+def where_rows_are(
+    function: Callable[[Any, Any], Any], model: Any, X: Any, sensitive_features: Any
+) -> Any:
+    """Return the outputs of a model, a function of features and groups, computed where these are.
+
+    Examples
+    --------
+    >>> from fairconstrained.engines.columns import where_rows_are
+    >>> where_rows_are(lambda X, groups: [x > 1 for x in X], None, [0, 2], None)
+    [False, True]
+    """
+    if isinstance(X, RowsToPredict):
+        return X.outputs(function, model)
+    return function(X, sensitive_features)
+
+
+def _predicts(values: Any) -> bool:
+    """Whether this is a model; Spark's columns have every attribute, and their class has not."""
+    return callable(values) or hasattr(type(values), "predict")
+
+
+def _unless_empty(of_frame: Callable[[pd.DataFrame], Any], frame: pd.DataFrame) -> Any:
+    return of_frame(frame) if len(frame) else None
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:
+    """Numbers as they are; texts by codes of few bytes, and each distinct one once."""
+    values = column.to_numpy()
+    if values.dtype.kind in "biuf":
+        return values, None
+    codes, texts = pd.factorize(values)
+    return codes.astype(np.min_scalar_type(-len(texts) - 1)), texts.astype(object)
+
+
+def _unpacked(packed: tuple[Any, Any]) -> Any:
+    values, texts = packed
+    return values if texts is None else np.concatenate([texts, [None]])[values]

@@ -1,0 +1,132 @@
+"""Metrics, reports, certificates and monitors of a table of Dask: those of its columns."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import fairconstrained
+from fairconstrained import PartialParityClassifier
+from fairconstrained.metrics import (
+    certify,
+    confidence_interval,
+    demographic_parity_difference,
+    group_report,
+)
+from fairconstrained.monitoring import FairnessMonitor
+from tests.helpers.tables import features, frame, in_memory
+
+dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Labels, decisions and scores, two columns of groups, some of them unknown."""
+    found = frame(400).assign(
+        granted=lambda rows: np.where(rows.x0 + rows.x1 > 0, "yes", "no"),
+        score=lambda rows: rows.x0 + rows.x1,
+        age=lambda rows: np.where(rows.x2 > 0, "old", "young"),
+    )
+    return found.assign(age=found.age.where((found.x3 < 1) & (found.index >= 3)))
+
+
+@pytest.fixture(scope="module")
+def table(rows):
+    """Partitions in which other labels and groups occur, one without rows."""
+    pieces = [dd.from_pandas(rows[own], npartitions=1) for own in (slice(3), slice(3, None))]
+    return dd.concat([pieces[0], pieces[1][pieces[1].x0 > 1e9], pieces[1]])
+
+
+def test_a_report_of_groups(table, rows):
+    by_name = group_report(
+        *("label", "granted"),
+        **{"sensitive_features": ["sex", "age"], "y_score": "score", "sample_weight": "weight"},
+        **{"X": table, "pos_label": "yes"},
+    )
+    columns = {"sensitive_features": table[["sex", "age"]], "y_score": table["score"]}
+    as_columns = group_report(
+        *(table["label"], table["granted"]),
+        **{**columns, "sample_weight": table["weight"], "X": table, "pos_label": "yes"},
+    )
+    whole = group_report(
+        *(rows.label, rows.granted),
+        **{"sensitive_features": rows[["sex", "age"]], "y_score": rows.score},
+        **{"sample_weight": rows.weight, "pos_label": "yes"},
+    )
+    pd.testing.assert_frame_equal(by_name, whole)
+    pd.testing.assert_frame_equal(as_columns, whole)
+
+
+def test_an_interval(table, rows):
+    asked = partial(confidence_interval, demographic_parity_difference, random_state=0)
+    found = asked("label", "granted", sensitive_features="sex", X=table)
+    assert found == asked(rows.label, rows.granted, sensitive_features=rows.sex)
+
+
+@pytest.mark.parametrize("constraint", ["equal_opportunity", "group_auc"])
+def test_a_certificate_of_decisions_and_of_a_model(constraint, table, rows):
+    """The model predicts in the partitions, from the columns that it was fitted to."""
+    told = {"constraint": constraint, "slack": 0.5, "pos_label": "yes"}
+    decisions = "y_pred" if constraint == "equal_opportunity" else "y_score"
+    column = "granted" if decisions == "y_pred" else "score"
+    given = {"y_true": rows.label, decisions: rows[column], "sensitive_features": rows.sex}
+    named = {"y_true": "label", decisions: column, "sensitive_features": "sex"}
+    assert certify(**named, **told, X=table).upper == certify(**given, **told).upper
+    model = LogisticRegression(solver="liblinear").fit(features(rows), rows.label)
+    whole = certify(model, features(rows), rows.label, sensitive_features=rows.sex, **told)
+    assert certify(model, table, "label", sensitive_features="sex", **told) == whole
+
+
+def test_an_audit_of_decisions_and_of_a_model(table, rows):
+    model = LogisticRegression(solver="liblinear").fit(features(rows), rows.label)
+    told = {"pos_label": "yes", "slack": 0.1}
+    whole = fairconstrained.report(
+        *(rows.label, model),
+        **{"before": rows.granted, "sensitive_features": rows[["sex", "age"]], **told},
+        X=features(rows),
+    ).to_dict()
+    found = fairconstrained.report(
+        *("label", model),
+        **{"before": "granted", "sensitive_features": ["sex", "age"], "X": table, **told},
+    ).to_dict()
+    for facts in (found, whole):
+        del facts["provenance"], facts["outcomes"]  # which name columns
+    assert found == whole
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_groups(table, rows):
+    clf = PartialParityClassifier(slack=0.2, group_features=True, max_iter=2)
+    in_memory(clf, rows)
+    told = {"constraint": "demographic_parity", "slack": 0.5}
+    whole = certify(clf, features(rows), rows.label, sensitive_features=rows.sex, **told)
+    assert certify(clf, table, "label", sensitive_features="sex", **told) == whole
+
+
+def test_a_monitor_sees_the_rows_in_their_order(table, rows):
+    model = LogisticRegression(solver="liblinear").fit(features(rows), rows.label)
+    of_table, of_rows = (FairnessMonitor("equalized_odds", pos_label="yes") for _ in range(2))
+    of_table.update("granted", sensitive_features="sex", y_true="label", X=table)
+    of_rows.update(rows.granted, sensitive_features=rows.sex, y_true=rows.label)
+    assert of_table(model, table, "label", sensitive_features="sex") == of_rows(
+        model, features(rows), rows.label, sensitive_features=rows.sex
+    )
+    assert of_table.history_ == of_rows.history_
+    assert of_table.rates_ == of_rows.rates_
+
+
+def test_a_function_of_x_predicts_too(table, rows):
+    told = {"sensitive_features": "sex", "X": table[["x0", "sex"]], "threshold": 0.0}
+    found = fairconstrained.report(y_pred=lambda X: X["x0"], **told)
+    whole = fairconstrained.report(y_pred=rows.x0 > 0, sensitive_features=rows.sex)
+    assert found.groups == whole.groups
+
+
+def test_other_columns_are_refused(table, rows):
+    for column in ("grant", rows.granted, table.head(9, compute=False).granted, 3):
+        with pytest.raises(ValueError, match=r"y_pred must be the name of a column of X"):
+            group_report("label", column, sensitive_features="sex", X=table)
+    with pytest.raises(ValueError, match=r"X has no rows"):
+        group_report("label", "granted", sensitive_features="sex", X=table[table.x0 > 1e9])
