@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from fairconstrained.estimators._training import Training
 
 _ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
+_LINEAR = (
+    "rows in parts (sharded_rows, Blocks) are for linear models. Private fits take those of "
+    "sharded_rows. Networks on several workers: fairconstrained.training.train."
+)
+_DRAWN_AGAIN = (
+    "an engine computes lost partitions again, and would draw batches of their rows for which no "
+    "noise was planned. Private fits take rows in memory, and those of sharded_rows."
+)
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
 
 
@@ -40,20 +48,16 @@ def check_parts(training: Training, X: Any) -> None:
     in_blocks, of_posteriors = isinstance(X, Blocks), isinstance(specification, Posteriors)
     in_table = isinstance(X, Table)
     refused = (
-        ("epsilon must be None to fit a table of an engine", in_table and training.is_private),
-        ("epsilon must be None to read Blocks", in_blocks and training.is_private),
-        ("model must be linear or a fitted classifier", not training.is_linear),
-        ("model must be 'linear' with epsilon", of_posteriors and training.is_private),
-        ("model must be linear to read Blocks", in_blocks and of_posteriors),
-        ("model cannot be SingleFit", isinstance(specification, SingleFit)),
+        ("epsilon must be None to fit a table", in_table and training.is_private, _DRAWN_AGAIN),
+        ("epsilon must be None to read Blocks", in_blocks and training.is_private, _LINEAR),
+        ("model must be linear or a fitted classifier", not training.is_linear, _LINEAR),
+        ("model must be 'linear' with epsilon", of_posteriors and training.is_private, _LINEAR),
+        ("model must be linear to read Blocks", in_blocks and of_posteriors, _LINEAR),
+        ("model cannot be SingleFit", isinstance(specification, SingleFit), _LINEAR),
     )
-    for words, is_wrong in refused:
+    for words, is_wrong, why in refused:
         if is_wrong:
-            raise ValueError(
-                f"{name}.{words}: rows in parts (sharded_rows, Blocks) are for linear models. "
-                "Private fits take those of sharded_rows. Networks on several workers: "
-                "fairconstrained.training.train."
-            )
+            raise ValueError(f"{name}.{words}: {why}")
     if of_posteriors and not isinstance(specification.estimator, FrozenEstimator):
         raise ValueError(
             f"{name}.model must be 'linear' or a fitted classifier, FrozenEstimator(classifier), "
