@@ -61,6 +61,17 @@ def test_scaling_measures_in_processes_of_their_own():
     assert len(processes) == 3
 
 
+def test_engines_are_measured_side_by_side(tmp_path, monkeypatch, capsys):
+    engines = importlib.import_module("benchmarks.engines")
+    monkeypatch.setattr(engines, "apart", lambda function, *args: function(*args))
+    monkeypatch.setattr(engines, "_FEW", 1_000)
+    engines.main(["--rows", "2000", "--on", "blocks", "--output", str(tmp_path)])
+    assert "| blocks | 2000 |" in capsys.readouterr().out
+    (row,) = pd.read_csv(tmp_path / "engines.csv").to_dict("records")
+    assert row["violation"] <= 0.02 + 1e-3
+    assert row["passes"] > 10
+
+
 def test_steps_are_timed_in_turns(tmp_path, monkeypatch):
     steps = importlib.import_module("benchmarks.speed.steps")
     monkeypatch.setattr(steps, "MANY", 120)

@@ -1,0 +1,286 @@
+"""A fit to Parquet files by blocks, and on Dask, Ray and Spark with two workers each, side by side.
+
+    python -m benchmarks.engines
+    python -m benchmarks.engines --rows 100000000 --on dask --folder <disk with 8 GB>
+    python -m benchmarks.engines --kill
+
+Two groups, 20 columns of single precision, demographic parity within 0.02, default settings. Each
+engine has a process of its own, which first fits a few rows, so that libraries are loaded on its
+workers. Measured are, of this process and all that it has started, seconds, processor seconds, and
+the peak of the memory that they use together (shared pages once). A pass is a sum or a list of
+values over all rows: blocks are read from the files in each, engines keep them in memory.
+
+With `--kill` a worker is killed at the third iteration. Spark then has two executors, each with a
+process of its own; Ray's store of objects survives its workers. Further columns are the largest
+difference of a coefficient from those of the first engine in the table, and by how much
+`group_report` of the table raises the peak of this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import psutil
+
+from benchmarks import results
+from benchmarks.scaling import apart
+
+WORKERS = 2
+KEY = ["engine", "rows", "killed"]
+COLUMNS = [
+    *(*KEY, "seconds", "processor seconds", "passes", "peak MB", "violation"),
+    *("coefficients differ by", "report, bytes a row", "coefficients"),
+]
+_FEATURES = [f"x{i}" for i in range(20)]
+_FILE, _LEAST_FILES = 250_000, 8  # rows of a file
+_FEW = 20_000
+_TRIM = 2**28  # bytes; Dask's 2**16 makes every temporary array new pages, several times as slow
+
+
+def generate(folder: Path, n_rows: int) -> None:
+    """Write the files that are not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = np.random.default_rng(0).normal(size=len(_FEATURES))
+    of_file = min(_FILE, -(-n_rows // _LEAST_FILES))
+    for start in range(0, n_rows, of_file):
+        path, size = folder / f"{start // of_file:05d}.parquet", min(of_file, n_rows - start)
+        if path.exists():
+            continue
+        rng = np.random.default_rng((1, start))
+        sex = rng.integers(2, size=size)
+        X = rng.normal(size=(size, len(weights)))
+        X[:, 0] += sex
+        label = X @ weights + 2 * rng.logistic(size=size) + sex > 0
+        rows = pd.DataFrame(X.astype(np.float32), columns=_FEATURES)
+        rows = rows.assign(label=label.astype(np.int8), sex=sex.astype(np.int8))
+        rows.to_parquet(path.with_suffix(".part"), index=False)
+        path.with_suffix(".part").rename(path)
+
+
+# ---------------------------------------------------------------------- engines
+#
+# Each gives a function from a folder to the arguments of fit, and a word in its workers' commands.
+
+Reader = Callable[[Path], tuple[Any, Any, Any]]
+
+
+@contextmanager
+def in_blocks(kill: bool) -> Iterator[tuple[Reader, str]]:
+    """One process, which reads the files in every pass."""
+    import pyarrow.dataset as ds
+
+    from fairconstrained.blocks import Blocks
+
+    def read(folder: Path) -> tuple[Any, Any, Any]:
+        rows = ds.dataset(sorted(map(str, folder.glob("*.parquet"))))
+        known = rows.to_table(columns=["label", "sex"]).to_pandas()
+        X = Blocks(lambda: rows.to_batches(columns=_FEATURES, batch_size=65_536))
+        return X, known["label"].to_numpy(), known["sex"].to_numpy()
+
+    yield read, ""
+
+
+@contextmanager
+def on_dask(kill: bool) -> Iterator[tuple[Reader, str]]:
+    """Two processes of one thread."""
+    import dask
+    import dask.dataframe as dd
+    from dask.distributed import Client
+
+    dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": _TRIM})
+    options = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None}
+    with Client(n_workers=WORKERS, **options):
+        yield lambda folder: (dd.read_parquet(folder / "*.parquet"), "label", "sex"), "spawn_main"
+
+
+@contextmanager
+def on_ray(kill: bool) -> Iterator[tuple[Reader, str]]:
+    """Two workers."""
+    import ray
+
+    ray.init(num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    yield lambda folder: (ray.data.read_parquet(str(folder)), "label", "sex"), "ray::"
+    ray.shutdown()
+
+
+@contextmanager
+def on_spark(kill: bool) -> Iterator[tuple[Reader, str]]:
+    """Two threads of one Java, each with a Python; executors apart, where one is to be killed."""
+    from pyspark.sql import SparkSession
+
+    master = f"local-cluster[{WORKERS},1,8192]" if kill else f"local[{WORKERS}]"
+    builder = SparkSession.builder.master(master).config("spark.ui.enabled", False)
+    memory = {"spark.driver.memory": "8g", "spark.executor.memory": "8g"}
+    session = builder.config(map=memory).getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield (
+        lambda folder: (session.read.parquet(str(folder)), "label", "sex"),
+        "CoarseGrainedExecutorBackend",
+    )
+    session.stop()
+
+
+ENGINES = {"blocks": in_blocks, "dask": on_dask, "ray": on_ray, "spark": on_spark}
+
+
+# ---------------------------------------------------------------------- measures
+
+
+class Processes:
+    """Processor seconds, and the peak of memory, of this process and its descendants."""
+
+    def __enter__(self) -> Processes:
+        self.peak, self._used = 0.0, {}
+        self._look()
+        self._before = sum(self._used.values())
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+        self.seconds = sum(self._used.values()) - self._before
+
+    def _watch(self) -> None:
+        while not self._ended.wait(1.0):
+            self._look()
+
+    def _look(self) -> None:
+        memory = 0
+        for process in descendants():
+            try:
+                times = process.cpu_times()
+                self._used[process] = times.user + times.system
+                memory += process.memory_full_info().pss
+            except psutil.Error:  # it has just ended; the last look counts
+                continue
+        self.peak = max(self.peak, memory / 2**20)
+
+
+def descendants() -> list[psutil.Process]:
+    """List this process and all that it has started."""
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+class Killer:
+    """A callback that kills a worker at the third iteration."""
+
+    def __init__(self, name: str):
+        self.name, self.n_seen, self.killed = name, 0, ""
+
+    def __call__(self, iterate: Any) -> None:
+        self.n_seen += 1
+        if self.n_seen != 3:
+            return
+        alive = [p for p in descendants() if p.status() != psutil.STATUS_ZOMBIE]
+        workers = [p for p in alive if self.name in " ".join(p.cmdline())]
+        most = max(workers, key=lambda process: sum(process.cpu_times()[:2]))
+        self.killed = most.name()
+        most.kill()
+
+
+def count_passes(X: Any, count: Callable[[], None]) -> None:
+    """Call a function with every pass over the rows of blocks, or of the parts of a table."""
+    from fairconstrained.engines import Parts
+
+    owners = [(X, "read")] if hasattr(X, "read") else []
+    owners += [(kind, name) for kind in Parts.__subclasses__() for name in ("sum", "gather")]
+    for owner, name in owners:
+        setattr(owner, name, _counting(getattr(owner, name), count))
+
+
+def _counting(method: Callable[..., Any], count: Callable[[], None]) -> Callable[..., Any]:
+    def counting(*args: Any) -> Any:
+        count()
+        return method(*args)
+
+    return counting
+
+
+def measure(engine: str, folder: Path, few: Path, kill: bool) -> dict[str, Any]:
+    """One fit, after one to a few rows."""
+    from fairconstrained import RateConstrainedClassifier
+    from fairconstrained.metrics import group_report
+
+    warnings.simplefilter("ignore")
+    passes: list[int] = []
+    with ENGINES[engine](kill) as (read, name):
+        X, y, sex = read(few)
+        RateConstrainedClassifier(slack=0.02).fit(X, y, sensitive_features=sex)
+        X, y, sex = read(folder)
+        count_passes(X, lambda: passes.append(1))
+        killer = Killer(name)
+        clf = RateConstrainedClassifier(slack=0.02, callbacks=[killer] if kill else None)
+        start = time.perf_counter()
+        with Processes() as used:
+            clf.fit(X, y, sensitive_features=sex)
+        seconds, n_passes, bytes_a_row = time.perf_counter() - start, len(passes), None
+        if engine != "blocks":
+            before = _peak()
+            report = group_report(y, y, sensitive_features=sex, X=X)
+            bytes_a_row = round((_peak() - before) / report["samples"]["overall"])
+    return {
+        "killed": killer.killed,
+        "seconds": round(seconds, 1),
+        "processor seconds": round(used.seconds, 1),
+        "passes": n_passes,
+        "peak MB": round(used.peak),
+        "violation": round(clf.violation_, 6),
+        "report, bytes a row": bytes_a_row,
+        "coefficients": np.round([*clf.coef_[0], clf.intercept_[0]], 9).tolist(),
+    }
+
+
+def _peak() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure one engine after another, and print the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.engines",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--on", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    parser.add_argument("--kill", action="store_true", help="a worker, in mid-fit")
+    parser.add_argument("--folder", type=Path, help="of the files; stays, unlike a temporary one")
+    parser.add_argument("--output", type=Path, default=Path("results"))
+    options = parser.parse_args(argv)
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        few = Path(temporary, "few")
+        folder = (options.folder or Path(temporary)) / f"{options.rows}"
+        apart(generate, few, _FEW)
+        apart(generate, folder, options.rows)
+        for engine in options.on:
+            kill = options.kill and engine != "blocks"
+            row = {"engine": engine, "rows": options.rows}
+            row |= apart(measure, engine, folder, few, kill)
+            first = np.array((found or [row])[0]["coefficients"])
+            row["coefficients differ by"] = float(np.abs(row["coefficients"] - first).max())
+            found.append(row)
+            results.append(options.output / "engines.csv", row, COLUMNS, KEY)
+    print(results.markdown(pd.DataFrame(found)[COLUMNS[:-1]]))
+
+
+if __name__ == "__main__":
+    main()
