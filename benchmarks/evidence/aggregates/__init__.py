@@ -8,6 +8,7 @@ from benchmarks.evidence.aggregates import (  # noqa: F401
     partial_parity,
     rankings,
     rates,
+    shrinkage,
     speed,
     trees,
 )
