@@ -189,7 +189,7 @@ class Killer:
         self.n_seen += 1
         if self.n_seen != 3:
             return
-        alive = [p for p in descendants() if p.status() != psutil.STATUS_ZOMBIE]
+        alive = [p for p in descendants()[1:] if p.status() != psutil.STATUS_ZOMBIE]
         workers = [p for p in alive if self.name in " ".join(p.cmdline())]
         most = max(workers, key=lambda process: sum(process.cpu_times()[:2]))
         self.killed = most.name()
