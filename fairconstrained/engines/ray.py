@@ -23,7 +23,12 @@ class RayTable(Table):
         self.columns = list(dataset.columns() or ())
 
     def parts(self, make: Callable[[Any], Any]) -> Parts:
-        made = RayParts(_applied(make, self.dataset.to_pandas_refs()))
+        options = self.dataset.context.execution_options
+        given, options.preserve_order = options.preserve_order, True  # else blocks come as read
+        try:
+            made = RayParts(_applied(make, self.dataset.to_pandas_refs()))
+        finally:
+            options.preserve_order = given
         present = made.gather(lambda part: part is not None)
         return RayParts(compress(made.refs, present))
 
