@@ -57,8 +57,8 @@ class PredictiveRates(LinearMoments):
         defined = self._predicted(sums) > _NOBODY
         values = self.combinations.to(sums).times(self.rates(sums, counts)[:, None])[:, 0]
         if not bool(defined.all()):
-            known, worst = self._undefined(defined)
-            values = torch.where(known, values, worst.to(values))
+            known, worst = self._undefined(defined.cpu())
+            values = torch.where(known.to(values.device), values, worst.to(values))
         return values - self.slack.to(sums)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
@@ -85,11 +85,10 @@ class PredictiveRates(LinearMoments):
         """Whether both rates of each value exist, and its value where one does not, (m,)."""
         rate, factor = self.combinations.rate, self.combinations.factor
         first, second = ((rate * side).sum(dim=0) for side in (factor > 0, factor < 0))
-        defined = defined.cpu()
         known = defined[first] & defined[second]
         is_larger = ~defined[second] & (defined[first] | (first < second))
         up, down = factor.clamp_min(0.0).sum(dim=0), factor.clamp_max(0.0).sum(dim=0)
-        return known.to(self.slack.device), torch.where(is_larger, up, down)
+        return known, torch.where(is_larger, up, down)
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
         above, below = (own.to_dense().to(sums) for own in (self._above, self._of_predictions))
