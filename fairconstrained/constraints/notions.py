@@ -167,8 +167,8 @@ class Parity(OfEvents):
     shrinkage: str | None = field(default=None, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
-    differences: ClassVar[type[LinearMoments]] = LinearMoments
-    ratios: ClassVar[type[LinearMoments]] = RateRatios
+    _differences: ClassVar[type[LinearMoments]] = LinearMoments
+    _ratios: ClassVar[type[LinearMoments]] = RateRatios
 
     def statistic(self, n_classes: int) -> Statistic:
         """The statistic of the events; by default class probabilities."""
@@ -196,11 +196,11 @@ class Parity(OfEvents):
                 slacks = np.append(slacks, np.full(differences.shape[0], own))
             families += (n_sets,) if reference.all_pairs and n_sets > 1 else ()
         compared: Any = sp.block_diag(comparisons, format="csr")
-        kind, allowed = self.differences, np.tile(slacks, len(events))
+        kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
             compared = in_both_orders(compared, checked_ratio(self))
             kind, allowed, families = (
-                self.ratios,
+                self._ratios,
                 np.full(len(events) * compared.shape[0], -SPARE),
                 (),
             )
@@ -426,7 +426,7 @@ def shrinking(
             f"{type(notion).__name__}.shrinkage must be 'empirical_bayes' or None; got "
             f"{notion.shrinkage!r}."
         )
-    if not constraint.of_labels or getattr(notion, "differences", None) is not LinearMoments:
+    if not constraint.of_labels or getattr(notion, "_differences", None) is not LinearMoments:
         raise ValueError(
             f"{type(notion).__name__}.shrinkage must be None: only rates of predicted labels among "
             "rows that predictions do not choose are shrunken."

@@ -147,8 +147,8 @@ class PredictiveParity(Parity):
 
     name = "predictive_parity"
     rates = staticmethod(rates.precisions)
-    differences = PredictiveRates
-    ratios = PredictiveRatios
+    _differences = PredictiveRates
+    _ratios = PredictiveRatios
 
     pos_label: Any = field(default=None, kw_only=True)
 
@@ -175,8 +175,8 @@ class FalseOmissionRateParity(Parity):
 
     name = "false_omission_rate_parity"
     rates = staticmethod(rates.false_omission_rates)
-    differences = PredictiveRates
-    ratios = PredictiveRatios
+    _differences = PredictiveRates
+    _ratios = PredictiveRatios
 
     pos_label: Any = field(default=None, kw_only=True)
 

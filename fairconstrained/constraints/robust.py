@@ -117,7 +117,7 @@ class RobustParity(Notion):
         ends = np.arange(0, 2 * len(pairs) + 1, 2)
         compared = sp.csr_array((*entries, ends), shape=(len(pairs), len(sets)))
         return linear(
-            *(parity.differences, space, events, sp.csr_array(sets)),
+            *(parity._differences, space, events, sp.csr_array(sets)),
             Combinations.of(sp.kron(sp.eye_array(len(events)), compared)),
             *(np.full(n_values, own), parity.statistic(n_classes)),
             *(self.name, f"robust_{parity.title(space.classes)}"),
