@@ -30,7 +30,7 @@ from fairconstrained.estimators._reporting import (
     fit_task,
     unchanged_on_error,
 )
-from fairconstrained.estimators._tables import of_tables
+from fairconstrained.estimators._tables import of_tables, rows_here
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.perceptron import Layers
@@ -115,7 +115,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             models are also fitted to :class:`~fairconstrained.blocks.Blocks`, to the rows of
             several workers (:func:`~fairconstrained.distributed.sharded_rows`), and to a table of
             Dask, Ray or Spark, whose rows stay where they are. The other parameters then name
-            columns of X, or are columns of X, and all remaining columns are features.
+            columns of X, or are columns of X, and all remaining columns are features. With
+            `epsilon` the rows of a table come to this process, which draws batches of them.
         y : array-like of shape (n_samples,)
             Labels of any type, with two classes or more.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
@@ -155,6 +156,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                 if control_features is not None:
                     check_strata(self, given)
                     given = given.within_strata(control_features)
+                if training.is_private and isinstance(given.X, Table):
+                    given = rows_here(given)
                 if workers.size > 1 or isinstance(given.X, (Blocks, Table)):
                     check_parts(training, given.X)
             watched = hasattr(self, "_skl_callbacks")

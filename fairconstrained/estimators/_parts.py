@@ -18,7 +18,6 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import Array, as_numpy, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
-from fairconstrained.engines import Table
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import UncertainGroups, computed, encode_groups, recoded
 from fairconstrained.models.posteriors import Posteriors
@@ -35,10 +34,6 @@ _LINEAR = (
     "rows in parts (sharded_rows, Blocks) are for linear models. Private fits take those of "
     "sharded_rows. Networks on several workers: fairconstrained.training.train."
 )
-_DRAWN_AGAIN = (
-    "an engine computes lost partitions again, and would draw batches of their rows for which no "
-    "noise was planned. Private fits take rows in memory, and those of sharded_rows."
-)
 _UNCOMPARED = ("callbacks", "verbose", "random_state", "device")  # parameters that may differ
 
 
@@ -46,9 +41,7 @@ def check_parts(training: Training, X: Any) -> None:
     """Refuse a fit on rows in parts that is not exact, before any work."""
     name, specification = type(training.estimator).__name__, training.specification
     in_blocks, of_posteriors = isinstance(X, Blocks), isinstance(specification, Posteriors)
-    in_table = isinstance(X, Table)
     refused = (
-        ("epsilon must be None to fit a table", in_table and training.is_private, _DRAWN_AGAIN),
         ("epsilon must be None to read Blocks", in_blocks and training.is_private, _LINEAR),
         ("model must be linear or a fitted classifier", not training.is_linear, _LINEAR),
         ("model must be 'linear' with epsilon", of_posteriors and training.is_private, _LINEAR),

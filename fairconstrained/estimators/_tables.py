@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread, refuse_difference
 from fairconstrained.engines import Parts, Table, as_table
+from fairconstrained.engines.columns import RowsToPredict
 from fairconstrained.estimators._inputs import Given, TrainingRows, own_rows
 from fairconstrained.estimators._parts import joined, kind_of_labels, refuse_lacking
 from fairconstrained.models.specification import Specification
@@ -112,6 +113,17 @@ class Columns(NamedTuple):
         (y,), (weight,) = found["y"], found.get("sample_weight", [None])
         return cls(features, y, found.get("sensitive_features", []), weight)
 
+    def of_frame(self, frame: pd.DataFrame) -> Given:
+        """The columns of some rows, as ``fit`` takes them in memory."""
+        groups: Any = self.sensitive_features
+        groups = groups[0] if len(groups) == 1 else groups
+        return Given(
+            frame[self.features],
+            frame[self.y],
+            frame[groups] if groups else None,
+            frame[self.sample_weight] if self.sample_weight else None,
+        )
+
 
 class OwnPart(NamedTuple):
     """The rows of a partition with its own codes, and what validation found about their columns."""
@@ -150,26 +162,34 @@ def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
     return RowsOfTable(**vars(rows), parts=parts.kept(partial(_coded, of_parts), own_places))
 
 
+def rows_here(given: Given) -> Given:
+    """The rows of a table in this process: where they are, steps on a few rows each are slow.
+
+    An engine also computes lost partitions again, and would draw other batches of their rows.
+    """
+    frames = RowsToPredict(given.X, {}).gathered(_itself)
+    return Columns.of(given).of_frame(pd.concat(frames, ignore_index=True))
+
+
 def _own_part(bare: FairClassifier, columns: Columns, frame: pd.DataFrame) -> Any:
     """On a worker: the validated rows of a partition, None if there are none, or what is wrong."""
-    weight = None
     if columns.sample_weight is not None:
         frame = frame[frame[columns.sample_weight] != 0]
-        weight = frame[columns.sample_weight]
     if frame.empty:
         return None
-    groups: Any = None
-    if columns.sensitive_features:
-        one = len(columns.sensitive_features) == 1
-        groups = frame[columns.sensitive_features[0] if one else columns.sensitive_features]
+    given = columns.of_frame(frame)
     try:
         with one_thread():
-            rows = own_rows(bare, Given(frame[columns.features], frame[columns.y], groups, weight))
+            rows = own_rows(bare, given)
     except ValueError as error:
         return error
-    if weight is None:  # one number in memory
+    if given.sample_weight is None:  # one number in memory
         rows = replace(rows, weight=np.broadcast_to(1.0, len(rows.y)))
     return OwnPart(rows, {k: vars(bare)[k] for k in _FROM_VALIDATION if k in vars(bare)})
+
+
+def _itself(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame
 
 
 def _said(part: Any) -> Any:

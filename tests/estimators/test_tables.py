@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -74,6 +75,33 @@ def test_columns_are_given_by_name_or_as_columns_of_the_table():
     for label, groups in (("label", ["sex", "age"]), (lazy["label"], lazy[["sex", "age"]])):
         found = LossParityClassifier(slack=0.05).fit(lazy, label, sensitive_features=groups)
         assert_same(found, whole)
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize(
+    "private",
+    [
+        RateConstrainedClassifier(epsilon=1.0, random_state=0),
+        DPFermiClassifier(epsilon=1.0, protect="sensitive_features", random_state=0),
+    ],
+    ids=["records", "groups"],
+)
+def test_a_private_model_is_that_of_the_rows_in_memory(private):
+    """The engine is one party: the noise of a seed is drawn once, for the rows of all partitions.
+
+    Labels that no row has are in the public domain, which is that of the table's categories.
+    """
+    rows = frame(300).drop(columns="weight")
+    rows["sex"] = rows.sex.astype(pd.CategoricalDtype([*np.unique(rows.sex), "unseen"]))
+    whole, found = clone(private), clone(private)
+    whole.fit(features(rows), rows.label, sensitive_features=rows.sex)
+    found.fit(partitions(rows, 100, 101), "label", sensitive_features="sex")
+    assert list(found.groups_) == list(whole.groups_) == [*np.unique(rows.sex.dropna()), "unseen"]
+    np.testing.assert_array_equal(
+        *(clf.decision_function(features(rows)) for clf in (found, whole))
+    )
+    assert found.privacy_ == whole.privacy_
 
 
 def test_rows_of_weight_zero_are_left_out_wherever_they_are():
@@ -216,7 +244,6 @@ def test_bad_tables_are_refused(case):
 @pytest.mark.parametrize(
     ("clf", "message"),
     [
-        (RateConstrainedClassifier(epsilon=1.0), r"epsilon must be None to fit a table"),
         (RateConstrainedClassifier(model=(4,)), r"model must be linear or a fitted classifier"),
         (RateConstrainedClassifier(model=LogisticRegression()), r"FrozenEstimator\(classifier\)"),
         (RateConstrainedClassifier(solver=SGDA()), r"on rows in blocks or shards"),
