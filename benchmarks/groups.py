@@ -103,7 +103,8 @@ class Table(NamedTuple):
     def named(self, partly: NDArray[Any], rng: np.random.Generator) -> GroupProbabilities:
         """Probabilities from a name and the label alone."""
         name = rng.normal(np.sqrt(2.0) * norm.ppf(0.8) * self.group)[:, None]
-        return estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
+        named = estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
+        return named.probabilities
 
 
 def fits(data: str, seed: int) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, float]]]]:
@@ -119,7 +120,7 @@ def fits(data: str, seed: int) -> Iterator[tuple[dict[str, Any], Callable[[], di
             partly = np.where(hidden, np.nan, table.group)
             found = estimate_group_probabilities(
                 LogisticRegression(max_iter=300), table.X, partly, y=table.y, random_state=seed
-            )
+            ).probabilities
             shares = found.encoded()
             given = {"known": partly, "probabilities": found, "guesses": shares.likeliest()}
             if how == "at random":

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, check_samples
 
-__all__ = ["GroupProbabilities", "RecordedGroups"]
+__all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 
 _ROUNDING = 1e-6  # within which probabilities sum to one
+_DECIMALS = 12  # of shares: a row of known group has one or more, not a little less
 _SINGULAR = 1e6  # condition number
 _MOST_CORNERS = 5_000  # of confusion matrices within bounds
 
@@ -66,7 +67,7 @@ class UncertainGroups:
     """Base of sensitive features that are known with some uncertainty, sliced like arrays.
 
     A subclass calls ``__init__`` with an array that has a row per sample, the labels of the groups
-    and, of pandas, the index, and implements :meth:`encoded`.
+    and, of pandas, the index.
     """
 
     def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
@@ -99,8 +100,8 @@ class UncertainGroups:
         return f"<{type(self).__name__} of {len(self)} samples, {self.labels.tolist()}>"
 
     def encoded(self) -> Groups:
-        """The shares of each row in the groups."""
-        raise NotImplementedError
+        """The shares of each row in the groups: here its own row."""
+        return Groups(self.rows, self.labels)
 
 
 class GroupProbabilities(UncertainGroups):
@@ -169,8 +170,110 @@ class GroupProbabilities(UncertainGroups):
         shares = ordered / ordered.sum(axis=1, keepdims=True)
         super().__init__(shares, labels, getattr(table, "index", None))
 
-    def encoded(self) -> Groups:
-        return Groups(self.rows, self.labels)
+
+class EstimatedGroups(UncertainGroups):
+    r"""Groups of which some are known, and probabilities of all that these correct.
+
+    With the probabilities :math:`p_{ig}` of row i, whether its group is known, :math:`R_i`, and the
+    fraction :math:`\pi(y)` of the rows of a label whose group is known, row i belongs to group g by
+
+    .. math:: p_{ig} + \frac{R_i}{\pi(y_i)} \left( 1[g_i = g] - p_{ig} \right) ,
+
+    which adds up to one over the groups, and may be negative.
+
+    Parameters
+    ----------
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+        The groups; missing where they are not known.
+    table : DataFrame or array-like of shape (n_samples, n_groups), or GroupProbabilities
+        Probabilities as :class:`GroupProbabilities` takes them, also for the rows of known group,
+        and there not computed from the group of the row itself.
+    y : array-like of shape (n_samples,), optional
+        Labels, within which groups are missing at random; None: groups are missing at random.
+
+    Attributes
+    ----------
+    probabilities : GroupProbabilities
+        0 and 1 where the group is known, and those of the table elsewhere: less noise and no
+        negative shares, but nothing corrects them.
+
+    Raises
+    ------
+    ValueError
+        If the table is none of probabilities, lacks a known group, or has another number of rows,
+        or if no group is known (of some label).
+
+    Notes
+    -----
+    Rates are estimated without bias if groups are missing at random within each label, however
+    wrong the probabilities are: these decide only how much more certain the rates are than those of
+    the known rows alone (augmented inverse probability weighting, prediction-powered inference).
+    The products of a row's shares have the variance of all this, so that intervals include the
+    uncertainty of membership. Where labels are not enough, rates are unbiased if the probabilities
+    are right. As for :class:`RecordedGroups`, criteria of ranks within an interval refuse negative
+    shares: give them `probabilities`.
+
+    References
+    ----------
+    Robins, Rotnitzky and Zhao, "Estimation of regression coefficients when some regressors are not
+    always observed", JASA 89 (1994). Angelopoulos, Bates, Fannjiang, Jordan and Zrnic,
+    "Prediction-powered inference", Science 382 (2023).
+
+    Examples
+    --------
+    >>> from fairconstrained.groups import EstimatedGroups
+    >>> groups = EstimatedGroups([0, None], [[0.9, 0.1], [0.5, 0.5]])
+    >>> groups.encoded().codes.round(2).tolist()  # one of two groups is known
+    [[1.1, -0.1], [0.5, 0.5]]
+    >>> groups.probabilities.encoded().codes.tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+
+    def __init__(self, sensitive_features: Any, table: Any, *, y: Any = None):
+        given = table if isinstance(table, GroupProbabilities) else GroupProbabilities(table)
+        check_samples(sensitive_features=sensitive_features, table=given, y=y)
+        groups = encode_groups(sensitive_features, len(given)).certain("EstimatedGroups")
+        place = {label: i for i, label in enumerate(given.labels.tolist())}
+        if lacking := [label for label in groups.labels.tolist() if label not in place]:
+            raise ValueError(
+                f"EstimatedGroups needs a column for each group; {list(place)} lack {lacking}."
+            )
+        known = groups.known
+        codes = recoded(groups.codes, [place[label] for label in groups.labels.tolist()])[known]
+        shares, factor = given.rows.copy(), 1.0 / known_fraction(known, y)[known, None]
+        shares[known] += factor * np.eye(len(place))[codes] - factor * shares[known]
+        super().__init__(shares.round(_DECIMALS), given.labels, given.index)
+
+    @property
+    def probabilities(self) -> GroupProbabilities:
+        """The probabilities, 0 and 1 where the group is known."""
+        own = np.eye(len(self.labels))[self.rows.argmax(axis=1)]
+        known = self.rows.max(axis=1, keepdims=True) >= 1.0
+        other = GroupProbabilities(np.where(known, own, self.rows))
+        other.labels, other.index = self.labels, self.index
+        return other
+
+
+def known_fraction(known: NDArray[np.bool_], y: Any = None) -> NDArray[np.float64]:
+    """Of the rows with the label of each, or of all rows, the fraction whose group is known."""
+    of_row = np.zeros(len(known)) if y is None else np.asarray(as_numpy(y)).reshape(-1)
+    if len(of_row) != len(known):
+        raise ValueError(f"y has {len(of_row)} rows, but sensitive_features has {len(known)}.")
+    labels, code = np.unique(of_row, return_inverse=True)
+    fraction = np.bincount(code, known) / np.bincount(code)
+    if not fraction.all():
+        given = "" if y is None else f" among the rows of label {labels[fraction.argmin()]}"
+        raise ValueError(f"sensitive_features has no known group{given}.")
+    return np.asarray(fraction[code])
+
+
+def refuse_negative(shares: NDArray[Any], user: str) -> None:
+    """Raise ValueError where a `user` needs distributions and rows have negative shares."""
+    if shares.min(initial=0.0) < 0:
+        raise ValueError(
+            f"{user} takes groups or GroupProbabilities, such as EstimatedGroups.probabilities: "
+            "negative shares in groups give no distribution."
+        )
 
 
 class RecordedGroups(UncertainGroups):

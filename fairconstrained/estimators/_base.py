@@ -123,10 +123,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             Strings, numbers or booleans, in a list, array, Series or DataFrame (pandas, polars or
             dask), or an array or table of pyarrow. Several columns are crossed. A missing value
             (None, NaN, pandas.NA) means that the group is not known: see `missing_sensitive`.
-            :class:`~fairconstrained.groups.GroupProbabilities` are known with a probability only,
-            :class:`~fairconstrained.groups.RecordedGroups` with errors. They
-            are used only in training. Like `y` and `sample_weight` they are matched
-            by position; an index with the labels of X in another order is an error.
+            :class:`~fairconstrained.groups.EstimatedGroups` are estimated,
+            :class:`~fairconstrained.groups.GroupProbabilities` known with a probability only,
+            :class:`~fairconstrained.groups.RecordedGroups` with errors. They are used
+            only in training. Like `y` and `sample_weight` they are matched by position; an index
+            with the labels of X in another order is an error.
         control_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
             Strata of conditional parity: groups are compared within each stratum only, as with
             fairlearn's argument of this name. For criteria of rates and losses. `groups_` are then

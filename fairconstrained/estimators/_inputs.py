@@ -199,14 +199,19 @@ class TrainingRows:
     def groups_or_draws(self, seed: int) -> Ints:
         """Group indices (n,), -1 where no group is known; drawn where rows have shares in groups.
 
-        Models of the group learn the same probabilities from draws as from shares.
+        Models of the group learn the same probabilities from draws as from shares. Where known
+        groups correct the shares, these say it all: a draw would tell a model of the group of a row
+        in other folds, and it is no longer out of fold.
         """
         n_groups = len(self.space.groups)
         if self.group.ndim == 1:
             return np.where(self.group < n_groups, self.group, -1)
         below = np.cumsum(np.maximum(self.group, 0.0), axis=1)
         drawn = np.random.default_rng(seed).random((len(below), 1)) * below[:, -1:]
-        return np.asarray(np.minimum((below <= drawn).sum(axis=1), n_groups - 1))
+        found = np.minimum((below <= drawn).sum(axis=1), n_groups - 1)
+        if self.group.min() < 0:
+            found[(self.group.min(axis=1) >= 0) & (self.group.max(axis=1) < 1)] = -1
+        return np.asarray(found)
 
     @property
     def space(self) -> Space:

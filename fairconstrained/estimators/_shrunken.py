@@ -15,6 +15,7 @@ from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._tables import RowsOfTable
 from fairconstrained.estimators._training import Stage, Training
+from fairconstrained.groups import refuse_negative
 from fairconstrained.losses import hard_classes
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import FEASIBILITY_TOL
@@ -32,11 +33,8 @@ class ShrunkenTraining(Training):
                 f"{type(self.estimator).__name__}: shrinkage needs rows in memory, in Blocks or "
                 "sharded_rows(); those of a table of an engine are not told apart by a reference."
             )
-        if rows.group.ndim == 2 and rows.group.min() < 0.0:
-            raise ValueError(
-                f"{type(self.estimator).__name__}: shrinkage needs groups or GroupProbabilities; "
-                "groups that were recorded with errors give negative fractions of rows."
-            )
+        if rows.group.ndim == 2:
+            refuse_negative(rows.group, "shrinkage")
         super().prepare(rows, rng)
 
     def refine(self, problem: Any) -> Any:

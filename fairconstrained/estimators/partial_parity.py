@@ -28,7 +28,7 @@ from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRe
 from fairconstrained.estimators._tables import of_tables
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.groups import encode_groups
+from fairconstrained.groups import encode_groups, refuse_negative
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.models.features import Features
 from fairconstrained.percentiles import read_intervals
@@ -289,11 +289,8 @@ class IntervalTraining(Training):
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:
         rows = super().read(given, workers)
-        if rows.group.ndim == 2 and rows.group.min() < 0:
-            raise ValueError(
-                "PartialParityClassifier ranks the rows of each group, for which shares in groups "
-                f"must not be negative; got {given.sensitive_features!r}."
-            )
+        if rows.group.ndim == 2:
+            refuse_negative(rows.group, "PartialParityClassifier")
         return rows
 
     def default_solver(self) -> Solver:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints
+from fairconstrained.groups import refuse_negative
 from fairconstrained.metrics.inputs import (
     Counts,
     GroupedRows,
@@ -77,11 +78,7 @@ def read_scored(
     if y_true is not None and len(true := check_labels(y_true, "y_true")) == len(scores):
         label = encode_labels(true)[0][0]
     rows = grouped_rows(label, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
-    if rows.weight.min(initial=0.0) < 0:
-        raise ValueError(
-            "sensitive_features must not have negative shares in groups, whose rows are ranked; "
-            f"got {sensitive_features!r}."
-        )
+    refuse_negative(rows.weight, "a metric of ranks")
     return Scored(scores[rows.row], rows, read_intervals(interval, rows.labels))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Floats, check_array
+from fairconstrained.groups import refuse_negative
 from fairconstrained.metrics.inputs import (
     GroupedRows,
     check_labels,
@@ -146,11 +147,7 @@ def wasserstein_distance_between_groups(
     true = check_labels(y_true, "y_true")
     given = {"y_true": y_true, "y_score": y_score}
     rows = grouped_rows(encode_labels(true)[0][0], sensitive_features, sample_weight, **given)
-    if rows.weight.min(initial=0.0) < 0:
-        raise ValueError(
-            "sensitive_features must not have negative shares in groups, which have no "
-            f"distribution; got {sensitive_features!r}."
-        )
+    refuse_negative(rows.weight, "wasserstein_distance_between_groups")
     scores = _columns(y_score, "y_score", len(true))[rows.row]
     if scores.shape[1] == 2:  # the second says it all for probabilities
         scores = scores[:, 1:]

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import _num_samples
 
 from fairconstrained.arrays import as_numpy, check_samples
-from fairconstrained.groups import GroupProbabilities, encode_groups
+from fairconstrained.groups import EstimatedGroups, encode_groups, known_fraction
 from fairconstrained.models.cross_fitting import assign_folds, cross_fit, is_scoring_classifier
 
 
@@ -22,8 +22,10 @@ def estimate_group_probabilities(
     y: Any = None,
     cv: int = 5,
     random_state: Any = None,
-) -> GroupProbabilities:
-    r"""Probability of each group for the rows whose group is not known, by any classifier.
+) -> EstimatedGroups:
+    r"""Groups of all rows from those whose group is known, by any classifier.
+
+    It estimates the probability of each group, which the known groups correct.
 
     With `y` it is :math:`P(g \mid x, y)`, which criteria within labels need, from one classifier
     for each label; without, :math:`P(g \mid x)`. The classifier is fitted once for each fold of the
@@ -49,8 +51,8 @@ def estimate_group_probabilities(
 
     Returns
     -------
-    GroupProbabilities
-        0 and 1 where the group is known.
+    EstimatedGroups
+        Unbiased, however good the classifier is. Its `probabilities` are not corrected.
 
     Raises
     ------
@@ -60,9 +62,8 @@ def estimate_group_probabilities(
 
     Notes
     -----
-    The estimates hold for rows of unknown group if groups are missing at random given the features
-    (and the label). :func:`~fairconstrained.metrics.confidence_interval` takes them for exact, so
-    that its intervals are too short by what the known groups leave open.
+    The estimates hold for rows of unknown group if groups are missing at random within each label,
+    or at random if no `y` is given. The better the classifier, the more certain they are.
 
     Examples
     --------
@@ -73,7 +74,7 @@ def estimate_group_probabilities(
     >>> data = make_biased_classification(1000, random_state=0)
     >>> partly = np.where(np.arange(1000) < 500, data.sensitive_features, np.nan)
     >>> estimate_group_probabilities(LogisticRegression(), data.data, partly, y=data.target)
-    <GroupProbabilities of 1000 samples, [0.0, 1.0]>
+    <EstimatedGroups of 1000 samples, [0.0, 1.0]>
     """
     if not is_scoring_classifier(classifier):
         raise ValueError(
@@ -85,8 +86,7 @@ def estimate_group_probabilities(
     groups = encode_groups(sensitive_features, _num_samples(X))
     codes, labels = groups.certain("estimate_group_probabilities")
     of_row = np.zeros(len(codes)) if y is None else column_or_1d(as_numpy(y))
-    if len(of_row) != len(codes):
-        raise ValueError(f"y has {len(of_row)} rows, but X has {len(codes)}.")
+    known_fraction(groups.known, y)  # raises
     rng, kinds = check_random_state(random_state), np.arange(len(labels))
     label = np.unique(of_row, return_inverse=True)[1].reshape(-1)
     fold = assign_folds(label * (len(labels) + 1) + codes, cv, rng)
@@ -94,19 +94,15 @@ def estimate_group_probabilities(
     probabilities = np.zeros((len(codes), len(labels)))
     for own in np.unique(label):
         rows = label == own
-        used, there = rows & (codes >= 0), np.unique(codes[rows & (codes >= 0)])
-        if not len(there):
-            given = "" if y is None else f" among the rows of label {of_row[rows][0]}"
-            raise ValueError(f"sensitive_features has no known group{given}.")
+        used, there = rows & groups.known, np.unique(codes[rows & groups.known])
         place = np.searchsorted(there, codes)
         _, out_of_fold = cross_fit(
             *(classifier, kinds[there], np.minimum(place, len(there) - 1)),
             **{"X": X, "folds": folds, "rng": rng, "sample_weight": None, "used": used},
         )
         probabilities[np.ix_(rows, there)] = out_of_fold[rows]
-    known = codes >= 0
-    probabilities[known] = np.eye(len(labels))[codes[known]]
     names = pd.Index(labels.tolist(), tupleize_cols=False)
     index = getattr(sensitive_features, "index", None)
     is_index = hasattr(index, "equals")  # lists have a method of this name
-    return GroupProbabilities(pd.DataFrame(probabilities, index if is_index else None, names))
+    table = pd.DataFrame(probabilities, index if is_index else None, names)
+    return EstimatedGroups(sensitive_features, table, y=y)

@@ -29,7 +29,9 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import GroupReportDisplay
-from fairconstrained.groups import GroupProbabilities, RecordedGroups
+from fairconstrained.estimators._inputs import TrainingRows
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
+from fairconstrained.groups import EstimatedGroups, GroupProbabilities, RecordedGroups
 from fairconstrained.metrics import (
     certify,
     confidence_interval,
@@ -129,7 +131,7 @@ def test_certain_probabilities_are_groups(case):
 def test_what_is_constrained_is_what_metrics_measure(case, groups):
     make, metric, options = CASES[case]
     if case == "ranks" and groups is RECORDED:
-        with pytest.raises(ValueError, match="shares in groups must not be negative"):
+        with pytest.raises(ValueError, match="PartialParityClassifier takes groups or"):
             fitted(make(), groups)
         return
     clf = fitted(make(), groups)
@@ -205,13 +207,20 @@ def test_reports_and_intervals():
     assert certain == pytest.approx(plain, abs=0.01)
 
 
+def hidden_half(seed):
+    """Groups of which those of positives are hidden more often."""
+    hidden = np.random.default_rng(seed).random(700) < np.where(Y == 1, 0.7, 0.3)
+    return pd.Series(np.where(hidden, None, GROUPS)), hidden
+
+
 def test_estimated_probabilities():
-    hidden = np.random.default_rng(1).random(700) < 0.5
-    partly = pd.Series(np.where(hidden, None, GROUPS))
+    partly, hidden = hidden_half(1)
     found = estimate_group_probabilities(LogisticRegression(), X, partly, y=Y, random_state=0)
     assert found.labels.tolist() == ["a", "b"]
-    p = found.encoded().codes
+    shares, p = found.encoded().codes, found.probabilities.encoded().codes
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     np.testing.assert_array_equal(p[~hidden, 1], IS_B[~hidden])
+    np.testing.assert_array_equal(p[hidden], shares[hidden])
     for label in (0, 1):  # calibrated on average, and far from the frequency of the group
         rows = hidden & (label == Y)
         assert p[rows, 1].mean() == pytest.approx(IS_B[rows].mean(), abs=0.05)
@@ -219,6 +228,59 @@ def test_estimated_probabilities():
     of_zeros = np.where(Y == 1, None, GROUPS)
     with pytest.raises(ValueError, match="no known group among the rows of label 1"):
         estimate_group_probabilities(LogisticRegression(), X, of_zeros, y=Y)
+    part = found[np.arange(5)].probabilities
+    assert (part.labels.tolist(), part.index.tolist()) == (["a", "b"], list(range(5)))
+
+
+def test_known_groups_correct_wrong_probabilities():
+    """On average over what is hidden the gap is the true one, of probabilities alone it is not."""
+    wrong = pd.DataFrame(P[:, ::-1], columns=["a", "b"])
+    gaps = []
+    for seed in range(200):
+        groups = EstimatedGroups(hidden_half(seed)[0], wrong, y=Y)
+        shares = groups.encoded().codes, groups.probabilities.encoded().codes
+        gaps.append([np.subtract(*(own.T @ Y / own.sum(axis=0))) for own in shares])
+    true = Y[GROUPS == "a"].mean() - Y[GROUPS == "b"].mean()
+    corrected, alone = np.mean(gaps, axis=0)
+    assert corrected == pytest.approx(true, abs=4 * np.std(gaps, axis=0)[0] / np.sqrt(200))
+    assert abs(alone - true) > 0.1
+
+
+def test_intervals_include_the_uncertainty_of_membership():
+    y_pred = (X[:, 0] + X[:, 4] > 0).astype(int)
+    partly, _ = hidden_half(0)
+    blurred = X + np.random.default_rng(0).normal(scale=2.0, size=X.shape)
+    found = estimate_group_probabilities(LogisticRegression(), blurred, partly, y=Y, random_state=0)
+    given = [demographic_parity_difference, Y, y_pred]
+    with pytest.warns(MissingSensitiveFeaturesWarning):
+        of_known = confidence_interval(*given, sensitive_features=partly, random_state=0)
+    estimated, alone, of_all = (
+        confidence_interval(*given, sensitive_features=groups, random_state=0)
+        for groups in (found, found.probabilities, GROUPS)
+    )
+    lengths = [np.ptp(ends) for ends in (of_all, estimated, of_known)]
+    assert lengths == sorted(lengths)
+    assert np.ptp(alone) < 0.9 * np.ptp(estimated)
+
+
+def test_models_of_groups_learn_from_known_rows_alone_where_these_correct_the_others():
+    partly, hidden = hidden_half(0)
+    shares = EstimatedGroups(partly, pd.DataFrame(P, columns=["a", "b"]), y=Y).encoded().codes
+    rows = TrainingRows(X, Y, shares, np.ones(700), np.arange(2), np.array(["a", "b"]))
+    np.testing.assert_array_equal(rows.groups_or_draws(0), np.where(hidden, -1, IS_B))
+
+
+@pytest.mark.parametrize(
+    ("table", "y", "message"),
+    [
+        (pd.DataFrame(P, columns=["a", "c"]), Y, r"lack \['b'\]"),
+        (pd.DataFrame(P, columns=["a", "b"]), Y[:5], "y has 5 rows"),
+        (pd.DataFrame(P[:5], columns=["a", "b"]), Y, "has 700 rows"),
+    ],
+)
+def test_wrong_estimates_are_refused(table, y, message):
+    with pytest.raises(ValueError, match=message):
+        EstimatedGroups(hidden_half(0)[0], table, y=y)
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_refused_before_any_work():
     with pytest.raises(ValueError, match="shrinkage must be"):
         fitted(DemographicParity(shrinkage="ridge"))
     recorded = RecordedGroups(GROUP, 0.02 + 0.88 * np.eye(6))
-    with pytest.raises(ValueError, match="recorded with errors give negative fractions"):
+    with pytest.raises(ValueError, match="shrinkage takes groups or GroupProbabilities"):
         fitted(groups=recorded)
     with pytest.raises(ValueError, match="attributes or shrinkage"):
         DPFermiClassifier(DemographicParity(**BAYES)).fit(X, Y, sensitive_features=GROUP)
