@@ -22,7 +22,12 @@ from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.engines import Table, as_table
-from fairconstrained.estimators._inputs import Given, check_parameters, check_strata
+from fairconstrained.estimators._inputs import (
+    Given,
+    TrainingRows,
+    check_parameters,
+    check_strata,
+)
 from fairconstrained.estimators._parts import check_parts
 from fairconstrained.estimators._reporting import (
     CallbackSupportMixin,
@@ -84,7 +89,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """The constraint of a criterion on these labels and groups."""
         return notion.bind(space, self.slack)  # type: ignore[no-any-return]
 
-    def _risk(self, n_classes: int) -> Objective:
+    def _risk(self, rows: TrainingRows) -> Objective:
         """Return the objective, which is minimised and by which feasible points are compared."""
         return MeanLoss(log_loss)
 

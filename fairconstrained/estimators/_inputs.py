@@ -223,7 +223,8 @@ class TrainingRows:
     @property
     def weight_of_labels(self) -> Tensor:
         """Weight of the rows of known group, and of all rows, of each label, (2, n_classes)."""
-        known, n_classes = self.group < len(self.space.groups), len(self.classes)
+        n_classes, n_groups = len(self.classes), len(self.space.groups)
+        known = self.group < n_groups if self.group.ndim == 1 else np.ones(len(self.y))
         weights = [np.bincount(self.y, w, n_classes) for w in (self.weight * known, self.weight)]
         return self.workers.sum(torch.as_tensor(np.stack(weights)))
 

@@ -403,7 +403,7 @@ class PrivateGroups(PrivateTraining):
 
     def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FairERM:
         """Build the problem of rows whose groups are known, or estimated."""
-        return FairERM(model, data, self.estimator._risk(len(self.rows.classes)), stack, self.alpha)
+        return FairERM(model, data, self.estimator._risk(self.rows), stack, self.alpha)
 
     def released_counts(self, releases: Releases) -> Tensor:
         """Noisy weight of the rows of each label and group; that of each label is public."""

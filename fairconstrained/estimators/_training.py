@@ -188,9 +188,7 @@ class Training:
     def pose(self) -> Any:
         """Build the problem without solving anything; here that of the estimator's mean loss."""
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        return FairERM(
-            self.model(), self.data, self.estimator._risk(len(self.rows.classes)), stack, self.alpha
-        )
+        return FairERM(self.model(), self.data, self.estimator._risk(self.rows), stack, self.alpha)
 
     def refine(self, problem: Any) -> Any:
         """Return the final problem, after solving a simpler one if that is needed."""

@@ -167,7 +167,7 @@ class PenalisedTraining(Training):
 
     def pose(self) -> Any:
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        risk = self.estimator._risk(len(self.rows.classes))
+        risk = self.estimator._risk(self.rows)
         return FermiERM(
             *(self.model(), self.data, risk, stack, self.alpha),
             information=MutualInformation.within(stack, self.data.counts(stack)),
@@ -234,7 +234,7 @@ class PenalisedGroups(_PrivatelyPenalised, PrivateGroups):
         return kind.problem(self, *posed)
 
     def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FermiERM:
-        risk = self.estimator._risk(len(self.rows.classes))
+        risk = self.estimator._risk(self.rows)
         return FermiERM(
             *(model, data, risk, stack, self.alpha),
             information=MutualInformation.within(stack, counts),

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES
 from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.losses import LOSSES
 from fairconstrained.problems.objectives import MeanLoss
 
@@ -84,5 +85,5 @@ class LossParityClassifier(FairClassifier):
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
         return self._as_notions(self.constraint, names)
 
-    def _risk(self, n_classes: int) -> MeanLoss:
+    def _risk(self, rows: TrainingRows) -> MeanLoss:
         return MeanLoss(LOSSES[self.loss])

@@ -270,7 +270,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         interval = (0.0, 1.0) if self._is_auto() else self.interval
         return notion.bind(space, self.slack, interval)  # type: ignore[no-any-return]
 
-    def _risk(self, n_classes: int) -> MeanLoss:
+    def _risk(self, rows: TrainingRows) -> MeanLoss:
         threshold = self._threshold()
         return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
+from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
 from fairconstrained.estimators._shrunken import ShrunkenSingleTraining, ShrunkenTraining
 from fairconstrained.estimators._single import SingleTraining
@@ -74,13 +75,14 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         make all other values small, and small ones are lost in the noise. Rows should have norms of
         a few units, since large gradients are clipped. By default columns of numbers beyond 4 are
         divided by powers of 4 that are released with a part of the budget.
-    costs : array-like of shape (n_classes, n_classes), optional
+    costs : array-like of shape (n_classes, n_classes) or "balanced", optional
         Costs of at least 0 in place of errors, true label by predicted label, in the sorted order
-        of the labels: the log loss of a row is weighted by the cost of mistaking its label, and
-        feasible points are compared by their mean cost. Rates count all rows alike.
-        `predict_proba` then gives the probabilities of labels that occur as often as weighted.
-        `history_` has costs as fractions of the largest. Must be None with `epsilon`. For a cap on
-        the mean cost see :class:`~fairconstrained.constraints.ExpectedCost`.
+        of the labels; "balanced": the mean over labels of the error rate within each. The log loss
+        of a row is weighted by the cost of mistaking its label, and feasible points are compared by
+        their mean cost. Rates count all rows alike. `predict_proba` then gives the probabilities of
+        labels that occur as often as weighted. `history_` has costs as fractions of the largest.
+        Must be None with `epsilon`. For a cap on the mean cost see
+        :class:`~fairconstrained.constraints.ExpectedCost`.
     model : "linear", tuple of int, callable, or model object, default="linear"
         Logistic regression; a network with hidden layers of these sizes; a function ``(n_features,
         n_outputs) -> torch.nn.Module``, with one output for two classes; any scikit-learn
@@ -204,8 +206,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     def _notions(self) -> list[Any]:
         return self._as_notions(self.constraint, CONSTRAINTS)
 
-    def _risk(self, n_classes: int) -> MeanLoss:
-        return MeanLoss(log_loss) if self.costs is None else Costs.of(self.costs, n_classes)
+    def _risk(self, rows: TrainingRows) -> MeanLoss:
+        if self.costs is None:
+            return MeanLoss(log_loss)
+        return Costs.of(self.costs, rows.weight_of_labels[1].numpy())
 
     def _training(self) -> Training:
         if self.costs is not None and self.epsilon is not None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairconstrained.arrays import Floats
 from fairconstrained.auc import ranks, wins
 from fairconstrained.constraints.surrogates import Surrogate
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of
@@ -122,12 +123,13 @@ class Costs:
     table: Tensor  # (n_classes, n_classes), true label by predicted label, the largest is 1
 
     @classmethod
-    def of(cls, costs: Any, n_classes: int) -> MeanLoss:
-        """The objective for these costs, in units of the largest."""
-        rate, *others = expected_costs(costs, n_classes)
-        if others or not rate.hits.any():
-            raise ValueError(f"costs must be numbers >= 0, not all of them zero; got {costs!r}.")
-        table = torch.as_tensor(rate.hits / rate.hits.max())
+    def of(cls, costs: Any, weight: Floats) -> MeanLoss:
+        """The objective for these costs, the largest as one, given the weight of each label."""
+        found = expected_costs(costs, len(weight))
+        table = torch.as_tensor(sum(r.hits / (r.possible.max(axis=1) @ weight) for r in found))
+        if not table.any():
+            raise ValueError(f"costs must not all be zero; got {costs!r}.")
+        table = table / table.max()
         return MeanLoss(cls(table), cls(table).of_labels)
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from fairconstrained.constraints import DemographicParity, ExpectedCost
+from fairconstrained.groups import GroupProbabilities
 from fairconstrained.metrics import demographic_parity_difference, expected_cost
 from tests.helpers.fits import FORGIVEN, fitted, table
 from tests.helpers.notions import bound, hard_values, random_rows
@@ -77,6 +78,25 @@ def test_training_by_costs_has_lower_costs_than_by_errors(costs):
     assert fits[1].history_["error"][-1] == pytest.approx(by_costs / np.max(costs))
 
 
+def test_balanced_costs_are_costs_of_one_over_the_frequency_of_the_label():
+    """Also where groups are shares of rows."""
+    X, y, group = table(n=1000)
+    kept = (y == 0) | (np.arange(1000) % 5 == 0)
+    X, y, group = X[kept], y[kept], group[kept]
+    table_of_costs = [[0, 1 / np.mean(y == 0)], [1 / np.mean(y == 1), 0]]
+    fits = [
+        fitted(DemographicParity(0.1), (X, y, groups), costs=costs)
+        for costs, groups in (
+            (table_of_costs, group),
+            ("balanced", group),
+            ("balanced", GroupProbabilities(np.eye(2)[group])),
+        )
+    ]
+    for clf in fits[1:]:
+        np.testing.assert_allclose(clf.coef_, fits[0].coef_, atol=1e-6)
+    assert balanced_accuracy_score(y, fits[0].predict(X)) > 0.6
+
+
 def test_equal_costs_are_errors():
     data = table()
     same, scaled = (fitted(data=data, costs=own) for own in (None, [[0, 3], [3, 0]]))
@@ -103,8 +123,8 @@ def test_costs_that_are_none(costs, message):
             fit()
 
 
-def test_costs_of_a_fit_are_numbers_without_privacy():
-    with pytest.raises(ValueError, match="must be numbers"):
-        fitted(costs="balanced")
+def test_costs_of_a_fit_need_a_loss_and_no_privacy():
+    with pytest.raises(ValueError, match="must not all be zero"):
+        fitted(costs=np.zeros((2, 2)))
     with pytest.raises(ValueError, match="must be None with epsilon"):
         fitted(costs=[[0, 1], [5, 0]], epsilon=1.0)
