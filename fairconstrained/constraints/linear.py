@@ -398,8 +398,7 @@ class LinearMoments(MomentConstraint):
         """Sums from which :meth:`deviations_of` computes standard errors, (n_parts, k, k + 1).
 
         For each part they are those of (s, 1) by weight, and of its products by squared weight. The
-        fractions of a row count as if they were those of several rows. With fractions that are not
-        negative, differences of rates are then rather more certain than is said.
+        fractions of a row count as if they were those of several rows.
         """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)

@@ -249,7 +249,8 @@ class FairERM:
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""
         w, aux = x.tensor_split([self.model.n_params])
-        if self.sums_decide and not self.data.in_memory:
+        in_one_group = self.data.group.ndim == 1  # rates of several groups err together
+        if self.sums_decide and in_one_group and not self.data.in_memory:
             scatter = self.constraint.scatter
             return self.constraint.deviations_of(
                 self.data.total(

@@ -143,9 +143,9 @@ def test_what_is_constrained_is_what_metrics_measure(case, groups):
 @pytest.mark.slow
 def test_blocks_have_the_model_of_rows_in_memory():
     read = Blocks(lambda: iter(np.array_split(X, [5, 600])))
-    for groups in (PROBABLE, RECORDED):
-        whole = fitted(RateConstrainedClassifier(slack=0.02), groups)
-        blocks = fitted(RateConstrainedClassifier(slack=0.02), groups, read)
+    for groups, margin in ((PROBABLE, 0.0), (RECORDED, 0.0), (RECORDED, 0.5)):
+        whole = fitted(RateConstrainedClassifier(slack=0.02, margin=margin), groups)
+        blocks = fitted(RateConstrainedClassifier(slack=0.02, margin=margin), groups, read)
         np.testing.assert_allclose(blocks.coef_, whole.coef_, atol=1e-8)
 
 
