@@ -364,9 +364,11 @@ class FairERM:
     def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on most rows, and one in `every` rows of each label and group.
 
-        If a label has too few rows for that in all groups, every row is in both.
+        Of rows with shares in groups it is the group with the largest. If a label has too few rows
+        for that in all groups, every row is in both.
         """
         y, group = self.data.y.cpu(), self.data.group.cpu()
+        group = group if group.ndim == 1 else group.argmax(dim=1)
         cell = y * (group.max() + 1) + group
         kept, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
