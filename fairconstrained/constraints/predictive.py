@@ -47,7 +47,7 @@ class PredictiveRates(LinearMoments):
     >>> constraint.hard_values(scores, rows, none)  # precisions 2/3 and 1
     tensor([-0.4333,  0.2333])
     >>> constraint.hard_values(-scores.abs(), rows, none)  # nobody is predicted positive
-    tensor([0.9000, 0.9000])
+    tensor([ 0.9000, -1.1000])
     """
 
     def affine(self, counts: Tensor) -> None:  # type: ignore[override]

@@ -266,7 +266,7 @@ predictive_parity_difference = _metric(
 )
 predictive_parity_ratio = _metric(read, "predictive_parity_ratio", PRECISION, 1.0, _PREDICTIVE)
 false_omission_rate_difference = _metric(
-    read, "false_omission_rate_difference", FALSE_OMISSION, 0.0, _OMISSION
+    read, "false_omission_rate_difference", FALSE_OMISSION, 0.4, _OMISSION
 )
 false_omission_rate_ratio = _metric(
     read, "false_omission_rate_ratio", FALSE_OMISSION, 0.0, _OMISSION
