@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +10,24 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.losses import class_probabilities, n_outputs
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves, violation
-from fairconstrained.solvers.run import run
+from fairconstrained.problems.alternatives import Known
+from fairconstrained.solvers.base import (
+    FEASIBILITY_TOL,
+    Iterate,
+    Solver,
+    Status,
+    check_solves,
+    violation,
+)
+from fairconstrained.solvers.run import not_worse, run
 
 _SPARE = 0.25  # standard errors
-_ROUNDS = 8  # of a head that starts at its multipliers for other slacks
 
 
 class Refits(Solver):
@@ -37,21 +44,22 @@ class Refits(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        constraint, errors = problem.constraint, problem.standard_errors(x)
-        missed = torch.zeros_like(errors)  # by how much classifiers miss the values of the head
+        constraint, errors, heads = problem.constraint, problem.standard_errors(x), [Known(x)]
+        missed = torch.zeros_like(errors)  # by classifiers, of the values of their heads; a mean
         for n in range(1, self.length + 1):
             # Rates jump from fit to fit, and refits take most of the time: aim inside the slack at
             # once, and further each time.
             inside = constraint.narrowed((1 + n) * _SPARE * errors)
             aimed = replace(problem, constraint=inside.shifted(missed))
             if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
-                x, dual = self.training.head(aimed, x, dual)
+                x, dual = self.training.head(aimed, x, dual, heads)
+                heads.append(Known(x))
             values = problem.hard(self.training.out_of_fold(problem, x), x.new_zeros(0))
             found = Iterate(x, values, values, dual, residual=torch.inf)
             if found.excess <= FEASIBILITY_TOL:
                 found = found._replace(residual=0.0)
             yield found
-            missed = (values - problem.evaluate(x).hard)[1:]
+            missed = missed + ((values - problem.evaluate(x).hard)[1:] - missed) / n
 
 
 class SingleTraining(Training):
@@ -85,30 +93,34 @@ class SingleTraining(Training):
         problem, solution = stages[-1]
         self.of_head, self.solver = self.solver, Refits(self)
         x, dual = solution.iterate.x, solution.iterate.dual
-        return [*stages, self.run(problem, x, dual, rounds=Refits.length + 1)]
+        stage = self.run(problem, x, dual, rounds=Refits.length + 1)
+        return [*stages, stage._replace(solution=replace(stage.solution, equal=solution.equal))]
 
-    def head(self, problem: Any, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Train the head for other slacks; return its parameters and multipliers."""
-        clf, known = self.estimator, problem.known()
-        rounds = min(_ROUNDS, clf.max_iter or _ROUNDS)
-        given = {"max_iter": rounds, "tol": clf.tol, "known": known}
-        found = run(self.of_head, problem, x, dual, self.rng, **given).iterate
-        return found.x, found.dual
+    def head(
+        self, problem: Any, x: Tensor, dual: Tensor, heads: Sequence[Known]
+    ) -> tuple[Tensor, Tensor]:
+        """Train the head for other slacks, no worse than the `heads` of others."""
+        clf, solver = self.estimator, self.of_head
+        found = run(solver, problem, x, dual, self.rng, max_iter=clf.max_iter, tol=clf.tol)
+        known = [] if found.status is Status.CONVERGED else problem.known()
+        best, _ = not_worse(problem, found.iterate, [*known, *heads])
+        return best.x, best.dual
 
-    def taught(self, problem: Any, w: Tensor, table: Floats) -> Floats:
-        """Return the head's probabilities of the classes for rows with these columns, (n, K)."""
+    def taught(self, problem: Any, w: Tensor) -> list[Floats]:
+        """Return the head's probabilities of the classes for the rows seen in each fold."""
         head = problem.model.attributes(w)
-        scores = torch.as_tensor(table @ head["coef_"].T + head["intercept_"])
-        return np.asarray(class_probabilities(scores))
+        scores = (own @ head["coef_"].T + head["intercept_"] for own in self.specification.seen_)
+        return [as_numpy(class_probabilities(torch.as_tensor(own))) for own in scores]
 
     def out_of_fold(self, problem: Any, w: Tensor) -> Tensor:
         """Return scores of rows by classifiers that learnt on other folds, (n, 1) or (n, K)."""
-        taught = [self.taught(problem, w, table) for table in self.specification.of_folds_]
+        taught = self.taught(problem, w)
         return torch.as_tensor(self.specification.out_of_fold(self.rows, taught)).to(w)
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
         """Let the classifier learn from the head at `w`: its scores are those of the estimator."""
-        self.specification.learn(self.rows, self.taught(problem, w, self.specification.of_all_))
+        unseen = as_numpy(class_probabilities(problem.model.scores(w, problem.data.X)))
+        self.specification.learn(self.rows, self.taught(problem, w), unseen)
         size = n_outputs(len(self.rows.classes))
         return {"coef_": np.eye(size), "intercept_": np.zeros(size)}
 

@@ -47,10 +47,11 @@ class SingleFit(Posteriors):
     count. So ``feasible_``, ``violation_``, and the last entries of ``history_``, speak of labels
     by classifiers that learnt nothing from a row or its label, except for the few coefficients of
     head and calibration. The head is trained for half a standard error less than the slack. If the
-    labels exceed the slack, it is trained again, for rates moved by as much as the labels missed
-    its rates and a quarter of a standard error less slack, up to three times. If none keeps the
-    slack, the one of least violation remains, ``feasible_`` is False, and a warning says by how
-    much. In the end ``estimator_`` learns on all rows.
+    labels exceed the slack, it is trained again, for rates moved by as much as labels have missed
+    those of their heads on average, and a quarter of a standard error less slack, up to three
+    times; it is never worse than the heads before. If no labels keep the slack, those of least
+    violation count, ``feasible_`` is False, and a warning says by how much. In the end
+    ``estimator_`` learns on all rows, from the mean of what the models of all folds say.
 
     Parameters
     ----------
@@ -120,24 +121,20 @@ class SingleFit(Posteriors):
         return frozenset({"y", "group"})
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Return the columns of posteriors, out of fold, and keep those to learn from.
+        """Return the columns of posteriors, out of fold, and keep those of rows seen in each fold.
 
-        These are, for each fold, the columns of its training rows by its own models, and those of
-        all rows by all models.
+        A row then has columns by the models of every fold, out of one of which it was.
         """
         self.seed_ = rng.initial_seed() % (1 << 32)
         cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(self.seed_)
         self.folds_ = self._folds(rows.X, cell, np.random.RandomState(self.seed_))
         teacher = Posteriors(self.estimator, self.group_model, cv=self.folds_, memory=self.memory)
         table = teacher.fit_transform(rows, part_of_cell, rng)
-        fitted = teacher.fitted_
         with one_openmp_thread(rows.X):
-            each = [fitted.of_fold(k).posteriors(rows.X) for k in range(len(self.folds_))]
-        self.of_folds_ = [
-            fitted.assembled([own[train] for own in posteriors])
-            for posteriors, (train, _) in zip(each, self.folds_, strict=True)
-        ]
-        self.of_all_ = fitted.assembled([np.mean(own, axis=0) for own in zip(*each, strict=True)])
+            self.seen_ = [
+                teacher.fitted_.of_fold(k).columns(_safe_indexing(rows.X, train))
+                for k, (train, _) in enumerate(self.folds_)
+            ]
         return table
 
     def out_of_fold(self, rows: Any, taught: Sequence[Floats]) -> Floats:
@@ -150,24 +147,29 @@ class SingleFit(Posteriors):
                 scores[test] = scores_of(model, _safe_indexing(rows.X, test), rows.classes)
         return scores
 
-    def learn(self, rows: Any, taught: Floats) -> None:
-        """Fit the classifier to the probabilities (n, K) of all rows."""
+    def learn(self, rows: Any, taught: Sequence[Floats], unseen: Floats) -> None:
+        """Fit the classifier to the mean over the folds: to probabilities of rows seen, and not."""
+        total = np.zeros_like(unseen)
+        for (train, test), own in zip(self.folds_, taught, strict=True):
+            total[train] += own
+            total[test] += unseen[test]
+        mean = total / total.sum(axis=1, keepdims=True)
         with one_openmp_thread(rows.X):
-            self.estimator_ = self._fitted_to(rows, np.arange(len(taught)), taught)
+            self.estimator_ = self._fitted_to(rows, np.arange(len(mean)), mean)
         self.classes_ = rows.classes
 
     def forget(self) -> None:
         """Drop what only training needs."""
-        del self.seed_, self.folds_, self.of_folds_, self.of_all_
+        del self.seed_, self.folds_, self.seen_
 
     def _fitted_to(self, rows: Any, used: Ints, taught: Floats) -> Any:
         """Return a clone that is fitted to the decisions for the rows `used`."""
-        model = seeded_where_unset(clone(self.estimator), np.random.RandomState(self.seed_))
         label, ordered = taught.argmax(axis=1), np.sort(taught, axis=1)
-        if len(np.unique(label)) < 2:  # which many classifiers refuse
-            model = DummyClassifier()
-        weight = rows.weight[used] * (ordered[:, -1] - ordered[:, -2])
         X = _safe_indexing(rows.X, used)
+        if len(np.unique(label)) < 2:  # which many classifiers refuse, as weights of zero
+            return DummyClassifier().fit(X, rows.classes[label])
+        model = seeded_where_unset(clone(self.estimator), np.random.RandomState(self.seed_))
+        weight = rows.weight[used] * (ordered[:, -1] - ordered[:, -2])
         return model.fit(X, rows.classes[label], **weights_for(model, weight))
 
     def transform(self, X: Any) -> Floats:

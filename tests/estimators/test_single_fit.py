@@ -4,9 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
@@ -28,6 +30,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.models import SingleFit
+from fairconstrained.solvers import AugmentedLagrangian, Iterate, Solver
 from tests.helpers.fits import FORGIVEN, measured, table
 
 BOOSTED = HistGradientBoostingClassifier(max_iter=10, random_state=0)
@@ -56,9 +59,9 @@ CRITERIA = {
 
 @pytest.mark.parametrize("name", CRITERIA)
 def test_the_slack_is_kept_out_of_fold_and_the_classifier_predicts_alone(name):
-    clf = fitted(CRITERIA[name])
+    data = X, y, _ = table(n=2000)
+    clf = fitted(CRITERIA[name], data=data)
     assert clf.feasible_
-    X, y, _ = table(n=1000)
     single = clf.model_.estimator_
     assert type(single) is LogisticRegression
     np.testing.assert_array_equal(clf.predict(X), single.predict(X))
@@ -100,6 +103,55 @@ def test_three_classes_and_three_groups():
     assert measured(fitted(data=data, slack=1.0), "demographic_parity", data) > 0.2
 
 
+class Equal(Solver):
+    """Ends at equal scores."""
+
+    takes_known = True
+
+    def iterate(self, problem, x, dual, tol, rng):
+        zero = torch.zeros_like(x)
+        yield Iterate(zero, *problem.evaluate(zero), dual, residual=0.0)
+
+
+class Lost(AugmentedLagrangian):
+    """Ends at equal scores where it goes on from multipliers."""
+
+    def iterate(self, problem, x, dual, tol, rng):
+        solver = Equal() if dual.any() else super()
+        return solver.iterate(problem, x, dual, tol, rng)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "solver"),
+    [("demographic_parity", Lost()), ("equalized_odds", AugmentedLagrangian())],
+    ids=["no worse than heads before", "solved to the end"],
+)
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+def test_a_head_for_other_slacks_is_as_good_as_it_can_be(constraint, solver):
+    """Under equalized odds labels of a thousand rows miss what the head has, again and again."""
+    clf = fitted(constraint, solver=solver)
+    X, y, _ = table(n=1000)
+    assert clf.violation_ < 0.1
+    assert clf.score(X, y) > 0.7
+
+
+def test_equal_scores_of_a_head_are_learnt():
+    """They prefer no class, so all weights are zero."""
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(400, 2)), (rng.random(400) < 0.4).astype(int), rng.integers(2, size=400)
+    clf = fitted("equalized_odds", LOGISTIC, data, slack=0.0, solver=Equal())
+    assert not clf.predict(data[0]).any()
+
+
+def test_what_is_hardly_better_than_equal_scores_is_said():
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=1000)
+    X = np.column_stack((group, rng.normal(size=1000)))
+    y = (rng.random(1000) < 0.1 + 0.8 * group).astype(int)
+    with pytest.warns(ConvergenceWarning, match="equal scores have .* Try a larger slack"):
+        fitted(data=(X, y, group), slack=0.01)
+
+
 def test_the_classifier_decides_as_the_head_does():
     """Nearly all labels are those of posteriors with the same classifier and slack."""
     X, y, group = table(n=2000)
@@ -133,12 +185,12 @@ def test_weights_count_as_rows():
     np.testing.assert_allclose(*coefs, rtol=0.01)
 
 
-@pytest.mark.slow
 def test_a_margin_narrows_the_slack():
     group = table(n=1000)[2]
-    gaps = [fitted(margin=margin).violation_ for margin in (0.0, 1.0)]
     error = np.sqrt(sum(0.25 / np.sum(group == g) for g in (0, 1)))
-    assert gaps[1] < max(0.05 - 0.5 * error, 0.02) < gaps[0]
+    clf = fitted(margin=1.0)
+    assert clf.feasible_
+    assert clf.violation_ <= 0.05 - 0.8 * error
 
 
 def test_the_model_travels_without_models_of_the_groups():
