@@ -136,3 +136,39 @@ def _blocks(runs: pd.DataFrame) -> Cells:
     for _, run in runs[runs["kind"] == "blocks20"].iterrows():
         for column, words in columns.items():
             yield f"{run['n_rows']:,.0f}", words, f"{run[column]:g}", ""
+
+
+_BESIDE = 10_000_000  # rows of the runs that are shown side by side
+_MANY = {"workers": 1_000, "rows of a worker": 10_000_000}
+
+
+@table("engines", "engines")
+def _engines(runs: pd.DataFrame) -> Cells:
+    blocks = runs[runs["engine"] == "blocks"].set_index("rows")["processor seconds"]
+    for _, run in runs.sort_values(["rows", "engine"]).iterrows():
+        if run["rows"] < _BESIDE:
+            continue
+        killed = "" if pd.isna(run["killed"]) else ", a worker killed"
+        row = f"{run['rows']:,} / {run['engine'].capitalize()}{killed}"
+        yield row, "seconds", *number(run["seconds"], ".0f")
+        yield row, "processor seconds", *number(run["processor seconds"], ".0f")
+        if run["rows"] in blocks:
+            ratio = run["processor seconds"] / blocks[run["rows"]]
+            yield row, "times those of blocks", *number(ratio, ".2f")
+        yield row, "passes", str(run["passes"]), ""
+        yield row, "peak MB", *number(run["peak MB"], ".0f")
+        yield row, "coefficients differ by", *number(run["coefficients differ by"], ".0e")
+
+
+@table("engines_plan", "engines")
+def _engines_plan(runs: pd.DataFrame) -> Cells:
+    """One partition for each worker: tasks start one after another, and rows work side by side."""
+    for engine, own in runs[runs["ms of a task"].notna()].groupby("engine"):
+        run, row = own.loc[own["rows"].idxmax()], str(engine).capitalize()
+        each = run["processor seconds"] / run["rows"] * _MANY["rows of a worker"]
+        yield row, "kB to a worker in a pass, median", *number(run["kB sent, median"], ".0f")
+        yield row, "kB to a worker in a pass, most", *number(run["kB sent, largest"], ".0f")
+        yield row, "milliseconds of a task", *number(run["ms of a task"], ".1f")
+        yield row, "seconds of arithmetic", *number(each, ".0f")
+        starting = run["passes"] * _MANY["workers"] * run["ms of a task"] / 1000
+        yield row, "seconds of starting tasks", *number(starting, ".0f")
