@@ -305,16 +305,26 @@ def _split_columns(graph: _Graph, model: Any, table: Any, nodes: Any, left: Any)
 
 
 def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
-    """Return the columns of posteriors; products of columns are by matrices."""
-    label = _posteriors(graph, fitted.label_model, X)
+    """Return the columns of posteriors: the mean over the folds."""
+    models = [fitted.label_model, *(own.model for own in fitted.group_models)]
+    answers = [[_posteriors(graph, own, model, X) for model in own.models] for own in models]
+    n_folds = max(map(len, answers))
+    each = [
+        _assembled(graph, fitted, [own[k % len(own)] for own in answers]) for k in range(n_folds)
+    ]
+    return graph.Div(reduce(graph.Add, each), np.array([float(n_folds)]))
+
+
+def _assembled(graph: _Graph, fitted: FittedPosteriors, posteriors: Sequence[Any]) -> Any:
+    """Return the columns from the posteriors of each model; products of columns are by matrices."""
+    label, *of_groups = posteriors
     n_classes = len(fitted.classes)
     logs = graph.Log(graph.Max(label, np.array([LEAST])))
     if n_classes == 2:
         logs = graph.product(logs, [[-1.0], [1.0]])
     own = graph.Concat(logs, graph.product(label, np.eye(n_classes)[:, 1:]), axis=1)
     table, n_own = [own], 2 * (n_classes - 1) + (n_classes > 2)
-    for task, prior, model in fitted.group_models:
-        answer = _posteriors(graph, model, X)
+    for (task, prior, model), answer in zip(fitted.group_models, of_groups, strict=True):
         within = graph.product(label, task.labels[:, None])
         parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, task.parts)]
         density = graph.Mul(within, graph.product(answer, parts / np.maximum(prior, LEAST)))
@@ -326,13 +336,8 @@ def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
     return graph.Concat(*table, axis=1)
 
 
-def _posteriors(graph: _Graph, fitted: Calibrated, X: Any) -> Any:
-    """Return calibrated posteriors of the kinds: the mean over the classifiers."""
-    each = [_posteriors_of(graph, fitted, model, X) for model in fitted.models]
-    return graph.Div(reduce(graph.Add, each), np.array([float(len(each))]))
-
-
-def _posteriors_of(graph: _Graph, fitted: Calibrated, model: Any, X: Any) -> Any:
+def _posteriors(graph: _Graph, fitted: Calibrated, model: Any, X: Any) -> Any:
+    """Return calibrated posteriors of the kinds by one of the classifiers."""
     n_kinds, calibrator = len(fitted.kinds), fitted.calibrator
     known = np.eye(n_kinds)[:, calibrator.classes_].T
     given = graph.sub_model(model, X)

@@ -56,10 +56,9 @@ class Calibrated(NamedTuple):
     kinds: NDArray[Any]
     calibrator: LogisticRegression
 
-    def posteriors(self, X: Any) -> Floats:
-        """Return posteriors of new rows, (n, n_kinds): the mean over the classifiers."""
-        each = [self.calibrate(evidence_of(model, X, self.kinds)) for model in self.models]
-        return np.asarray(np.mean(each, axis=0))
+    def posteriors(self, X: Any) -> list[Floats]:
+        """Return posteriors of new rows by each of the classifiers, (n, n_kinds)."""
+        return [self.calibrate(evidence_of(model, X, self.kinds)) for model in self.models]
 
     def of_fold(self, k: int) -> Calibrated:
         """Return the classifier of a fold alone; one that is frozen has seen no row of any."""

@@ -79,8 +79,8 @@ class Posteriors(Specification):
     and groups :math:`G_q`, are those whose rates the constraint compares. The first posterior is
     that of `estimator`, the second that of `group_model`, fitted on the rows of the labels
     :math:`L_q` only. Each is fitted once for each fold, on the rows of the other folds. A training
-    row gets the posteriors of the model that has not seen it (cross-fitting), a new row the mean
-    over the models.
+    row gets the columns by the models that have not seen it (cross-fitting), a new row the mean of
+    those by all models.
 
     A logistic regression on their logarithms, out of fold, calibrates the posteriors: it turns
     decisions into probabilities, and shrinks posteriors of the group that say little.
@@ -251,7 +251,7 @@ class Posteriors(Specification):
         everyone = np.ones(len(y), dtype=bool)
         label_model, own = fit(self.estimator, classes, label, used=everyone)
         group_models = self._groups_as_given(part_of_cell, groups) if group is None else []
-        posteriors = [own, *(given.model.posteriors(X) for given in group_models)]
+        posteriors = [own, *(given.model.posteriors(X)[0] for given in group_models)]
         for task in [] if group is None else group_tasks(part_of_cell):
             part, of_labels = task.part_of_group[known], task.labels[label]
             used = of_labels & (known >= 0)
@@ -343,13 +343,16 @@ class FittedPosteriors(NamedTuple):
     group_models: Sequence[GroupModel]
 
     def columns(self, X: Any) -> Floats:
-        """Return the columns of rows, (n, n_columns)."""
-        return self.assembled(self.posteriors(X))
+        """Return the columns of rows, (n, n_columns): the mean over the folds of theirs.
 
-    def posteriors(self, X: Any) -> list[Floats]:
-        """Return the posteriors of rows by the label's and each group model, (n, n_kinds)."""
+        The head is linear, so its scores are the mean of those for single classifiers, from whose
+        columns it has learnt. Columns of mean posteriors would be of another kind.
+        """
         models = [self.label_model, *(own.model for own in self.group_models)]
-        return [model.posteriors(X) for model in models]
+        answers = [model.posteriors(X) for model in models]
+        n_folds = max(map(len, answers))
+        each = [self.assembled([own[k % len(own)] for own in answers]) for k in range(n_folds)]
+        return np.asarray(np.mean(each, axis=0))
 
     def of_fold(self, k: int) -> FittedPosteriors:
         """Return the models of a fold alone, which know nothing of its test rows."""

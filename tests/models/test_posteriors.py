@@ -110,6 +110,8 @@ def test_new_rows_get_the_mean_of_the_classifiers_of_the_folds():
     expected = [calibrator.predict_proba(log_odds(model, new))[:, 1] for model in by_hand]
     _, fitted = Posteriors(GaussianNB(), cv=KFold(3)).columns(X, y, group, CAP)
     np.testing.assert_allclose(fitted.columns(new)[:, 1], np.mean(expected, axis=0), atol=1e-6)
+    log_odds_of = [np.log(p / (1.0 - p)) for p in expected]  # heads learn from those of one model
+    np.testing.assert_allclose(fitted.columns(new)[:, 0], np.mean(log_odds_of, axis=0), atol=1e-6)
 
 
 def log_odds(model, X):
@@ -141,7 +143,7 @@ def test_parts_add_up_to_the_posterior_of_the_label():
     X, y, group = rows(600, n_groups=3)
     parts = np.arange(6).reshape(2, 3)
     _, fitted = Posteriors(DecisionTreeClassifier(max_depth=3)).columns(X, y, group, parts)
-    new = fitted.columns(X[:50])
+    new = fitted.of_fold(0).columns(X[:50])
     prior = np.array([[np.mean((y == k) & (group == g)) for g in range(3)] for k in (0, 1)])
     of_label = [
         new[:, columns] * prior[k] for k, columns in enumerate((slice(2, 5), slice(11, 14)))
@@ -266,7 +268,7 @@ def test_a_frozen_model_of_the_groups_is_calibrated_within_labels():
     _, fitted = model.columns(X, y, group, THREE, groups=NAMES)
     first = of_group.predict_proba(X)[:, 2]  # of "c", which is part 0 or 2
     for own, label in zip(fitted.group_models, (0, 1), strict=True):
-        posterior = own.model.posteriors(X)[:, 0]
+        posterior = own.model.posteriors(X)[0][:, 0]
         assert (np.diff(posterior[np.argsort(first)]) >= 0).all()
         assert posterior[y == label].mean() == pytest.approx(
             (group[y == label] == 0).mean(), abs=0.01
