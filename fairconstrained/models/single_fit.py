@@ -49,9 +49,9 @@ class SingleFit(Posteriors):
     head and calibration. The head is trained for half a standard error less than the slack. If the
     labels exceed the slack, it is trained again, for rates moved by as much as labels have missed
     those of their heads on average, and a quarter of a standard error less slack, up to three
-    times; it is never worse than the heads before. If no labels keep the slack, those of least
-    violation count, ``feasible_`` is False, and a warning says by how much. In the end
-    ``estimator_`` learns on all rows, from the mean of what the models of all folds say.
+    times. A head that keeps these slacks is no worse than those before. If no labels keep the
+    slack, those of least violation count, ``feasible_`` is False, and a warning says by how much.
+    In the end ``estimator_`` learns on all rows, from the mean of what all folds' models say.
 
     Parameters
     ----------

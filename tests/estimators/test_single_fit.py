@@ -122,15 +122,15 @@ class Lost(AugmentedLagrangian):
 
 
 @pytest.mark.parametrize(
-    ("constraint", "solver"),
-    [("demographic_parity", Lost()), ("equalized_odds", AugmentedLagrangian())],
-    ids=["no worse than heads before", "solved to the end"],
+    ("constraint", "solver", "n"),
+    [("demographic_parity", Lost(), 2000), ("equalized_odds", AugmentedLagrangian(), 1000)],
+    ids=["feasible", "not feasible"],
 )
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
-def test_a_head_for_other_slacks_is_as_good_as_it_can_be(constraint, solver):
-    """Under equalized odds labels of a thousand rows miss what the head has, again and again."""
-    clf = fitted(constraint, solver=solver)
-    X, y, _ = table(n=1000)
+def test_a_head_for_other_slacks_is_neither_a_constant_nor_lost(constraint, solver, n):
+    """Equalized odds: labels of a thousand rows miss what the head has, again and again."""
+    data = X, y, _ = table(n=n)
+    clf = fitted(constraint, data=data, solver=solver)
     assert clf.violation_ < 0.1
     assert clf.score(X, y) > 0.7
 
