@@ -150,7 +150,7 @@ def test_nothing_is_said_where_constants_are_as_good_without_the_constraint():
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
 @pytest.mark.parametrize("seed", [1, 2, 5])
 def test_the_error_does_not_rise_with_the_slack(seed, constraint):
-    """Up to .003 on training rows; of six such tables under odds one (seed 0) rises by .006."""
+    """Up to .003 on training rows; seeds 0 to 5 do. Between slacks it can (seed 2, .04 to .05)."""
     n_groups = int(np.random.default_rng(seed).integers(2, 11))
     X, y, group = by_group(seed, 2000, n_groups)
     errors = []
