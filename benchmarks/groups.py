@@ -6,18 +6,22 @@
 Case "fits": linear models of all rows of real tables, whose groups (no features) are hidden for a
 fraction of the rows; demographic parity, slack 0.05. Rows are hidden at random, by the label (the
 odds of a positive to be hidden are 7.4 times those of a negative), or by the group (likewise), for
-which nothing here is made. The fit is given the groups that are left ("known"; where nine tenths
-are hidden, also with a margin), probabilities of a logistic regression on the features
-("probabilities"), the most likely groups by these ("guesses"), or probabilities by label from a
-name that has an AUC of 0.8 and nothing else ("name"), which the predictions know more than. "all"
-sees the groups of all rows. Gaps are those of the true groups of all training rows.
+which nothing here is made. The fit is given the groups that are left ("known"), probabilities of a
+logistic regression on features and label ("probabilities"), these corrected by the known groups
+("estimated"), or the most likely groups ("guesses"). "few columns" are posteriors of a logistic
+regression in place of the features; margins are 1, or 0.5 where half of the groups are known, and
+a "wide" one is the normal quantile of 0.9.
+"name" are probabilities by label from a name that has an AUC of 0.8 and nothing else, which the
+predictions know more than. "recorded" groups err with known probabilities; "as recorded" takes them
+for true. "all" sees the groups of all rows. Gaps are those of the true groups of all training rows.
 
 Case "intervals": samples of 2,000 rows of a population in which groups follow from z by a logistic
 model with an AUC of 0.8, and predictions depend on z and on noise. "truth" is the gap in rates.
-Half of the groups are missing at random or by the label; or the probabilities of the population, or
-those of ``estimate_group_probabilities`` from the known half, are given; or groups were recorded
-with errors. Intervals are made of 1,000 draws instead of 10,000. "certified" counts upper bounds of
-``certify`` at the same confidence that are below the truth.
+Half of the groups (or nine tenths) are missing at random or by the label, also where
+``estimate_group_probabilities`` estimates them, from z and the predictions or from noise; or the
+probabilities of the population are given; or groups were recorded with errors. Intervals are made
+of 1,000 draws instead of 10,000. "certified" counts upper bounds of ``certify`` at the same
+confidence that are below the truth.
 """
 
 from __future__ import annotations
@@ -58,7 +62,11 @@ TABLES = {  # the sensitive feature, and the columns that name it
     "bank": (None, "age"),
 }
 HIDDEN = {"at random": (0.5, 0.9), "by label": (0.5, 0.9), "by group": (0.5,)}
-MARGINS = 1, 2  # of fits that are given the few groups that are left
+CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])  # of recorded groups
+GROUP_MODEL = LogisticRegression(max_iter=300)
+FEW = {"model": GROUP_MODEL, "random_state": 0}  # columns
+MARGIN = 1.0  # standard errors; half of it where half of the groups are known
+WIDE = 1.28  # the normal quantile of 0.9
 KEY = ("case", "data", "hidden", "how", "given", "seed")
 MEASURED = ("auc", "said", "gap", "error", "truth", "covered", "below", "above", "certified")
 COLUMNS = (*KEY, *MEASURED)
@@ -91,52 +99,74 @@ class Table(NamedTuple):
         group = np.unique(np.ravel(data.sensitive_features).astype(str), return_inverse=True)[1]
         return cls(data.data, np.asarray(data.target), group)
 
-    def fitted(self, groups: Any, margin: float = 0.0) -> dict[str, float]:
+    def fitted(self, groups: Any, **options: Any) -> dict[str, float]:
         """Fit, and measure by the true groups."""
-        clf = RateConstrainedClassifier(slack=SLACK, margin=margin)
+        clf = RateConstrainedClassifier(slack=SLACK, **options)
         clf.fit(self.X, self.y, sensitive_features=groups)
         predicted = clf.predict(self.X)
         gap = demographic_parity_difference(self.y, predicted, sensitive_features=self.group)
         error = float((predicted != self.y).mean())
         return {"said": clf.violation_, "gap": gap, "error": error}
 
-    def named(self, partly: NDArray[Any], rng: np.random.Generator) -> GroupProbabilities:
-        """Probabilities from a name and the label alone."""
-        name = rng.normal(np.sqrt(2.0) * norm.ppf(0.8) * self.group)[:, None]
-        named = estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
-        return named.probabilities
+    def hidden(
+        self, fraction: float, how: str, seed: int
+    ) -> tuple[float, dict[str, Callable[[], dict[str, float]]]]:
+        """The AUC of the group model, and the fits where a fraction of the groups is hidden."""
+        rng, of = np.random.default_rng(seed), {"by label": self.y, "by group": self.group}
+        hidden = _hidden(fraction, of.get(how), rng, len(self.y))
+        partly = np.where(hidden, np.nan, self.group)
+        found = estimate_group_probabilities(
+            GROUP_MODEL, self.X, partly, y=self.y, random_state=seed
+        )
+        p, margin = found.probabilities, {"margin": MARGIN if fraction > 0.5 else 0.5 * MARGIN}
+        given = {"known": partly, "probabilities": p, "guesses": p.encoded().likeliest()}
+        fit = {way: partial(self.fitted, groups) for way, groups in given.items()}
+        fit["estimated, few columns, margin"] = partial(self.fitted, found, **FEW, **margin)
+        if how == "at random":
+            name = rng.normal(np.sqrt(2.0) * norm.ppf(0.8) * self.group)[:, None]
+            named = estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
+            fit["name"] = partial(self.fitted, named.probabilities)
+            fit["name, few columns, margin"] = partial(self.fitted, named, **FEW, **margin)
+        if fraction > 0.5:
+            fit["known, margin"] = partial(self.fitted, partly, **margin)
+            fit["estimated"] = partial(self.fitted, found)
+            fit["estimated, margin"] = partial(self.fitted, found, **margin)
+            fit["estimated, few columns"] = partial(self.fitted, found, **FEW)
+            wide = partial(self.fitted, found, **FEW, margin=WIDE)
+            fit["estimated, few columns, wide margin"] = wide
+            fit["known, few columns, margin"] = partial(self.fitted, partly, **FEW, **margin)
+        return roc_auc_score(self.group[hidden], p.rows[hidden, 1]), fit
+
+    def recorded(self, seed: int) -> dict[str, Callable[[], dict[str, float]]]:
+        """The fits where groups were recorded with errors."""
+        recorded = _recorded(self.group, np.random.default_rng(seed))
+        groups = RecordedGroups(recorded, CONFUSION)
+        return {
+            "as recorded": partial(self.fitted, recorded),
+            "recorded": partial(self.fitted, groups),
+            "recorded, margin": partial(self.fitted, groups, margin=MARGIN),
+        }
+
+
+def _recorded(group: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
+    return (rng.random(len(group)) < CONFUSION[group, 1]).astype(int)
 
 
 def fits(data: str, seed: int) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, float]]]]:
     """Fits of one table, each given what is left of the groups; what each is, and how to fit."""
     table = Table.of(data)
-    key = {"case": "fits", "data": data, "seed": seed}
-    yield {**key, "hidden": 0, "how": "", "given": "all"}, partial(table.fitted, table.group)
+    key = {"case": "fits", "data": data, "hidden": 0, "how": "", "seed": seed}
+    yield {**key, "given": "all"}, partial(table.fitted, table.group)
+    for way, fitted in table.recorded(seed).items():
+        yield {**key, "how": "recorded", "given": way}, fitted
     for how, fractions in HIDDEN.items():
-        of = {"by label": table.y, "by group": table.group}.get(how)
         for fraction in fractions:
-            rng = np.random.default_rng(seed)
-            hidden = _hidden(fraction, of, rng, len(table.y))
-            partly = np.where(hidden, np.nan, table.group)
-            found = estimate_group_probabilities(
-                LogisticRegression(max_iter=300), table.X, partly, y=table.y, random_state=seed
-            ).probabilities
-            shares = found.encoded()
-            given = {"known": partly, "probabilities": found, "guesses": shares.likeliest()}
-            if how == "at random":
-                given["name"] = table.named(partly, rng)
-            fit = {way: partial(table.fitted, groups) for way, groups in given.items()}
-            if fraction > 0.5:
-                more = {f"known, margin {m}": partial(table.fitted, partly, m) for m in MARGINS}
-                fit |= more
-            auc = roc_auc_score(table.group[hidden], shares.codes[hidden, 1])
-            for way, fitted in fit.items():
+            auc, ways = table.hidden(fraction, how, seed)
+            for way, fitted in ways.items():
                 yield {**key, "hidden": fraction, "how": how, "given": way, "auc": auc}, fitted
 
 
 # --- intervals ------------------------------------------------------------------------------------
-
-CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])
 
 
 class Sample(NamedTuple):
@@ -160,19 +190,24 @@ class Sample(NamedTuple):
     def known_as(self, given: str, rng: np.random.Generator) -> Any:
         """The sensitive features as they are given."""
         if given == "recorded":
-            recorded = (rng.random(len(self.z)) < CONFUSION[self.group, 1]).astype(int)
-            return RecordedGroups(recorded, CONFUSION)
+            return RecordedGroups(_recorded(self.group, rng), CONFUSION)
         if given == "probabilities":
             return GroupProbabilities(np.column_stack((1.0 - self.p, self.p)))
-        of = self.y if given == "known, by label" else None
-        partly = np.where(_hidden(0.5, of, rng, len(self.z)), np.nan, self.group)
-        if given != "estimated":
+        of = self.y if given.endswith("by label") else None
+        hidden = _hidden(0.9 if given.endswith("nine tenths") else 0.5, of, rng, len(self.z))
+        partly = np.where(hidden, np.nan, self.group)
+        if given.startswith("known"):
             return partly
         columns = np.column_stack((self.z, self.predicted))
+        if given.endswith("noise"):
+            columns = rng.normal(size=columns.shape)
         return estimate_group_probabilities(LogisticRegression(), columns, partly, y=self.y)
 
 
-GIVEN = ("known, at random", "known, by label", "probabilities", "estimated", "recorded")
+GIVEN = (
+    *("known, at random", "known, by label", "probabilities", "recorded"),
+    *("estimated, at random", "estimated, by label", "estimated, nine tenths", "estimated, noise"),
+)
 
 
 def gap(strength: float) -> float:
@@ -220,7 +255,7 @@ def main() -> None:
     add = parser.add_argument
     add("--cases", nargs="+", choices=["fits", "intervals"], default=["fits", "intervals"])
     add("--data", nargs="+", choices=list(TABLES), default=list(TABLES))
-    add("--given", nargs="+", choices=GIVEN, default=GIVEN)
+    add("--given", nargs="+", help="what fits and intervals are given; default: everything")
     add("--seeds", nargs="+", type=int, default=list(range(20)))
     add("--trials", type=int, default=1_000)
     add("--output", type=Path, default=Path("results/groups.csv"))
@@ -229,20 +264,21 @@ def main() -> None:
     intervals.N_DRAWS = N_DRAWS
     done = finished(options.output, KEY)
 
-    def kept(row: dict[str, Any]) -> None:
-        append(options.output, {**dict.fromkeys(COLUMNS, ""), **row}, COLUMNS, KEY)
+    def run(row: dict[str, Any], measured: Callable[[], dict[str, Any]]) -> None:
+        asked = options.given is None or row["given"] in options.given
+        if asked and tuple(str(row[name]) for name in KEY) not in done:
+            found = {**dict.fromkeys(COLUMNS, ""), **row, **measured()}
+            append(options.output, found, COLUMNS, KEY)
 
     jobs = [(data, seed) for seed in options.seeds for data in options.data]
     for data, seed in tqdm([job for job in jobs if "fits" in options.cases], unit="table"):
         for row, fitted in fits(data, seed):
-            if tuple(str(row[name]) for name in KEY) not in done:
-                kept(row | fitted())
-    for given in options.given if "intervals" in options.cases else ():
+            run(row, fitted)
+    for given in GIVEN if "intervals" in options.cases else ():
         for strength, name in ((0.0, "no gap"), (0.3, "a gap")):
             own = {"case": "intervals", "data": name, "hidden": "", "how": "", "given": given}
             own["seed"] = options.trials
-            if tuple(map(str, own.values())) not in done:
-                kept(own | coverage(given, strength, options.trials, 1))
+            run(own, partial(coverage, given, strength, options.trials, 1))
 
 
 if __name__ == "__main__":
