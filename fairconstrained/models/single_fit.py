@@ -90,7 +90,7 @@ class SingleFit(Posteriors):
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.models import SingleFit
     >>> data = make_biased_classification(2000, random_state=0)
-    >>> model = SingleFit(DecisionTreeClassifier(max_depth=4))
+    >>> model = SingleFit(DecisionTreeClassifier(max_depth=6))
     >>> clf = RateConstrainedClassifier(slack=0.05, model=model, random_state=0)
     >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
     True
