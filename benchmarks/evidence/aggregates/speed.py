@@ -145,18 +145,24 @@ _MANY = {"workers": 1_000, "rows of a worker": 10_000_000}
 @table("engines", "engines")
 def _engines(runs: pd.DataFrame) -> Cells:
     blocks = runs[runs["engine"] == "blocks"].set_index("rows")["processor seconds"]
-    for _, run in runs.sort_values(["rows", "engine"]).iterrows():
-        if run["rows"] < _BESIDE:
-            continue
-        killed = "" if pd.isna(run["killed"]) else ", a worker killed"
-        row = f"{run['rows']:,} / {run['engine'].capitalize()}{killed}"
+    for _, run in runs[runs["rows"] >= _BESIDE].sort_values(["rows", "engine"]).iterrows():
+        row = f"{run['rows']:,} / {run['engine'].capitalize()}"
         yield row, "seconds", *number(run["seconds"], ".0f")
         yield row, "processor seconds", *number(run["processor seconds"], ".0f")
         if run["rows"] in blocks:
             ratio = run["processor seconds"] / blocks[run["rows"]]
             yield row, "times those of blocks", *number(ratio, ".2f")
+            yield row, "coefficients differ by", *number(run["coefficients differ by"], ".0e")
         yield row, "passes", str(run["passes"]), ""
         yield row, "peak MB", *number(run["peak MB"], ".0f")
+
+
+@table("engines_lost", "engines")
+def _engines_lost(runs: pd.DataFrame) -> Cells:
+    for _, run in runs[runs["killed"].notna()].sort_values("engine").iterrows():
+        row = f"{run['engine'].capitalize()}, {run['rows']:,} rows"
+        yield row, "seconds", *number(run["seconds"], ".0f")
+        yield row, "processor seconds", *number(run["processor seconds"], ".0f")
         yield row, "coefficients differ by", *number(run["coefficients differ by"], ".0e")
 
 
