@@ -7,7 +7,24 @@ import pandas as pd
 from benchmarks.evidence.aggregates.cells import Cells, name, table
 
 LIMIT = 0.06  # slack plus 0.01
-TITLES = {"known": "known groups", "probabilities": "probabilities", "guesses": "guesses"}
+RECIPE = "estimated, few columns, margin"
+TITLES = {
+    "known": "known groups",
+    "probabilities": "probabilities",
+    "guesses": "guesses",
+    RECIPE: "corrected, few columns, margin",
+}
+STEPS = {
+    "known": "known groups",
+    "known, margin": "known groups, margin",
+    "estimated": "corrected",
+    "estimated, margin": "corrected, margin",
+    "estimated, few columns": "corrected, few columns",
+    RECIPE: "all three",
+    "estimated, few columns, wide margin": "all three, margin 1.28",
+    "known, few columns, margin": "known groups, few columns, margin",
+}
+FALSE = {"name": "name", "name, few columns, margin": "name, corrected, few columns, margin"}
 
 
 def _compared(runs: pd.DataFrame) -> pd.DataFrame:
@@ -27,9 +44,8 @@ def _gaps(row: str, title: str, of: pd.DataFrame) -> Cells:
 @table("groups", "groups")
 def _groups(runs: pd.DataFrame) -> Cells:
     fits = _compared(runs)
-    for (data, hidden, how), of in fits[fits["how"] != "by group"].groupby(
-        ["data", "hidden", "how"], sort=False
-    ):
+    true = fits[fits["how"].isin(["at random", "by label"])]
+    for (data, hidden, how), of in true.groupby(["data", "hidden", "how"], sort=False):
         row = f"{name(data)} / {hidden:.0%} / {how}"
         yield row, "fits", f"{of['seed'].nunique()}", ""
         yield row, "AUC of the group model", f"{of['auc'].mean():.2f}", ""
@@ -37,31 +53,36 @@ def _groups(runs: pd.DataFrame) -> Cells:
             yield from _gaps(row, f"{title}: ", of[of["given"] == way])
 
 
-@table("groups_margin", "groups")
-def _groups_margin(runs: pd.DataFrame) -> Cells:
+@table("groups_few", "groups")
+def _groups_few(runs: pd.DataFrame) -> Cells:
     fits = _compared(runs)
-    seeds = fits[fits["given"].str.startswith("known, margin")][["data", "seed"]].drop_duplicates()
-    few = fits[fits["hidden"] > 0.5].merge(seeds)
-    for (data, how), of in few.groupby(["data", "how"], sort=False):
-        row = f"{name(data)} / {how}"
-        yield row, "fits", f"{of['seed'].nunique()}", ""
-        for way, title in (
-            ("", "no margin"),
-            (", margin 1", "margin 1"),
-            (", margin 2", "margin 2"),
-        ):
-            yield from _gaps(row, f"{title}: ", of[of["given"] == f"known{way}"])
+    for (data, how), of in fits[fits["hidden"] > 0.5].groupby(["data", "how"], sort=False):
+        for way, title in STEPS.items():
+            row, own = f"{name(data)} / {how} / {title}", of[of["given"] == way]
+            if len(own):
+                yield row, "fits", f"{len(own)}", ""
+                yield from _gaps(row, "", own)
+
+
+@table("groups_recorded", "groups")
+def _groups_recorded(runs: pd.DataFrame) -> Cells:
+    fits = _compared(runs)
+    recorded = fits[fits["how"] == "recorded"]
+    for (data, given), of in recorded.groupby(["data", "given"], sort=False):
+        row = f"{name(data)} / {given}"
+        yield row, "fits", f"{len(of)}", ""
+        yield from _gaps(row, "", of)
 
 
 @table("groups_false", "groups")
 def _groups_false(runs: pd.DataFrame) -> Cells:
     fits = _compared(runs)
     words = {"by group": "hidden by the group", "at random": "probabilities from a name alone"}
-    false = fits[(fits["how"] == "by group") | (fits["given"] == "name")]
+    false = fits[(fits["how"] == "by group") | fits["given"].isin(FALSE)]
     for (data, hidden, how, given), of in false.groupby(
         ["data", "hidden", "how", "given"], sort=False
     ):
-        row = f"{name(data)} / {words[how]}, {hidden:.0%} / {TITLES.get(given, given)}"
+        row = f"{name(data)} / {words[how]}, {hidden:.0%} / {(TITLES | FALSE)[given]}"
         yield row, "fits", f"{len(of)}", ""
         yield from _gaps(row, "", of)
 
