@@ -10,7 +10,7 @@ which nothing here is made. The fit is given the groups that are left ("known"),
 logistic regression on features and label ("probabilities"), these corrected by the known groups
 ("estimated"), or the most likely groups ("guesses"). "few columns" are posteriors of a logistic
 regression in place of the features; margins are 1, or 0.5 where half of the groups are known, and
-a "wide" one is the normal quantile of 0.9.
+"wide" and "wider" ones are the normal quantiles of 0.9 and 0.95.
 "name" are probabilities by label from a name that has an AUC of 0.8 and nothing else, which the
 predictions know more than. "recorded" groups err with known probabilities; "as recorded" takes them
 for true. "all" sees the groups of all rows. Gaps are those of the true groups of all training rows.
@@ -66,7 +66,7 @@ CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])  # of recorded groups
 GROUP_MODEL = LogisticRegression(max_iter=300)
 FEW = {"model": GROUP_MODEL, "random_state": 0}  # columns
 MARGIN = 1.0  # standard errors; half of it where half of the groups are known
-WIDE = 1.28  # the normal quantile of 0.9
+WIDE = {"wide": 1.28, "wider": 1.64}  # normal quantiles of 0.9 and 0.95
 KEY = ("case", "data", "hidden", "how", "given", "seed")
 MEASURED = ("auc", "said", "gap", "error", "truth", "covered", "below", "above", "certified")
 COLUMNS = (*KEY, *MEASURED)
@@ -132,8 +132,9 @@ class Table(NamedTuple):
             fit["estimated"] = partial(self.fitted, found)
             fit["estimated, margin"] = partial(self.fitted, found, **margin)
             fit["estimated, few columns"] = partial(self.fitted, found, **FEW)
-            wide = partial(self.fitted, found, **FEW, margin=WIDE)
-            fit["estimated, few columns, wide margin"] = wide
+            for words, wide in WIDE.items():
+                few = partial(self.fitted, found, **FEW, margin=wide)
+                fit[f"estimated, few columns, {words} margin"] = few
             fit["known, few columns, margin"] = partial(self.fitted, partly, **FEW, **margin)
         return roc_auc_score(self.group[hidden], p.rows[hidden, 1]), fit
 
