@@ -201,7 +201,7 @@ PARAMETERS = {
     Scores above it are positive decisions.""",
     "sensitive_features": """array-like of shape (n_samples,) or (n_samples, n_columns)
     One group per combination of values that occurs; or an object of
-    :mod:`fairconstrained.groups`, where groups are uncertain. Where values are missing, the other
+    ``fairconstrained.groups``, where groups are uncertain. Where values are missing, the other
     rows of a label stand for all of it.""",
     "method": """{"between_groups", "to_overall"}, default="between_groups"
     Compare the groups with each other, or each group with all samples together.""",
