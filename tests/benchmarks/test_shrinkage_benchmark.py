@@ -8,6 +8,7 @@ from benchmarks.evidence.aggregates import AGGREGATES
 from benchmarks.shrinkage import COLUMNS_OF, LEAST, gaps, groupings, measured
 
 
+@pytest.mark.slow
 def test_squared_gaps_have_no_bias_and_small_groups_do_not_count():
     rng, true, size = np.random.default_rng(0), np.array([0.2, 0.3, 0.4]), [50, 80, 120]
     group = np.repeat([0, 1, 2, 3], [*size, LEAST - 1])

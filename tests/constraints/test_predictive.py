@@ -127,6 +127,7 @@ def test_fits_keep_the_slack_and_are_as_good_as_thresholds_by_group(notion):
     assert np.mean(predicted != y) <= least + 0.01
 
 
+@pytest.mark.slow
 def test_a_fit_predicts_the_class_in_every_group():
     """Without the constraint nobody of group 1 is accepted; a floor keeps more than a few."""
     rng = np.random.default_rng(0)
@@ -166,6 +167,7 @@ def test_networks_margins_and_ratios(notion, params):
     assert ratio >= 0.95 if "constraint" in params else gap <= 0.05 + FORGIVEN
 
 
+@pytest.mark.slow
 def test_blocks_give_the_same_values():
     X, y, group = table(n=1000)
     whole = fitted(PredictiveParity(0.03), (X, y, group))

@@ -163,6 +163,7 @@ def test_of_many_rows_the_violation_is_as_exact_as_is_said(on_workers):
         assert first["calibration"] == pytest.approx(rate, abs=0.02 if "AUC" in name else 0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

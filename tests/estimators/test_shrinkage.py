@@ -87,6 +87,7 @@ def test_a_slack_that_never_binds_gives_the_model_without_constraints():
     same_model(fitted(DemographicParity(1.0, **BAYES)), fitted(DemographicParity(1.0)))
 
 
+@pytest.mark.slow
 def test_rows_in_blocks_and_weights_give_the_same_model():
     free = DemographicParity(1.0, **BAYES)
     whole, loose = fitted(), fitted(free)
@@ -114,6 +115,7 @@ def test_any_classifier(model):
     assert np.isfinite(clf.violation_)
 
 
+@pytest.mark.slow
 def test_missing_groups_and_probabilities_and_strata():
     missing = np.where(np.random.default_rng(0).random(len(Y)) < 0.3, np.nan, GROUP)
     certain = GroupProbabilities(np.eye(6)[GROUP])

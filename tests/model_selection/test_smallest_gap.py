@@ -38,6 +38,7 @@ def exact(cell, group, y, most):
     return found.fun
 
 
+@pytest.mark.slow
 def test_of_rules_on_cells_it_is_that_of_an_integer_program():
     """A column for each cell: a linear model is any rule, and rates jump by those of cells."""
     rng = np.random.default_rng(0)
@@ -56,6 +57,7 @@ def test_of_rules_on_cells_it_is_that_of_an_integer_program():
     assert clf.gap_ < free.violation_ - 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demographic_parity", "predictive_parity"])
 def test_no_slack_of_the_usual_direction_has_a_smaller_gap_at_that_quality(name):
     X, y, group = table(n=600)

@@ -81,6 +81,7 @@ def of_library(one, n):
     return one.self_compose(n).get_epsilon_for_delta(DELTA)
 
 
+@pytest.mark.slow
 @given(
     sigma=st.floats(0.7, 20.0),
     q=st.one_of(st.floats(1e-3, 0.3), st.just(1.0)),

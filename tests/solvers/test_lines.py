@@ -93,6 +93,7 @@ def test_a_line_has_all_labels_within_reach(seed, n_classes, reach):
         assert (seen - row).abs().amax(dim=1).min() < 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(sorted(COMPARISONS)), st.integers(0, 10_000), st.sampled_from([0.3, math.inf])

@@ -130,6 +130,7 @@ def test_sgda_comes_near_the_optimum_with_exact_gradients(seed):
 # --- where targets cost more than equal scores ---------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_small_groups_do_not_take_many_rounds():
     """Rates of 40 rows differ by .3 by chance, and slack .01 leaves equal predictions only."""
     data = make_biased_classification(2000, n_groups=50, random_state=0)
