@@ -33,6 +33,10 @@ class RowsToPredict:
             raise ValueError("X has no rows.")
         return found
 
+    def frame(self) -> pd.DataFrame:
+        """Return all rows, in memory."""
+        return pd.concat(self.gathered(_itself), ignore_index=True)
+
     def outputs(self, function: Callable[[Any, Any], Any], model: Any) -> Any:
         """Return the values of a function of a model's features and groups, one for each row."""
         used = {column for columns in self.roles.values() for column in columns}

@@ -200,8 +200,8 @@ class TrainingRows:
         """Group indices (n,), -1 where no group is known; drawn where rows have shares in groups.
 
         Models of the group learn the same probabilities from draws as from shares. Where known
-        groups correct the shares, these say it all: a draw would tell a model of the group of a row
-        in other folds, and it is no longer out of fold.
+        groups correct the shares, models learn from the known groups alone: the shares of other
+        rows were estimated from the groups of rows in all folds, and would leak them.
         """
         n_groups = len(self.space.groups)
         if self.group.ndim == 1:

@@ -163,12 +163,12 @@ def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
 
 
 def rows_here(given: Given) -> Given:
-    """The rows of a table in this process: where they are, steps on a few rows each are slow.
+    """The rows of a table, brought to this process, which then draws batches of them.
 
-    An engine also computes lost partitions again, and would draw other batches of their rows.
+    Batches drawn by an engine would be others where it computes a lost partition again.
     """
-    frames = RowsToPredict(given.X, {}).gathered(_itself)
-    return Columns.of(given).of_frame(pd.concat(frames, ignore_index=True))
+    columns = Columns.of(given)
+    return columns.of_frame(RowsToPredict(given.X, {}).frame())
 
 
 def _own_part(bare: FairClassifier, columns: Columns, frame: pd.DataFrame) -> Any:
@@ -186,10 +186,6 @@ def _own_part(bare: FairClassifier, columns: Columns, frame: pd.DataFrame) -> An
     if given.sample_weight is None:  # one number in memory
         rows = replace(rows, weight=np.broadcast_to(1.0, len(rows.y)))
     return OwnPart(rows, {k: vars(bare)[k] for k in _FROM_VALIDATION if k in vars(bare)})
-
-
-def _itself(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame
 
 
 def _said(part: Any) -> Any:

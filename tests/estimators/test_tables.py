@@ -90,7 +90,7 @@ def test_columns_are_given_by_name_or_as_columns_of_the_table():
 def test_a_private_model_is_that_of_the_rows_in_memory(private):
     """The engine is one party: the noise of a seed is drawn once, for the rows of all partitions.
 
-    Labels that no row has are in the public domain, which is that of the table's categories.
+    The public domain of the groups is that of the table's categories: "unseen" has no row.
     """
     rows = frame(300).drop(columns="weight")
     rows["sex"] = rows.sex.astype(pd.CategoricalDtype([*np.unique(rows.sex), "unseen"]))
@@ -102,6 +102,16 @@ def test_a_private_model_is_that_of_the_rows_in_memory(private):
         *(clf.decision_function(features(rows)) for clf in (found, whole))
     )
     assert found.privacy_ == whole.privacy_
+
+
+def test_names_are_checked_before_rows_are_gathered_for_a_private_fit():
+    def unread(frame):
+        raise AssertionError("rows were read")
+
+    lazy = partitions(frame(300), 100)
+    lazy = lazy.map_partitions(unread, meta=lazy._meta)
+    with pytest.raises(ValueError, match="must be the name of a column of X"):
+        elsewhere(RateConstrainedClassifier(epsilon=1.0), lazy, y="unknown")
 
 
 def test_rows_of_weight_zero_are_left_out_wherever_they_are():
