@@ -68,7 +68,9 @@ class SystemGenerator(Generator):
     def __init__(self) -> None:
         super().__init__()
         self.seed()
-        self._words = np.empty(0, np.uint64)  # drawn and not yet used
+        # drawn and not yet used
+        self._words = np.empty(0, np.uint64)
+        self._ready: dict[tuple[Law, float], Ints] = {}
 
     def words(self, n: int) -> Any:
         """Words of 64 bits, many drawn together."""
@@ -82,7 +84,15 @@ class SystemGenerator(Generator):
         if n > _BLOCK_WORDS:  # parts stay in the processor's cache
             sizes = [_BLOCK_WORDS] * (n // _BLOCK_WORDS) + [n % _BLOCK_WORDS]
             return np.concatenate([self.steps(law, size, per_unit) for size in sizes])
-        words = self.words(n)
+        # The steps of a fit add the same noise to few numbers, again and again.
+        ready = self._ready.get((law, per_unit))
+        if ready is None or n > len(ready):
+            ready = self._block(law, per_unit)
+        self._ready[law, per_unit] = ready[n:]
+        return ready[:n]
+
+    def _block(self, law: Law, per_unit: float) -> Ints:
+        words = self.words(_BLOCK_WORDS)
         # A word and its complement are as far from the median, on both sides.
         tails = np.minimum(words, ~words)
         noise = per_unit * law.quantile(_probability(tails))
