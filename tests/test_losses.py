@@ -17,7 +17,7 @@ from fairconstrained.losses import (
 from tests.helpers.notions import random_rows
 
 losses = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-classes = pytest.mark.parametrize("n_classes", [2, 3, 5])
+classes = pytest.mark.parametrize("n_classes", [2, 4])
 
 
 def as_two_columns(scores):
@@ -72,7 +72,7 @@ def test_brier_loss_is_half_the_squared_distance_to_the_one_hot_label(n_classes)
 
 @losses
 @classes
-@pytest.mark.parametrize("size", [1.0, 1e2, 1e4])
+@pytest.mark.parametrize("size", [1.0, 1e4])
 def test_closed_forms_equal_autograd_and_are_finite(loss, n_classes, size):
     scores, y, _, _ = random_rows(4, n_classes)
     scores = (size * scores).requires_grad_()

@@ -10,7 +10,6 @@ import pytest
 from fairconstrained import audit, metrics
 from fairconstrained.audit.arguments import CRITERIA
 from fairconstrained.audit.measures import DIFFERENCES
-from tests.helpers.commands import answers_without_imports
 
 N = 400
 ASKED = ["--decision", "decision", "--sensitive", "sex", "--positive", "granted"]
@@ -151,12 +150,6 @@ def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
     with pytest.raises(SystemExit, match="2"):
         audit.main(argv)
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("argument", ["--help", "--slack=-1"])
-def test_help_and_errors_wait_for_no_import(argument):
-    assert answers_without_imports("audit", argument)
 
 
 def test_the_criteria_that_are_written_out_are_those_that_are_compared():

@@ -390,11 +390,6 @@ def test_combinations_that_do_not_occur_are_not_listed_and_unlabelled_groups_are
     assert found.to_html()
 
 
-def test_equal_rates_name_two_groups():
-    found = report(y_pred=np.ones(N))
-    assert "man 100.0 %, woman 100.0 %" in found.answer
-
-
 def test_rates_that_are_not_defined_are_no_warning_and_null():
     """No woman has a favourable label."""
     with warnings.catch_warnings():

@@ -97,12 +97,6 @@ def test_balanced_costs_are_costs_of_one_over_the_frequency_of_the_label():
     assert balanced_accuracy_score(y, fits[0].predict(X)) > 0.6
 
 
-def test_equal_costs_are_errors():
-    data = table()
-    same, scaled = (fitted(data=data, costs=own) for own in (None, [[0, 3], [3, 0]]))
-    np.testing.assert_allclose(scaled.coef_, same.coef_)
-
-
 @pytest.mark.parametrize(
     ("costs", "message"),
     [

@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 
 from fairconstrained.constraints import (
@@ -14,41 +13,7 @@ from fairconstrained.constraints import (
     Space,
     Stack,
 )
-from fairconstrained.constraints.linear import Combinations
 from tests.helpers.notions import random_rows, table
-
-
-def pairs(n):
-    """The differences of all ordered pairs as a matrix."""
-    identity = np.eye(n)
-    return np.array([identity[i] - identity[j] for i in range(n) for j in range(n) if i != j])
-
-
-@pytest.mark.parametrize("equal", [True, False])
-@pytest.mark.parametrize("families", [(45,), (2, 40, 3), ()])
-def test_combinations_are_their_matrices(families, equal):
-    """Products with both sides, the largest of C r + b, variances, and what is left."""
-    rng = np.random.default_rng(0)
-    entries = rng.normal(size=(70, 40)) * (rng.random((70, 40)) < 0.1)
-    matrix = sp.block_diag([pairs(n) for n in families]).toarray() if families else entries
-    mapped = Combinations.of(matrix, families)
-    rates, weights = (torch.as_tensor(rng.normal(size=(n, 3))) for n in matrix.shape[::-1])
-    np.testing.assert_allclose(mapped.times(rates), matrix @ rates.numpy(), atol=1e-12)
-    on_rates = mapped.transposed_times(weights)
-    np.testing.assert_allclose(on_rates, matrix.T @ weights.numpy(), atol=1e-12)
-    offset = torch.as_tensor(-0.1 + (0.0 if equal else 0.1) * rng.random(len(matrix)))
-    expected = (torch.as_tensor(matrix) @ rates + offset[:, None]).amax(dim=0)
-    torch.testing.assert_close(mapped.largest(rates, offset), expected)
-    root = rng.normal(size=(matrix.shape[1],) * 2)
-    found = mapped.variances(torch.as_tensor(root @ root.T))
-    np.testing.assert_allclose(found, ((matrix @ root) ** 2).sum(axis=1), rtol=1e-9)
-    dropped = rng.random(matrix.shape[1]) < 0.2
-    left, rows, columns = mapped.without(dropped)
-    np.testing.assert_array_equal(rows, ~matrix[:, dropped].any(axis=1))
-    np.testing.assert_array_equal(columns, matrix[rows].any(axis=0))
-    np.testing.assert_array_equal(
-        left.times(torch.eye(left.n_rates).double()), matrix[np.ix_(rows, columns)]
-    )
 
 
 @pytest.mark.parametrize("n_groups", [3, 120])
@@ -60,7 +25,6 @@ def test_affine_maps_are_the_values_of_tables_and_their_gradients(n_groups):
     rows, none = random_rows(1, n_groups=n_groups, n=1500), torch.zeros(0)
     own = rows.on(stack)
     affine, sums = stack.affine(own.counts()), table(stack, rows)
-    assert (affine._product is None) == (n_groups == 120)
     torch.testing.assert_close(
         affine.of_table(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
     )

@@ -20,7 +20,6 @@ from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
     FalseNegativeRate,
-    Notion,
     PartialNotion,
     PartialStatisticalParity,
     RateConstraint,
@@ -56,7 +55,7 @@ def test_parameters_can_be_read_set_and_cloned(make):
         assert bound.statistic.temperature == 3.5
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.inf, np.nan, None, True, "hot"])
+@pytest.mark.parametrize("value", [0.0, np.inf, np.nan, None, True, "hot"])
 @pytest.mark.parametrize(
     "notion", [DemographicParity(), FalseNegativeRate(), PartialStatisticalParity((0.1, 0.5))]
 )
@@ -80,13 +79,12 @@ def test_what_a_notion_lacks_comes_from_the_estimator_and_must_come_from_somewhe
 # --- names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", TABLES)
+@pytest.mark.parametrize("names", [CONSTRAINTS, AUCS])
 def test_every_name_gives_an_object_and_objects_are_kept(names):
     for name in names:
         notion = as_notion(name, names)
-        assert isinstance(notion, Notion)
+        assert notion.name == name
         assert as_notion(notion, names) is notion
-    assert as_notion("inter_group", AUCS).name == "inter_group"
 
 
 @pytest.mark.parametrize("given_", ["parity", None, DemographicParity, EqualizedOdds()])

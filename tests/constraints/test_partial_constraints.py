@@ -32,8 +32,9 @@ from tests.helpers.partial import (
 EACH = dict(zip("abcd", [(0.0, 0.3), [(0.1, 0.2), (0.6, 0.9)], *INTERVALS], strict=False))
 
 
-@pytest.mark.parametrize("interval", [*INTERVALS, EACH], ids=str)
-@pytest.mark.parametrize("n_groups", [2, 4])
+@pytest.mark.parametrize(
+    ("interval", "n_groups"), [(INTERVALS[0], 2), (INTERVALS[2], 4), (EACH, 4)], ids=str
+)
 @pytest.mark.parametrize("name", PARTIAL)
 def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     """Whatever the extra variables; with ties, thresholds, and an interval for each group."""
@@ -130,7 +131,7 @@ def test_a_slack_of_one_asks_for_nothing():
     assert (soft_values(constraint, rows, variables(constraint, rows)) < -1).all()
 
 
-@pytest.mark.parametrize("interval", [(0.1, 0.4), (0.0, 0.3), [(0.1, 0.2), (0.6, 0.8)]], ids=str)
+@pytest.mark.parametrize("interval", [(0.0, 0.3), [(0.1, 0.2), (0.6, 0.8)]], ids=str)
 @pytest.mark.parametrize("ratio", [0.8, 1.25])
 def test_the_gap_of_ranks_is_kept_where_every_middle_has_its_threshold(interval, ratio):
     """Middles on a fine grid, exact rates: slack above the gap if and only if all are met."""
@@ -184,7 +185,7 @@ def test_both_parts_are_convex_along_segments(surrogate):
         X = torch.as_tensor(rng.normal(size=(len(rows.y), 3)))
         constraint = bound(notion)
         bends = np.zeros(2)
-        for _ in range(20):
+        for _ in range(5):
             segment = [random_point(rng, constraint) for _ in range(2)]
             ends = [constraint.convex_parts(X @ w, rows.on(constraint), aux) for w, aux in segment]
             w, aux = (0.5 * (one + other) for one, other in zip(*segment, strict=True))
@@ -229,21 +230,11 @@ def test_gradients_of_values_and_parts(surrogate):
 @pytest.mark.parametrize("name", PARTIAL)
 def test_tied_scores_are_feasible_at_the_start(name, surrogate):
     """Strictly, by the whole slack; whatever the tied score, the intervals and the groups."""
-    for interval in INTERVALS:
-        for value in (0.0, -2.5):
-            rows = random_rows(9)
-            rows = rows._replace(scores=torch.full_like(rows.scores, value))
-            constraint = bound(PARTIAL[name](interval, surrogate=surrogate))
-            aux = constraint.init_aux(rows.scores, rows.on(constraint))
-            slack = pytest.approx(np.full(len(constraint.slack), -0.05), abs=1e-9)
-            assert hard_values(constraint, rows, aux).numpy() == slack
-            assert soft_values(constraint, rows, aux).max().item() <= 1e-9
-
-
-def test_the_start_puts_thresholds_at_the_grid_s_ranks():
-    rows = random_rows(10, n_groups=2, n=400)
-    constraint = bound(PartialStatisticalParity((0.1, 0.5), 0.1, n_grid=5), 2, temperature=50.0)
-    theta = constraint.init_aux(rows.scores, rows.on(constraint)).numpy()
-    rates = [np.mean(rows.scores[rows.group == g].numpy() > theta, axis=0) for g in (0, 1)]
-    assert np.mean(rates, axis=0) == pytest.approx(np.linspace(0.12, 0.48, 5), abs=0.02)
-    assert (np.diff(theta) < 0).all()
+    for interval, value in zip(INTERVALS, (0.0, -2.5, 1.0), strict=True):
+        rows = random_rows(9)
+        rows = rows._replace(scores=torch.full_like(rows.scores, value))
+        constraint = bound(PARTIAL[name](interval, surrogate=surrogate))
+        aux = constraint.init_aux(rows.scores, rows.on(constraint))
+        slack = pytest.approx(np.full(len(constraint.slack), -0.05), abs=1e-9)
+        assert hard_values(constraint, rows, aux).numpy() == slack
+        assert soft_values(constraint, rows, aux).max().item() <= 1e-9

@@ -50,7 +50,7 @@ def test_no_matrix_of_the_set_has_a_larger_gap(parity, confusion):
 
     assert largest(0.0) == pytest.approx(gap(confusion))
     rng = np.random.default_rng(0)
-    gaps = [gap(within(confusion, 0.04, rng)) for _ in range(100)]
+    gaps = [gap(within(confusion, 0.04, rng)) for _ in range(40)]
     assert gap(confusion) < max(gaps) <= largest(0.04) + 1e-9
     if len(confusion) == 2:
         corners = RecordedGroups(group, confusion).corners(0.04)
@@ -78,16 +78,9 @@ def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong(
     assert robust <= 0.105
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        pytest.param({"model": (8,), "random_state": 0}, marks=pytest.mark.slow),
-        {"margin": 1.0},
-    ],
-)
-def test_networks_and_margins(params):
+def test_margins():
     data = make_biased_classification(1000, bias=0.5, random_state=0)
-    clf = RateConstrainedClassifier(RobustParity(DemographicParity(0.1), TWO, 0.03), **params)
+    clf = RateConstrainedClassifier(RobustParity(DemographicParity(0.1), TWO, 0.03), margin=1.0)
     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     assert clf.feasible_
     assert "group 0 against group 1" in clf.constraints_[0]

@@ -6,13 +6,13 @@ import torch
 from scipy.interpolate import BSpline
 
 from fairconstrained import AUCFairClassifier
-from fairconstrained.constraints import AUCParity, EqualizedOdds, SoftBins, Stack
+from fairconstrained.constraints import SoftBins
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import ScoreMoments, SplineBins
-from fairconstrained.constraints.tables import ClassProbabilities, Columns, Losses, Placement
+from fairconstrained.constraints.tables import ClassProbabilities, Columns, Losses
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import LOSSES
-from tests.helpers.notions import bound, random_rows
+from tests.helpers.notions import random_rows
 
 NO_AUX = torch.zeros(0)
 
@@ -84,52 +84,17 @@ def test_no_score_is_too_far_out_for_a_slope():
     np.testing.assert_allclose(slope, slope.flip(0), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "statistic",
-    [SplineBins(11), Columns((SplineBins(7), Losses(LOSSES["log"]))), Columns(())],
-    ids=["bins", "side by side", "none"],
-)
-def test_tables_are_weighted_sums_of_rows(statistic):
-    rows = random_rows(0)
-    index = (rows.group * 2 + rows.y).remainder(5)
-    leaf = rows.scores.clone().requires_grad_()
-    placed = Placement(rows.y, index, rows.weight, 5)
-    table, by_rows = statistic.sums(leaf, placed), placed.sum(statistic.soft(leaf, rows.y))
-    torch.testing.assert_close(table, by_rows, rtol=1e-12, atol=1e-12)
-    weights = torch.randn(table.shape, generator=torch.Generator().manual_seed(1)).to(table)
-    gradients = [
-        torch.autograd.grad((weights * values).sum() + 0.0 * leaf.sum(), leaf)[0]
-        for values in (table, by_rows)
-    ]
-    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
-
-
-def test_a_stack_keeps_its_members_values_when_sharpened():
-    """Sharper bins are more columns: the stack's table has to follow."""
-    rows = random_rows(1)
-    notions = EqualizedOdds(), AUCParity("intra_group", surrogate=SoftBins(12))
-    members = [bound(notion, (2, 3)) for notion in notions]
-    stack = Stack(members[0].space, members)
-    sharp = stack.sharpened()
-    assert sharp.statistic.n_columns > stack.statistic.n_columns
-    for whole, parts in ((stack, members), (sharp, [m.sharpened() for m in members])):
-        own = [p.values(rows.scores, rows.on(p), NO_AUX) for p in parts]
-        values = whole.values(rows.scores, rows.on(whole), NO_AUX)
-        torch.testing.assert_close(values, torch.cat(own), rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("params", [{"n_bins": 3}, {"reach": 0.0}, {"reach": np.inf}])
 def test_too_few_bins_are_refused(params):
     with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
         SoftBins(**params)
 
 
-@pytest.mark.parametrize("fairness", ["group_auc", "inter_group"])
-def test_what_is_added_to_a_column_changes_the_intercept_only(fairness):
+def test_what_is_added_to_a_column_changes_the_intercept_only():
     data = make_biased_classification(400, random_state=0)
     shift = np.linspace(-3.0, 5.0, data.data.shape[1])
     fits = [
-        AUCFairClassifier(fairness, slack=0.05).fit(
+        AUCFairClassifier("inter_group", slack=0.05).fit(
             X, data.target, sensitive_features=data.sensitive_features
         )
         for X in (data.data, data.data + shift)

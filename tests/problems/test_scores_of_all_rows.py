@@ -1,6 +1,5 @@
 """Problems that compare the order of all scores, on rows in blocks and of several workers."""
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from fairconstrained.constraints import (
     PARTIAL,
     AUCParity,
     DemographicParity,
-    PartialStatisticalParity,
     Quadratic,
     Space,
     Stack,
@@ -24,10 +22,9 @@ from fairconstrained.constraints import (
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.percentiles import rank_of_scores
 from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems import rows as rows_module
-from fairconstrained.problems.moments import GroupMoments, RankingERM
+from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, PairwiseLoss, RankedLoss
 from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 
@@ -35,8 +32,11 @@ SPACE = Space([0, 1], range(N_GROUPS))
 PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in PARTIAL.items()}
 AUCS = {
     f"{comparison}, {surrogate}": AUCParity(comparison, surrogate=surrogate)
-    for comparison in ("group_auc", "inter_group", "bpsn_bnsp")
-    for surrogate in ("soft_bins", "binormal", Quadratic())
+    for comparison, surrogate in (
+        ("group_auc", "binormal"),
+        ("inter_group", "soft_bins"),
+        ("bpsn_bnsp", Quadratic()),
+    )
 }
 NOTIONS = {name: [notion] for name, notion in (AUCS | PARTS).items()}
 NOTIONS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
@@ -97,27 +97,6 @@ def test_rankings_start_and_are_measured_as_on_all_rows(risk):
             assert_close(mine, theirs)
 
 
-def test_sharpened_and_loosened():
-    exact, in_parts, x = both([PartialStatisticalParity((0.1, 0.6))])
-    assert_close(in_parts.sharpened().linearize(x).value, exact.sharpened().linearize(x).value)
-    (own, x_own), (other, x_other) = exact.loosened(x, 0.1), in_parts.loosened(x, 0.1)
-    assert_close(x_other, x_own)
-    assert_close(other.linearize(x_other).value, own.linearize(x_own).value)
-    _, aucs, x = both([AUCParity("inter_group", surrogate="binormal")])
-    assert aucs.sharpened() is aucs
-    assert aucs.loosened(x, 0.1) == (aucs, x)
-
-
-def test_moments_of_pieces_are_those_of_all_rows():
-    whole, parts = rows()
-    for own, other in zip(
-        vars(GroupMoments.of_rows(whole, N_GROUPS)).values(),
-        vars(GroupMoments.of_rows(parts, N_GROUPS)).values(),
-        strict=True,
-    ):
-        assert_close(other, own)
-
-
 # ---------------------------------------------------------------------- what stands for all rows
 
 
@@ -152,7 +131,7 @@ SIZES = st.sampled_from([(rank, size) for size in (1, 2, 7) for rank in range(si
 
 
 @given(data=scored(), most=st.integers(1, 12), of=SIZES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_fractions_of_cells_above_any_threshold_are_off_by_less_than_a_part(data, most, of):
     """|F - F~| <= max(o, 1 - o) / K for K quantiles; cells of up to K rows are exact."""
     scores, y, group, weight = data
@@ -179,7 +158,7 @@ def test_fractions_of_cells_above_any_threshold_are_off_by_less_than_a_part(data
 
 
 @given(data=scored(), most=st.integers(1, 5), size=st.integers(1, 6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_workers_with_rows_alike_are_as_exact_together_as_one_that_sends_as_much(data, most, size):
     """Their levels are evenly spaced together: |F - F~| <= 1 / (2 K W) in each cell."""
     scores, y, group, weight = data
@@ -203,7 +182,7 @@ def test_workers_with_rows_alike_are_as_exact_together_as_one_that_sends_as_much
 
 
 @given(data=scored(), most=st.integers(5, 12), of=SIZES, name=st.sampled_from([*AUCS, *PARTS]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_hard_values_are_as_exact_as_is_said(data, most, of, name):
     """AUCs 4 / K, gaps within an interval of length L 2 / (K L), ranks by moved ends."""
     notion = (AUCS | PARTS)[name]
@@ -254,64 +233,3 @@ def test_the_sample_for_standard_errors_is_corrected_for_its_size(monkeypatch):
     monkeypatch.setattr(rows_module, "_MOST_SCORES", 3000)
     assert len(replace(data).sample.y) == 3000
     assert_close(errors(), exact, rtol=0.05, atol=0)
-
-
-class Counting(Workers):
-    """One worker that counts what it would send."""
-
-    def __init__(self):
-        super().__init__()
-        self.sums = self.bytes = 0
-
-    def sum(self, tensor):
-        self.sums += tensor.numel()
-        return tensor
-
-    def gather(self, mine):
-        self.bytes += len(pickle.dumps(mine))
-        return [mine]
-
-
-@pytest.mark.parametrize("name", ["inter_group, soft_bins", "statistical_parity"])
-def test_what_travels_for_a_point_and_for_its_gradient(name):
-    """A table and an objective; 8 bytes for each score; then one number for each variable."""
-    _, in_parts, x = both(NOTIONS[name])
-    counting = Counting()
-    in_parts = replace(in_parts, data=replace(in_parts.data, workers=counting))
-    in_parts.evaluate(x)  # labels, groups and weights travel once
-    counting.sums = counting.bytes = 0
-    in_parts.evaluate(2.0 * x)
-    table = in_parts.constraint.n_parts * in_parts.constraint.statistic.n_columns
-    own = 8 * (1 + table + in_parts.n_rows)
-    assert counting.sums == 0
-    assert own <= counting.bytes <= own + 900
-    counting.sums = counting.bytes = 0
-    terms = in_parts.linearize(x)
-    assert counting.sums == 1 + table
-    terms.pullback(torch.ones_like(terms.value))
-    assert counting.sums == 1 + table + len(x)
-    assert counting.bytes == 0
-
-
-def test_ranks_of_the_quantiles_are_those_of_all_rows_if_these_are_few():
-    data = rows()[1]
-    everyone = data.quantiles
-    assert_close(everyone.y, data.y.long())
-    scores = everyone.X.matmul(torch.ones((4, 1), dtype=torch.float64))[:, 0]
-    own = torch.cat([piece.X.to_dense().sum(dim=1) for piece in data.pieces()])
-    assert_close(scores, own)
-    found = rank_of_scores(scores, everyone.group, everyone.weight, N_GROUPS)
-    exact = rank_of_scores(own, data.group.long(), data.weight, N_GROUPS)
-    np.testing.assert_allclose(found.rank, exact.rank)
-
-
-def test_thresholds_begin_where_those_of_some_rows_are(monkeypatch):
-    """Of many rows the starting thresholds are those of the problem on fewer rows."""
-    exact, in_parts, x = both(NOTIONS["statistical_parity"])
-    w = x[: exact.model.n_params]
-    for name, value in {"_MANY_ROWS": 30, "_LEAST": 4, "_FEW_OF_CELL": 0}.items():
-        monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
-    few, parts = replace(exact).variables(w), replace(in_parts).variables(w)
-    assert_close(few, exact.thinned().variables(w))
-    assert_close(parts, few)
-    assert not torch.equal(few, x)

@@ -11,7 +11,6 @@ from sklearn.metrics import roc_curve
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import Linear
-from fairconstrained.problems.thresholds import _scores, _thresholds
 
 SLACKS = [0.01, 0.05, 0.2]
 
@@ -79,24 +78,3 @@ def test_the_head_is_within_a_row_of_random_thresholds_of_large_groups():
     assert model.feasible_
     assert model.violation_ <= 1e-3
     assert error <= 0.5 * (grid + 1 - both).min() + 2e-3  # the tolerance of thresholds
-
-
-def test_three_thresholds_meet_both_rates_of_a_point_below_the_curve():
-    rng = np.random.default_rng(1)
-    log_odds = np.sort(rng.normal(size=400))[::-1]
-    label = (rng.uniform(size=400) < expit(2 * log_odds)).astype(int)
-    above = np.concatenate((np.zeros((1, 2)), (label[:, None] == [0, 1]).cumsum(axis=0)))
-    between = np.concatenate(([9.0], 0.5 * (log_odds[1:] + log_odds[:-1]), [-9.0]))
-    target = np.round(0.5 * above[150] + 0.5 * above[350])
-    slopes = np.hstack((np.array([[1.0], [-1.0]]), np.eye(2) / above[-1]))
-    thresholds = _thresholds((between, above), target, slopes)
-    assert len(thresholds) == 3
-    predicted = _scores(log_odds, thresholds) > 0
-    np.testing.assert_allclose([np.sum(predicted & (label == k)) for k in (0, 1)], target)
-
-
-def test_of_rows_in_no_constraint_the_threshold_has_the_least_error():
-    above = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [3, 2]], dtype=float)
-    thresholds = np.array([9.0, 2.0, 1.0, 0.0, -9.0])
-    slopes = np.array([[1.0, 0.0], [-1.0, 0.0]])  # of the error, and of a constraint of others
-    assert _thresholds((thresholds, above), np.zeros(2), slopes) in (2.0, 0.0)

@@ -65,10 +65,6 @@ WITHOUT_TORCH = {
     *("exceptions", "arrays", "blocks", "engines", "groups", "percentiles", "auc", "rates"),
     *("metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
 }
-# Installed by extras only: imported inside the functions that need them.
-OPTIONAL = {
-    *("cvxpy", "dp_accounting", "fairlearn", "matplotlib", "onnx", "polars", "skl2onnx", "skops"),
-}
 
 
 def unit(path):
@@ -157,18 +153,6 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
         return {name for name in names if not name.startswith(elsewhere)} - allowed
 
     assert not offenders(of_problems)
-
-
-def test_the_walk_sees_imports_in_functions():
-    """The quick start imports the displays, and with them matplotlib, only where it draws."""
-    program = ROOT / "quickstart" / "program.py"
-    assert {"display", "groups", "metrics"} <= units_imported(program)
-    assert "fairconstrained.display.TradeoffDisplay" not in imports(parsed(program).body)
-
-
-def test_optional_packages_are_imported_in_functions():
-    """Their import at the top would make them requirements."""
-    assert not offenders(lambda path: packages(imports(parsed(path).body)) & OPTIONAL)
 
 
 def test_torch_stays_where_something_is_trained():

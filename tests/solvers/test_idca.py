@@ -19,8 +19,6 @@ from tests.helpers.erm import separated
 
 NOTIONS = {
     "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp", temperature=1.0),
-    "pDP": PartialDemographicParity((0.1, 0.5), surrogate="ramp", temperature=1.0),
-    "pSP logistic": PartialStatisticalParity((0.1, 0.5), n_grid=3, temperature=1.0),
     "pDP logistic": PartialDemographicParity((0.1, 0.5), temperature=1.0),
 }
 every_notion = pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
@@ -99,7 +97,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
 
 
 def test_the_direct_method_keeps_the_best_nearly_feasible_point():
-    problem, epsilon = separated(NOTIONS["pSP logistic"]), 2e-3
+    problem, epsilon = separated(NOTIONS["pSP"]), 2e-3
     solution = solved(DirectSwitching(epsilon=epsilon, n_steps=600), problem)
     values = torch.stack([iterate.soft for iterate in solution.history])
     assert len(values) == 100

@@ -56,10 +56,9 @@ def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=2
 
 
 @every_notion
-@pytest.mark.parametrize("surrogate", [Quadratic(), Quadratic(c1=0.3, c2=0.7)], ids=repr)
-def test_the_saddle_value_is_the_surrogate(notion, surrogate):
+def test_the_saddle_value_is_the_surrogate(notion):
     """At a, b = means and alpha = G / 2, sum of F + alpha G - alpha^2 gives (f_0, ..., f_M)."""
-    p, _ = on_rows(1, notion, surrogate=surrogate)
+    p, _ = on_rows(1, notion, surrogate=Quadratic(c1=0.3, c2=0.7))
     saddle = Saddle(p)
     w = p.start() + 0.4
     scores = p.model.scores(w, p.data.X)
@@ -74,25 +73,6 @@ def test_the_saddle_value_is_the_surrogate(notion, surrogate):
     moved = x.clone()
     moved[len(w) :] += 0.1  # a and b minimise
     assert (saddle.linearize(moved, p.data).value[: saddle.n_values] > F).all()
-
-
-def test_gradients_of_the_saddle():
-    p, _ = on_rows(2, n=30)
-    saddle = Saddle(p)
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(4 + 2 * saddle.n_pairs, dtype=torch.float64, generator=generator)
-    batch = p.data.take(torch.arange(0, 30, 3))
-    weights = torch.randn(
-        saddle.n_values + saddle.n_pairs, dtype=torch.float64, generator=generator
-    )
-    gradient = saddle.linearize(x, batch).pullback(weights)
-    numeric = []
-    for step in 1e-6 * torch.eye(len(x), dtype=torch.float64):
-        difference = (
-            saddle.linearize(x + step, batch).value - saddle.linearize(x - step, batch).value
-        )
-        numeric.append(difference @ weights / 2e-6)
-    np.testing.assert_allclose(gradient, torch.stack(numeric), atol=1e-6)
 
 
 def test_single_rows_estimate_the_saddle_without_bias():
@@ -263,7 +243,7 @@ def random_dual(seed, tau=0.7, bound=1.3):
     return y, u, v, tau, bound
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_lemma_3_is_the_mirror_step(seed):
     """Equation 31, with its domain, by cvxpy: weights and alpha times weights."""
     y, u, v, tau, bound = random_dual(seed)
@@ -286,7 +266,7 @@ def test_lemma_3_is_the_mirror_step(seed):
     np.testing.assert_allclose(ours.weights[OWNER] * ours.alpha, scaled.value, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_lemma_4_is_the_maximum(seed):
     _, u, v, _, bound = random_dual(seed)
     weights, scaled = cp.Variable(3), cp.Variable(5)

@@ -112,38 +112,6 @@ def test_a_line_has_all_orders_of_rows_within_reach(notion, seed, reach):
         assert (seen - row).abs().amax(dim=1).min() < 1e-12
 
 
-@pytest.mark.parametrize(
-    ("make", "kind", "size", "reach"),
-    [
-        (problem_of, "loss_parity", {}, 10.0),
-        (rankings_of, "group_auc", {"n": 900}, 1.0),
-        (problem_of, "demographic_parity", {"n": 600, "n_groups": 150}, 0.1),
-    ],
-)
-def test_other_lines_are_seen_on_a_grid_or_at_some_points(make, kind, size, reach):
-    """Losses, AUCs of many pairs of rows, and the largest value of many pairs of groups."""
-    problem = make(kind, 0, **size)
-    n, rng = problem.model.n_params, torch.Generator().manual_seed(0)
-    x, direction = torch.randn(2, n, generator=rng, dtype=torch.float64)
-    line = problem.along(x, direction, reach)
-    assert line.steps.abs().max() <= reach
-    assert kind == "demographic_parity" or len(line.steps) < 100
-    assert_values_of_points(line, problem, x, direction)
-
-
-def test_thresholds_for_losses_are_between_all_scores_of_a_small_table():
-    """Loss parity depends on scores, and the error on labels: no threshold is left out."""
-    problem = problem_of("loss_parity", 0, n=200)
-    x = torch.randn(4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    offset = torch.eye(4).double()[3]
-    line = problem.along(x, offset, math.inf)
-    assert_values_of_points(line, problem, x, offset)
-    scores = problem.model.scores(x, problem.data.X)[:, 0].unique()
-    for threshold in 0.5 * (scores[1:] + scores[:-1]):
-        error = problem.evaluate(x - threshold * offset).hard[0]
-        assert (line.error - error)[(line.steps + threshold).abs() < 0.5].abs().min() < 1e-12
-
-
 # --- the theorem of the loop ---------------------------------------------------------------------
 
 
@@ -225,14 +193,6 @@ def test_a_known_point_does_not_hide_that_the_iterations_did_not_suffice():
     assert clf.status_ == f"{Status.KNOWN.value}; {Status.MAX_ITER.value}"
     assert clf.feasible_
     assert not clf.converged_
-
-
-def test_a_result_stays_where_known_points_are_no_better():
-    problem = problem_of("demographic_parity", 2)
-    zero = problem.start()
-    solution = result(problem, zero, [Known(zero)])
-    assert solution.status is Status.CONVERGED
-    assert solution.n_iter == 1
 
 
 def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():

@@ -4,13 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible, violation
-from fairconstrained.solvers.stochastic import shuffled
 from tests.helpers.quadratic import QuadraticProblem
 
 PROBLEM = QuadraticProblem.random(0, 2, 1)
@@ -27,15 +26,13 @@ def iterate(error=0.0, violation=0.0, residual=math.inf, x=0.0, objective=0.0):
 
 
 class Scripted(Solver):
-    """Yields what it is given, and notes how many threads torch had."""
+    """Yields what it is given."""
 
     def __init__(self, script=()):
         self.script = script
 
     def iterate(self, problem, x, dual, tol, rng):
-        for given_iterate in self.script:
-            self.threads_ = torch.get_num_threads()
-            yield given_iterate
+        yield from self.script
 
 
 def outcome(script, callbacks=(), max_iter=None, tol=1e-3):
@@ -89,16 +86,6 @@ def test_values_that_are_not_finite_are_an_error_that_says_when(broken):
     assert seen == [GOOD]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()])
-def test_what_a_callback_raises_passes_through(error):
-    def callback(iterate):
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        outcome([GOOD, SOLVED], [callback])
-    assert caught.value is error
-
-
 def test_a_solver_that_cannot_says_so_before_any_work():
     class Never(Scripted):
         def check(self, problem):
@@ -112,23 +99,7 @@ def test_a_solver_that_cannot_says_so_before_any_work():
         outcome(Never())
 
 
-@pytest.mark.parametrize("script", [[SOLVED], [GOOD], [iterate(x=math.nan)]])
-def test_torch_has_one_thread_inside_and_its_own_number_after(script):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        solver = Scripted(script)
-        try:
-            outcome(solver)
-        except DivergenceError:
-            assert script[0].x.isnan().any()
-        assert solver.threads_ == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
-# --- which iterate is best, which rows come next -------------------------------------------------
+# --- which iterate is best -------------------------------------------------
 
 unit = st.floats(0, 1)
 
@@ -143,17 +114,3 @@ def test_the_best_iterate_errs_least_among_the_feasible_or_violates_least(pairs)
         assert chosen.hard[0] == min(i.hard[0] for i in feasible)
     else:
         assert violation(chosen.hard) == min(violation(i.hard) for i in script)
-
-
-@settings(max_examples=50)
-@given(n_rows=st.integers(1, 40), batch_size=st.integers(1, 50), seed=st.integers(0, 5))
-def test_batches_visit_each_row_at_most_once_a_pass(n_rows, batch_size, seed):
-    """Batches of full size; all rows where it divides their number, or where it is larger."""
-    batches = shuffled(n_rows, batch_size, torch.Generator().manual_seed(seed))
-    size = min(n_rows, batch_size)
-    passes = [[next(batches) for _ in range(n_rows // size)] for _ in range(2)]
-    for one_pass in passes:
-        assert {len(batch) for batch in one_pass} == {size}
-        rows = torch.cat(one_pass).tolist()
-        assert len(set(rows)) == len(rows) == n_rows - n_rows % size
-        assert set(rows) <= set(range(n_rows))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from torch import nn
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.models import NetworkModel
-from fairconstrained.solvers.stochastic import Balanced, Estimates
+from fairconstrained.solvers.stochastic import Balanced
 from tests.helpers.erm import erm
 
 strata_lists = st.lists(st.integers(-1, 4), min_size=1, max_size=40)
@@ -43,20 +42,6 @@ def test_rows_of_a_stratum_are_equally_likely_and_draws_independent():
     expected = torch.zeros(6, 6)
     expected[[0, 0, 0, 3, 3, 3], [1, 2, 4, 1, 2, 4]] = 1 / 6
     torch.testing.assert_close(both, expected, rtol=0, atol=5 * (5 / 36 / 60_000) ** 0.5)
-
-
-@pytest.mark.parametrize(("size", "rows"), [(1, 4), (8, 8), (9, 8), (11, 12)])
-def test_batches_have_about_their_size_and_go_on_for_ever(size, rows):
-    """At least a row of each stratum; each row stands for its stratum's rows over those drawn."""
-    strata = torch.arange(14) % 4  # 4, 4, 3, 3 rows
-    problem = SimpleNamespace(strata=strata, n_rows=len(strata))
-    estimates = Estimates(problem, size, generator())
-    for _ in range(65_536 // rows + 2):  # beyond one block
-        index, scale = estimates.balanced_rows()
-        assert len(index) == len(scale) == rows
-        assert torch.equal(strata[index].reshape(-1, 4), torch.arange(4).expand(rows // 4, 4))
-    expected = torch.bincount(strata)[strata[index]] * 4 / rows
-    torch.testing.assert_close(scale, expected.double())
 
 
 @pytest.mark.parametrize(

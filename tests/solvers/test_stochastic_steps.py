@@ -17,9 +17,10 @@ from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.stochastic import Rows, generator, steps_of
 
 
-@pytest.mark.parametrize("schedule", [constant, cosine])
-@pytest.mark.parametrize("max_dual", [10.0, 0.2])
-@pytest.mark.parametrize("name", ["ALM", "SSLALM"])
+@pytest.mark.parametrize(
+    ("name", "max_dual", "schedule"),
+    [("ALM", 0.2, cosine), ("SSLALM", 10.0, cosine), ("SSLALM", 0.2, constant)],
+)
 def test_steps_of_the_augmented_lagrangians(name, max_dual, schedule):
     """Algorithm 2, with the draws that were made: y, the reset, G of (10), the projection, z."""
     problem, tau, eta, rho = Rows(), 0.1, 0.3, 0.7

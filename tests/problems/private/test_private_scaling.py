@@ -123,29 +123,6 @@ def test_no_other_scales_of_the_same_norm_let_noise_cost_less(variance, seed):
     assert cost(scale) <= cost(other) * (1 + 1e-9)
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=80), st.floats(1e-6, 0.09))
-def test_runs_are_of_sixteen_or_more_neighbours_among_the_columns_of_small_variance(small, least):
-    small = torch.tensor(small)
-    run = private_scaling._runs(torch.where(small, least, 2 * least), least)
-    assert (run[~small] == -1).all()
-    index = run[small]
-    if len(index) < 16:
-        assert (index == -1).all()
-    else:
-        assert (index.diff() >= 0).all()
-        sizes = index.bincount()
-        assert 16 <= sizes.min() <= sizes.max() <= sizes.min() + 1 <= 32
-        assert len(sizes) == len(index) // 16
-
-
-def test_rare_categories_form_runs_in_a_release():
-    X = one_of([0.6, *[0.01] * 40])
-    _, _, _, run = release_coordinates(as_features(X), len(X), public(41), of_noise(20.0), rng())
-    assert run[0] == -1
-    assert run.unique().tolist() == [-1, 0, 1]
-    assert (run >= 0).sum() >= 2 * 16  # of a few the noise is as large
-
-
 def test_a_mean_that_is_mostly_noise_is_not_believed():
     X = torch.full((20, 300), 0.01, dtype=torch.float64)
     coordinates = public(300)

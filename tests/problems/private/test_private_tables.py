@@ -70,14 +70,6 @@ def test_values_have_the_noise_that_is_said():
     assert float(said[0]) == pytest.approx(pair)
 
 
-def test_gains_are_sums_over_all_values_that_compare_the_same_groups():
-    """Four values have each group, with slopes of 1/2 in each of two columns less their mean."""
-    gains = problem().gains()[:6]
-    pairs = [100 / SIZES[a] + 100 / SIZES[b] for a, b in [(0, 1), (0, 2), (1, 2)]]
-    expected = [4 * pair / 2 for pair in pairs for _ in range(2)]  # in both directions
-    torch.testing.assert_close(gains.sort()[0], torch.tensor(expected).double().sort()[0])
-
-
 def test_a_statistic_that_does_not_say_what_a_row_adds_is_refused(monkeypatch):
     """Before anything is released: what is not known cannot be priced."""
     monkeypatch.setattr(ClassProbabilities, "widths", ())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fairconstrained.solvers import DPSGDA, Budget
+from fairconstrained.solvers import DPSGDA
 
 
 class Releases:
@@ -58,16 +58,3 @@ def test_multipliers_take_steps_in_inverse_proportion_to_their_gains():
     solver = DPSGDA(step_size=0.1, dual_step_size=1.0)
     first, *_ = solver.iterate(problem, torch.zeros(1), torch.zeros(3), 1e-4, torch.Generator())
     torch.testing.assert_close(first.dual, 0.5 * torch.tensor([1.0, 1 / 2, 1 / 40]))
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "epsilon", "unit", "steps"),
-    [
-        (13_437, 1.0, "record", 352),
-        (13_437, 1.0, "record_replacement", 222),  # half of the signal
-        (10**6, 1.0, "record", 400),  # batches of 8192 rows
-    ],
-)
-def test_default_steps_grow_with_rows_and_budget(n_rows, epsilon, unit, steps):
-    plan = DPSGDA().plan(n_rows, Budget(epsilon, 1e-5, unit))
-    assert plan.n_steps == steps
