@@ -33,7 +33,7 @@ class Blocks:
     >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.blocks import Blocks
     >>> from fairconstrained.datasets import make_biased_classification
-    >>> data = make_biased_classification(2000, random_state=0)
+    >>> data = make_biased_classification(500, random_state=0)
     >>> X = Blocks(lambda: np.array_split(data.data, 10))
     >>> clf = RateConstrainedClassifier()
     >>> clf.fit(X, data.target, sensitive_features=data.sensitive_features).feasible_

@@ -112,7 +112,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     >>> from fairconstrained import DPFermiClassifier
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.metrics import demographic_parity_difference
-    >>> data = make_biased_classification(20_000, random_state=0)
+    >>> data = make_biased_classification(8000, random_state=0)
     >>> def gap(clf):
     ...     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     ...     return round(demographic_parity_difference(

@@ -148,7 +148,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     >>> from fairconstrained import PartialParityClassifier
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.metrics import partial_statistical_parity
-    >>> data = make_biased_classification(2000, random_state=0)
+    >>> data = make_biased_classification(800, random_state=0)
     >>> clf = PartialParityClassifier(interval=(0.1, 0.4), slack=0.1)
     >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     PartialParityClassifier(interval=(0.1, 0.4), slack=0.1)

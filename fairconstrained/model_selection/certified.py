@@ -153,7 +153,7 @@ class CertifiedClassifier(DelegatingClassifier):
     >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.model_selection import CertifiedClassifier
-    >>> data = make_biased_classification(6000, random_state=0)
+    >>> data = make_biased_classification(4000, random_state=0)
     >>> clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.1), random_state=0)
     >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     >>> clf.certified_, clf.certificate_.upper <= 0.1

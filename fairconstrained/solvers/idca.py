@@ -208,8 +208,8 @@ class StochasticIDCA(StochasticSolver):
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.models import Network
     >>> from fairconstrained.solvers import StochasticIDCA
-    >>> data = make_biased_classification(1000, random_state=0)
-    >>> network, solver = Network((8,), n_bins=None), StochasticIDCA(n_steps=100)
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> network, solver = Network((8,), n_bins=None), StochasticIDCA(n_steps=30)
     >>> clf = PartialParityClassifier(slack=0.2, model=network, solver=solver, random_state=0)
     >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
     'the solver came to the end of its schedule'

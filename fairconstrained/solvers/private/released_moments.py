@@ -87,7 +87,7 @@ class ReleasedMoments(Solver):
     >>> from fairconstrained import DPFermiClassifier
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import ReleasedMoments
-    >>> data = make_biased_classification(5000, random_state=0)
+    >>> data = make_biased_classification(2000, random_state=0)
     >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2), random_state=0)
     >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     >>> clf.privacy_.unit
