@@ -298,7 +298,7 @@ class RankingTraining(Training):
             surrogate: Any = risk.surrogate  # the quadratic one
             scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
             model = whitened_model(moments, scale, self.alpha, curvature)
-            return MomentERM(model, moments, risk, stack, self.alpha, data)
+            return MomentERM(model, data, risk, stack, self.alpha, moments=moments)
         objective: Objective = RankedLoss()
         model = self.model()
         if clf.objective == "auc":

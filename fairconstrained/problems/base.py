@@ -30,7 +30,8 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.models.features import Penalty
+from fairconstrained.losses import linearized
+from fairconstrained.models.features import Features, Model, Penalty
 from fairconstrained.problems.alternatives import Line, grid, on_grid
 
 Answer = TypeVar("Answer")
@@ -211,6 +212,21 @@ class FixedSoftness:
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Hard values on a grid."""
         return on_grid(lambda step: self.evaluate(x + step * direction).hard, grid(x, reach))
+
+
+def through_scores(
+    terms: Callable[[Tensor, Tensor], Tensor], model: Model, x: Tensor, X: Features
+) -> Linearization:
+    """Linearize differentiable functions of scores and extra variables at x = (w, a)."""
+    w, aux = x.tensor_split([model.n_params])
+    scores, model_pullback = model.linearize(w, X)
+    value, terms_pullback = linearized(terms, scores, aux)
+
+    def pullback(weights: Tensor) -> Tensor:
+        on_scores, on_aux = terms_pullback(weights)
+        return torch.cat((model_pullback(on_scores), on_aux))
+
+    return Linearization(value, pullback)
 
 
 def separate_estimates(

@@ -29,6 +29,7 @@ from fairconstrained.problems.base import (
     Linearization,
     one_in,
     separate_estimates,
+    through_scores,
     with_penalty,
 )
 from fairconstrained.problems.majorant import convex_bounds
@@ -37,21 +38,6 @@ from fairconstrained.problems.rows import Rows, Sums
 from fairconstrained.problems.saddle import Saddle
 
 OnScores = Callable[[Tensor], tuple[Tensor, Tensor]]  # weights on sums to (on_scores, on_aux)
-
-
-def through_scores(
-    terms: Callable[[Tensor, Tensor], Tensor], model: Model, x: Tensor, X: Features
-) -> Linearization:
-    """Linearize differentiable functions of scores and extra variables at x = (w, a)."""
-    w, aux = x[: model.n_params], x[model.n_params :]
-    scores, model_pullback = model.linearize(w, X)
-    value, terms_pullback = linearized(terms, scores, aux)
-
-    def pullback(weights: Tensor) -> Tensor:
-        on_scores, on_aux = terms_pullback(weights)
-        return torch.cat((model_pullback(on_scores), on_aux))
-
-    return Linearization(value, pullback)
 
 
 @dataclass(frozen=True)
@@ -266,12 +252,7 @@ class FairERM:
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """The penalised risk alone, of all rows in memory or estimated from some."""
-        own = self._drawn(rows, None)
-
-        def risk(scores: Tensor, aux: Tensor) -> Tensor:
-            return self.risk.soft(scores, own.y, own.weight, self.data.total_weight)[None]
-
-        return self._penalised(x, through_scores(risk, self.model, x, own.X))
+        return self._penalised(x, self.of_scores(self._risk, x, rows))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
@@ -309,17 +290,15 @@ class FairERM:
 
     def _of_draw(self, x: Tensor, rows: Tensor) -> Linearization:
         """Objective and constraints from the same drawn rows."""
-        own = self._drawn(rows, None)
         if self.affine is not None:
+            own, whole = self._drawn(rows, None), slice(None)
             placed = self.placed.take(rows)._replace(weight=own.weight)
-            whole = slice(None)
             return self._of_draws(self.affine, x, own.X, placed, whole, whole, [len(rows)])
 
-        def terms(scores: Tensor, aux: Tensor) -> Tensor:
-            risk = self.risk.soft(scores, own.y, own.weight, self.data.total_weight)[None]
-            return torch.cat((risk, self._values(scores, aux, own)))
+        def terms(*of_rows: Any) -> Tensor:
+            return torch.cat((self._risk(*of_rows), self._values(*of_rows)))
 
-        return self._penalised(x, through_scores(terms, self.model, x, own.X))
+        return self._penalised(x, self.of_scores(terms, x, rows))
 
     def _of_draws(
         self,
@@ -424,14 +403,12 @@ class FairERM:
 
     def convex_parts(self, x: Tensor) -> Linearization:
         """The objective and both convex parts of the constraints, (1 + 2 m,)."""
-        own = self.data
 
-        def terms(scores: Tensor, aux: Tensor) -> Tensor:
-            risk = self.risk.soft(scores, own.y, own.weight, self.data.total_weight)[None]
-            parts = self.constraint.convex_parts(scores, self.placed, aux)
-            return torch.cat((risk, parts.reshape(-1)))
+        def terms(scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+            parts = self.constraint.convex_parts(scores, self.placed_rows(rows), aux)
+            return torch.cat((self._risk(scores, aux, rows), parts.reshape(-1)))
 
-        return self._penalised(x, through_scores(terms, self.model, x, own.X))
+        return self._penalised(x, self.of_scores(terms, x))
 
     @property
     def has_convex_bounds(self) -> bool:
@@ -592,6 +569,10 @@ class FairERM:
         if rows is self.data:
             return self.placed
         return self.constraint.place(rows.y, rows.group, rows.weight)
+
+    def _risk(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+        """The objective, (1,), estimated from drawn rows."""
+        return self.risk.soft(scores, rows.y, rows.weight, self.data.total_weight)[None]
 
     def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
         """Values of the constraints, estimated from drawn rows."""

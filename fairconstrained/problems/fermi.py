@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,8 @@ class FermiERM(FairERM):
 
     def _at(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Mean risk and the table of probabilities, then error and the table of labels."""
-
-        def of_piece(rows: Rows) -> Tensor:
-            placed, scores = self.placed_rows(rows), self.model.scores(x, rows.X)
-            soft = self._sums(scores, placed, x.new_zeros(0))
-            return torch.stack((soft, self.hard_sums(scores, placed)))
-
-        (risk, soft), (error, hard) = map(self._divided_sums, self.data.total(of_piece))
+        sums = self.data.total(partial(self._soft_and_hard_sums, x, x.new_zeros(0)))
+        (risk, soft), (error, hard) = map(self._divided_sums, sums)
         return risk[0], soft, error[0], hard
 
     def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:

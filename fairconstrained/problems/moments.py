@@ -18,6 +18,7 @@ from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Quadratic
+from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.problems.alternatives import MOST_ENTRIES, Known, Line, of_ranks
@@ -156,25 +157,17 @@ def whitened_model(
 
 
 @dataclass(frozen=True)
-class MomentERM(FixedSoftness):
+class MomentERM(FixedSoftness, FairERM):
     r"""Pairwise risk of a linear model under a constraint, both functions of group moments.
+
+    The surrogates of both are functions of score moments. Hard values are measured on the rows.
 
     Parameters
     ----------
-    model : LinearModel
-        Without intercept, which changes no AUC.
+    model, data, risk, constraint, alpha, free
+        As in :class:`FairERM`; the model has no intercept, which changes no AUC.
     moments : GroupMoments
         Moments of the (label, group) cells.
-    risk : PairwiseLoss
-        Its surrogate is a function of score moments, as that of the constraint.
-    constraint : MomentConstraint
-        AUC constraints.
-    alpha : float
-        Weight of half the squared norm of the coefficients.
-    data : Rows
-        Rows on which hard values are measured.
-    free : Tensor of shape (n_params,), optional
-        A solution of the problem without constraints, which no result may be worse than.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -182,22 +175,13 @@ class MomentERM(FixedSoftness):
     )
 
     model: LinearModel
-    moments: GroupMoments
     risk: PairwiseLoss
-    constraint: MomentConstraint
-    alpha: float
-    data: Rows
-    free: Tensor | None = field(default=None, kw_only=True)
-
-    @cached_property
-    def on_rows(self) -> FairERM:
-        """The problem on the rows, where hard values are measured."""
-        return FairERM(self.model, self.data, self.risk, self.constraint, self.alpha)
+    moments: GroupMoments = field(kw_only=True)
 
     @cached_property
     def counts(self) -> Tensor:
         """Weight in each part of the table, (n_parts,)."""
-        return self._by_part(self.moments.weight)
+        return self._by_part(self.moments.weight, self.constraint)
 
     @cached_property
     def _mean(self) -> Tensor:
@@ -210,10 +194,10 @@ class MomentERM(FixedSoftness):
         scatter: Tensor = self._root.T @ self.moments.scatter @ self._root
         return scatter
 
-    def _by_part(self, of_cells: Tensor) -> Tensor:
+    def _by_part(self, of_cells: Tensor, constraint: MomentConstraint) -> Tensor:
         """Sums over the cells of each part."""
-        n_parts = self.constraint.n_parts + 1  # the last one takes cells in no part
-        part = self.constraint.part_of_cell.to(of_cells.device).reshape(-1).remainder(n_parts)
+        n_parts = constraint.n_parts + 1  # the last one takes cells in no part
+        part = constraint.part_of_cell.to(of_cells.device).reshape(-1).remainder(n_parts)
         counted = of_cells * self._factors.reshape(-1, *[1] * (of_cells.ndim - 1))
         return counted.new_zeros(n_parts, *counted.shape[1:]).index_add(0, part, counted)[:-1]
 
@@ -222,31 +206,12 @@ class MomentERM(FixedSoftness):
         """What the rows of each cell count for in the constraints, (C,)."""
         return self.constraint.space.factors().reshape(-1).to(self.moments.weight)
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows on which hard values are measured."""
-        return self.data.n_rows
-
-    @property
-    def n_constraints(self) -> int:
-        """Number m of constraint values."""
-        return len(self.values(self.start())) - 1
-
-    @property
-    def offsets(self) -> Tensor:
-        """Empty, because shifts change no AUC."""
-        return self.model.offsets
-
     def start(self) -> Tensor:
         """A Newton step on the objective from zero: its optimum if it is quadratic."""
         # At zero the scores are constant, and the binormal AUC has no gradient.
         negative, positive = self.moments.by_label()
         step = (positive.mean[0] - negative.mean[0])[:, None]
         return self.model.coordinates(step)[:, 0]
-
-    def variables(self, w: Tensor) -> Tensor:
-        """The parameters of the model, which are the only variables."""
-        return w
 
     def known(self) -> list[Known]:
         """Zero, where all scores are equal, and the solution without constraints."""
@@ -261,31 +226,19 @@ class MomentERM(FixedSoftness):
         table = torch.stack((weight * mean, square), dim=1)
         by_label = table.reshape(2, -1, 2).sum(dim=1)
         risk = self.risk.of_sums(by_label / weight.sum())
-        values = self.constraint.of_moments(self._by_part(table), self.counts, x.new_zeros(0))
-        return torch.cat((risk[None], values))
+        sums = self._by_part(table, self.constraint)
+        return torch.cat((risk[None], self.constraint.of_moments(sums, self.counts, x[:0])))
 
-    def linearize(self, x: Tensor) -> Linearization:
+    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Objective and constraints, from moments."""
-        x = x.detach().requires_grad_()
-        with torch.enable_grad():
-            terms = self.values(x)
-
-        def pullback(weights: Tensor) -> Tensor:
-            (gradient,) = torch.autograd.grad(terms, x, weights, retain_graph=True)
-            return gradient
-
-        plain = Linearization(terms.detach(), pullback)
-        return with_penalty(plain, self.model.penalty(x.detach()), self.alpha)
+        value, pullback = linearized(self.values, x)
+        terms = Linearization(value, lambda weights: pullback(weights)[0])
+        return with_penalty(terms, self.model.penalty(x), self.alpha)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft values from moments, hard values from the rows."""
-        scores = self.model.scores(x, self.on_rows.data.quantiles.X)
-        hard = self.on_rows.hard(scores, x.new_zeros(0))
-        return Evaluation(self.linearize(x).value, hard)
-
-    def standard_errors(self, x: Tensor) -> Tensor:
-        """Standard errors of the hard values of the constraints at `x`, (m,)."""
-        return self.on_rows.standard_errors(x)
+        scores = self.model.scores(x, self.data.quantiles.X)
+        return Evaluation(self.linearize(x).value, self.hard(scores, x[:0]))
 
     @property
     def _root(self) -> Tensor:
@@ -313,12 +266,8 @@ class MomentERM(FixedSoftness):
         )
         forms = [self.risk.surrogate.form(positive, negative)[None]]  # type: ignore[attr-defined]
         for member in self.constraint.members:
-            part = member.part_of_cell.to(weight.device).reshape(-1).remainder(member.n_parts + 1)
-            sums = matrices.new_zeros(member.n_parts + 1, *matrices.shape[1:])
-            counts = weight.new_zeros(member.n_parts + 1)
-            sums.index_add_(0, part, matrices * self._factors[:, None, None])
-            counts.index_add_(0, part, weight * self._factors)
-            forms.append(member.forms(sums[:-1], counts[:-1]))  # type: ignore[attr-defined]
+            sums, counts = (self._by_part(own, member) for own in (matrices, weight))
+            forms.append(member.forms(sums, counts))  # type: ignore[attr-defined]
         form = torch.cat(forms)
         scaled = self.model.scale[:, None] * self._root
         form[0, :-1, :-1] += self.alpha * scaled.T @ scaled

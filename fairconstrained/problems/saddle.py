@@ -24,8 +24,7 @@ from torch import Tensor
 
 from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.surrogates import Quadratic
-from fairconstrained.losses import linearized
-from fairconstrained.problems.base import Linearization, with_penalty
+from fairconstrained.problems.base import Linearization, through_scores, with_penalty
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 
@@ -94,10 +93,6 @@ class Saddle:
         fractions = problem.data.group.ndim == 2
         return None if fractions or _surrogate_of(problem) is None else cls(problem)
 
-    def rows(self, index: Tensor | None = None) -> Rows:
-        """Return rows of the problem; default: all."""
-        return self.problem.data if index is None else self.problem.data.take(index)
-
     def _weigh(self) -> None:
         """Divide the indicators of both sides by their fractions of the rows counted so far."""
         total = self._cell_weights.sum()
@@ -153,7 +148,6 @@ class Saddle:
         """(F_0, ..., F_M, G_1, ..., G_P) on these rows, with the slack subtracted from each F."""
         problem, n_pairs = self.problem, self.n_pairs
         w = self.parameters(x)
-        scores, model_pullback = problem.model.linearize(w, batch.X)
         u, u_ = self.sides[:, self._cells(batch)] * (batch.weight / self._mean_weight)[:, None]
 
         def terms(h: Tensor, centres: Tensor) -> Tensor:
@@ -168,13 +162,8 @@ class Saddle:
                 values = torch.cat((risk[None], values[1:]))
             return torch.cat((values, 2.0 * self.c1**0.5 * lead))
 
-        value, terms_pullback = linearized(terms, scores, x[len(w) :])
-
-        def pullback(weights: Tensor) -> Tensor:
-            on_scores, on_centres = terms_pullback(weights)
-            return torch.cat((model_pullback(on_scores), on_centres))
-
-        return with_penalty(Linearization(value, pullback), problem.model.penalty(w), problem.alpha)
+        found = through_scores(terms, problem.model, x, batch.X)
+        return with_penalty(found, problem.model.penalty(w), problem.alpha)
 
 
 def _surrogate_of(problem: FairERM) -> Quadratic | None:

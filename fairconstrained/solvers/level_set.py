@@ -193,7 +193,7 @@ class LevelSet(Solver):
         for _ in range(self.max_levels):
             state = MirrorDescent.begin(start, saddle)
             for _ in range(self.n_steps):
-                state = self.step(saddle, state, saddle.rows(next(batches)), r, rho, start)
+                state = self.step(saddle, state, problem.data.take(next(batches)), r, rho, start)
             bound = self.upper_bound(saddle, state, rho)
             if first:
                 accuracy = self.accuracy(bound)

@@ -38,7 +38,7 @@ def problem(data, notion="inter_group", surrogate="binormal", slack=0.02, n_grou
     moments = moments_of(data, n_groups)
     risk = PairwiseLoss(Quadratic(), tuple(shares))
     model = whitened_model(moments, moments.standard_scale(), ALPHA, 1.0)
-    return MomentERM(model, moments, risk, Stack(space, [bound]), ALPHA, data)
+    return MomentERM(model, data, risk, Stack(space, [bound]), ALPHA, moments=moments)
 
 
 def solve(p, solver, tol=1e-6):

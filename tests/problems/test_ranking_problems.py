@@ -16,7 +16,6 @@ from fairconstrained.constraints import Binormal, Quadratic, Space, stacked
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
-from fairconstrained.problems.moments import MomentERM
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, check_solves, run
 from fairconstrained.solvers.sequential_quadratic import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
@@ -177,9 +176,7 @@ def test_the_augmented_lagrangian_agrees_with_qcqp_on_the_surrogate():
 
 def test_no_constraints_are_one_linear_system():
     p = problem(rows(9), surrogate="quadratic")
-    free = MomentERM(
-        p.model, p.moments, p.risk, stacked(Space([0, 1], ["a", "b"]), []), ALPHA, p.data
-    )
+    free = replace(p, constraint=stacked(Space([0, 1], ["a", "b"]), []))
     solution = solve(free, QCQP(), tol=1e-9)
     assert solution.n_iter == 1
     np.testing.assert_allclose(solution.iterate.x, free.start(), atol=1e-5)

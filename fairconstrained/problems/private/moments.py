@@ -15,7 +15,7 @@ inter-group, epsilon 1: 0.02 for a true 0.046): the last release corrects them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Generator, Tensor
@@ -168,10 +168,11 @@ class PrivateMomentERM(MomentERM):
     are mostly noise would look good.
     """
 
-    released: Released
-    releases: Releases
-    shift: Tensor  # (m,)
-    noise: Tensor  # (m,): standard deviations of the gaps by the released score table
+    released: Released = field(kw_only=True)
+    releases: Releases = field(kw_only=True)
+    shift: Tensor = field(kw_only=True)  # (m,)
+    # (m,): standard deviations of the gaps by the released score table
+    noise: Tensor = field(kw_only=True)
 
     @classmethod
     def of(
@@ -191,7 +192,12 @@ class PrivateMomentERM(MomentERM):
         risk = PairwiseLoss(surrogate, fractions)
         zeros = none.new_zeros(sum(len(member.slack) for member in constraint.members))
         return cls(
-            model, moments, risk, constraint, alpha, no_rows, released, releases, zeros, zeros
+            *(model, no_rows, risk, constraint, alpha),
+            moments=moments,
+            released=released,
+            releases=releases,
+            shift=zeros,
+            noise=zeros,
         )
 
     def deviations_of_estimates(self) -> Tensor:
