@@ -18,15 +18,7 @@ CHOSEN_WORKERS: ContextVar[Any] = ContextVar("chosen_workers", default=None)
 
 
 def as_numpy(values: Any) -> Any:
-    """Tensors on any device as numpy arrays, and anything else as it is.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.arrays import as_numpy
-    >>> as_numpy(torch.tensor([0, 1])), as_numpy([0, 1])
-    (array([0, 1]), [0, 1])
-    """
+    """Tensors on any device as numpy arrays, and anything else as it is."""
     return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
@@ -99,13 +91,7 @@ def _values(X: Any, place: int) -> Any:
 
 
 def check_all_samples(method: str, instead: str) -> None:
-    """Raise ValueError where the samples given are one worker's part of them.
-
-    Examples
-    --------
-    >>> from fairconstrained.arrays import check_all_samples
-    >>> check_all_samples("Search.fit", "search on one worker.")
-    """
+    """Raise ValueError where the samples given are one worker's part of them."""
     workers = CHOSEN_WORKERS.get()
     if workers is not None and workers.size > 1:
         raise ValueError(f"{method} must be called outside of sharded_rows: {instead}")

@@ -74,14 +74,6 @@ def seeded(seed: int, device: Any = "cpu") -> Iterator[Generator]:
 
     Modules draw their initial parameters and their dropout from the global generator, of which a
     process has one. Threads therefore take turns, and each finds it as it was.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.distributed import seeded
-    >>> with seeded(0) as rng:
-    ...     torch.equal(torch.rand(2), torch.rand(2, generator=rng))
-    True
     """
     devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
     with _shared.generator, torch.random.fork_rng(devices=devices):

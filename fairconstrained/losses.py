@@ -40,13 +40,6 @@ def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
     The paper (RaCO-DP, Section 2) prints :math:`e^{-\tau z}`. Here the sign is plus, because only
     then do the probabilities, (n, n_classes), tend to the one-hot arg max as
     :math:`\tau \to \infty`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.losses import class_probabilities
-    >>> class_probabilities(torch.tensor([[0.0]]))
-    tensor([[0.5000, 0.5000]])
     """
     # With contiguous columns, sums and products along rows are twice as fast, a softmax five times.
     z = (scores if temperature == 1 else temperature * scores).T.contiguous()

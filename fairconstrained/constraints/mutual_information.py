@@ -28,18 +28,9 @@ _TINY = 1e-12  # replaces fractions that are zero, so that 0 / 0 is 0
 class MutualInformation:
     r"""ERMI as a function of a table of moments with one row for each part of the data.
 
-    Parameters
-    ----------
-    condition : LongTensor of shape (n_parts,)
-        The condition of each part. Parts with the same condition are compared.
-    n_classes : int
-    counts : Tensor of shape (n_parts,)
-        N: exact, released or public.
-
-    Notes
-    -----
-    Tables must belong to the rows that are counted, so the table of a batch has to be scaled up
-    first. Negative denominators from noisy tables count as zero.
+    Parts with the same condition, (n_parts,), are compared. The counts N, (n_parts,), are exact,
+    released or public. Tables must belong to the rows that are counted, so the table of a batch has
+    to be scaled up first. Negative denominators from noisy tables count as zero.
 
     References
     ----------

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats
@@ -356,39 +357,36 @@ def as_notion(
     )
 
 
+def checked(
+    notion: Notion, parameter: str, value: Any, allowed: str, holds: Callable[[float], Any]
+) -> float:
+    """Return the value as a float; raise ValueError unless it is a number for which this holds."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
+        raise ValueError(f"{type(notion).__name__}.{parameter} must be {allowed}; got {value!r}.")
+    return float(value)
+
+
 def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
     """Return the value as a float; raise ValueError unless it is a number >= minimum."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= minimum:
-        raise ValueError(
-            f"{type(notion).__name__}.{parameter} must be a number >= {minimum:g}; got {value!r}."
-        )
-    return float(value)
+    return checked(notion, parameter, value, f"a number >= {minimum:g}", lambda v: v >= minimum)
 
 
 def checked_ratio(notion: Any) -> float:
     """Return the ratio; raise ValueError unless it is between 0 and 1, in place of a slack."""
-    value = notion.ratio
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(
-            f"{type(notion).__name__}.ratio must be a number between 0 and 1 (equal rates: "
-            f"slack=0); got {value!r}."
-        )
+    allowed = "a number between 0 and 1 (equal rates: slack=0)"
+    ratio = checked(notion, "ratio", notion.ratio, allowed, lambda v: 0 < v < 1)
     if notion.slack is not None:
         raise ValueError(
             f"{type(notion).__name__} takes slack or ratio; got both, {notion.slack!r} and "
-            f"{value!r}. For both bounds give a list of two constraints."
+            f"{ratio!r}. For both bounds give a list of two constraints."
         )
-    return float(value)
+    return ratio
 
 
 def checked_temperature(notion: Any) -> float:
     """Return the temperature; raise ValueError unless it is a positive finite number."""
-    value = notion.temperature
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-        raise ValueError(
-            f"{type(notion).__name__}.temperature must be a finite number > 0; got {value!r}."
-        )
-    return float(value)
+    given = notion.temperature
+    return checked(notion, "temperature", given, "a finite number > 0", lambda v: 0 < v < np.inf)
 
 
 def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
@@ -414,12 +412,6 @@ def shrinking(
 
     `sizes` are, for each list of sets of groups that are compared in one event, their number and
     that of all rates: those of other sets, such as all groups, follow and stay as they are.
-
-    Raises
-    ------
-    ValueError
-        If `shrinkage` is unknown, or if the rates are not those of predicted labels among given
-        rows.
     """
     if notion.shrinkage != "empirical_bayes":
         raise ValueError(
@@ -456,12 +448,17 @@ class _Reference(NamedTuple):
     all_pairs: bool = False  # all rates are compared with each other
 
 
-def _pairwise(n_groups: int) -> tuple[Any, Any]:
-    """Rates of each group, compared for all ordered pairs: largest minus smallest."""
-    pairs = np.argwhere(~np.eye(n_groups, dtype=bool))
+def differences(compared: NDArray[np.bool_]) -> Any:
+    """The differences (m, n_rates) of the pairs of rates that are compared, (n_rates, n_rates)."""
+    pairs = np.argwhere(compared)
     m = len(pairs)
     entries = np.tile([1.0, -1.0], m), pairs.reshape(-1), np.arange(0, 2 * m + 1, 2)
-    return sp.eye_array(n_groups), sp.csr_array(entries, shape=(m, n_groups))
+    return sp.csr_array(entries, shape=(m, len(compared)))
+
+
+def _pairwise(n_groups: int) -> tuple[Any, Any]:
+    """Rates of each group, compared for all ordered pairs: largest minus smallest."""
+    return sp.eye_array(n_groups), differences(~np.eye(n_groups, dtype=bool))
 
 
 def _against(others: Floats, of_group: Floats) -> tuple[Any, Any]:
@@ -477,13 +474,13 @@ def _against(others: Floats, of_group: Floats) -> tuple[Any, Any]:
     return sp.vstack((identity, others)), sp.vstack((difference, -difference))
 
 
-_FEWER = "Use fewer groups: cross fewer columns, or join small groups."
+FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 _OVERALL = "Use reference='overall', which needs two values a group, or fewer groups."
 _REFERENCES: dict[str, _Reference] = {
     "pairwise": _Reference(_pairwise, lambda n: n * (n - 1), _OVERALL, all_pairs=True),
     "rest": _Reference(lambda n: _against(1.0 - np.eye(n), np.eye(n)), lambda n: n * n, _OVERALL),
     "overall": _Reference(
-        lambda n: _against(np.ones((1, n)), np.ones((n, 1))), lambda n: 2 * n, _FEWER
+        lambda n: _against(np.ones((1, n)), np.ones((n, 1))), lambda n: 2 * n, FEWER
     ),
 }
 

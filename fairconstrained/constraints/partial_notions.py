@@ -16,7 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from fairconstrained.constraints.notions import (
+    FEWER,
     Notion,
+    checked,
     checked_number,
     checked_temperature,
     chosen,
@@ -35,7 +37,6 @@ from fairconstrained.constraints.tables import Space
 from fairconstrained.percentiles import read_intervals
 
 _EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log odds
-_FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 
 
 @dataclass(eq=False, repr=False)
@@ -74,7 +75,7 @@ class PartialNotion(Notion):
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
         gap = checked_number(self, "slack", slack if self.slack is None else self.slack)
         n_groups = len(space.groups)
-        refuse_too_many(self, n_groups * (n_groups - 1), n_groups, _FEWER)
+        refuse_too_many(self, n_groups * (n_groups - 1), n_groups, FEWER)
         (positive,) = self.positive(space.classes)
         part = np.pad(
             self._parts(n_groups, positive), ((0, 0), (0, int(space.unknown))), constant_values=-1
@@ -185,11 +186,7 @@ class PartialDemographicParity(PartialNotion):
     leak: float = field(default=0.05, kw_only=True)
 
     def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
-        threshold = checked_number(self, "threshold", self.threshold, minimum=-np.inf)
-        if not np.isfinite(threshold):
-            raise ValueError(
-                f"{type(self).__name__}.threshold must be a finite number; got {threshold!r}."
-            )
+        threshold = checked(self, "threshold", self.threshold, "a finite number", np.isfinite)
         leak = checked_number(self, "leak", self.leak)
         return PartialRates, {"statistic": self._steps(np.array([threshold])), "leak": leak}
 

@@ -31,11 +31,6 @@ class PredictiveRates(LinearMoments):
     groups. A set of which nobody has such a prediction has no rate. In any comparison its rate then
     counts as 0 and the other one as 1, so that no slack below 1 is kept.
 
-    Parameters
-    ----------
-    space, numerators, denominators, combinations, slack, statistic, name, title
-        As in :class:`LinearMoments`; the denominators are the cells of each rate.
-
     Examples
     --------
     >>> import torch

@@ -26,12 +26,7 @@ class RateRatios(LinearMoments):
 
     The constant is what solvers may exceed a constraint by. :meth:`measure` is one minus the
     smallest ratio, by how much of it a rate falls short of another. Rates that are zero in both
-    sets have no ratio, and are left out.
-
-    Parameters
-    ----------
-    space, numerators, denominators, combinations, slack, statistic, name, title
-        As in :class:`LinearMoments`; the combinations are those of :func:`in_both_orders`.
+    sets have no ratio, and are left out. The combinations are those of :func:`in_both_orders`.
 
     Examples
     --------

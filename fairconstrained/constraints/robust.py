@@ -25,6 +25,7 @@ from fairconstrained.constraints.notions import (
     Notion,
     Parity,
     checked_number,
+    differences,
     linear,
     refuse_too_many,
 )
@@ -109,28 +110,21 @@ class RobustParity(Notion):
         own = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
         matrix = checked_confusion(self.confusion, list(space.groups))
         sets, of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
-        pairs = np.argwhere(of_set[:, None] != of_set)
+        compared = of_set[:, None] != of_set
         events, n_classes = parity.events(space.classes), len(space.classes)
-        n_values = len(events) * len(pairs)
+        n_values = len(events) * np.count_nonzero(compared)
         refuse_too_many(self, n_values, len(matrix), "Join small groups, or bound fewer entries.")
-        entries = np.tile([1.0, -1.0], len(pairs)), pairs.reshape(-1)
-        ends = np.arange(0, 2 * len(pairs) + 1, 2)
-        compared = sp.csr_array((*entries, ends), shape=(len(pairs), len(sets)))
         return linear(
             *(parity._differences, space, events, sp.csr_array(sets)),
-            Combinations.of(sp.kron(sp.eye_array(len(events)), compared)),
+            Combinations.of(sp.kron(sp.eye_array(len(events)), differences(compared))),
             *(np.full(n_values, own), parity.statistic(n_classes)),
             *(self.name, f"robust_{parity.title(space.classes)}"),
         )
 
     def _checked(self) -> Parity:
         given = self.parity
-        plain = isinstance(given, Parity) and getattr(given, "ratio", None) is None
-        if (
-            not plain
-            or given.shrinkage is not None
-            or (given.reference, given.attributes) != ("pairwise", "crossed")
-        ):
+        plain = isinstance(given, Parity) and given.ratio is given.shrinkage is None
+        if not plain or (given.reference, given.attributes) != ("pairwise", "crossed"):
             raise ValueError(
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
                 f"ratio or shrinkage, such as DemographicParity(0.05); got {given!r}."

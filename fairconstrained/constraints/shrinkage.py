@@ -28,15 +28,7 @@ def has_families(constraint: MomentConstraint) -> bool:
 
 
 def told_apart(space: Space, y: Tensor, group: Tensor, reference: Tensor) -> Tensor:
-    """Groups, or shares of groups, each divided by the labels that a reference predicts.
-
-    Parameters
-    ----------
-    space : Space
-    y, reference : Tensor of shape (n,)
-        Labels and predictions, as indices.
-    group : Tensor of shape (n,) or (n, n_groups)
-    """
+    """Groups, or shares of groups, each divided by the labels (n,) that a reference predicts."""
     n_classes = len(space.classes)
     if space.stands_for is not None and group.ndim == 1:
         group = space.shares(y, group.long())
@@ -49,12 +41,8 @@ def told_apart(space: Space, y: Tensor, group: Tensor, reference: Tensor) -> Ten
 def shrunken(constraint: MomentConstraint, scatters: list[Tensor]) -> MomentConstraint:
     """The constraint with shrunken rates, on groups that :func:`told_apart` has divided.
 
-    Parameters
-    ----------
-    constraint : MomentConstraint
-        Of members with families of rates, and perhaps of others, which stay as they are.
-    scatters : list of Tensor
-        :meth:`LinearMoments.scatter` of the reference for each member with families, in order.
+    Members without families of rates stay as they are; the others have
+    :meth:`LinearMoments.scatter` of the reference in `scatters`, in their order.
 
     Examples
     --------

@@ -12,7 +12,6 @@ from scipy import sparse
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
@@ -178,7 +177,7 @@ class PrivateTraining(Training):
         What cannot be solved is refused there, before anything is spent.
         """
         data, releases = self.data, Releases(plan)
-        stack = stacked(self.rows.space, [kept for kept, _ in self.kept(self.ample, 1)])
+        stack = self.stack_of_all(self.ample, 1)
         counts = stack.counts_of_cells(self.ample.to(data.weight)).clamp_min(1.0)
         one_row = data.selected(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = self.problem(model, one_row, stack, counts, releases)
@@ -200,8 +199,7 @@ class PrivateTraining(Training):
 
     def part_of_cell(self) -> Any:
         """The part of each label and group, whether or not they have rows."""
-        kept = [own for own, _ in self.kept(self.ample, 1)]
-        return stacked(self.rows.space, kept).part_of_cell.numpy()
+        return self.stack_of_all(self.ample, 1).part_of_cell.numpy()
 
     def problem(self, *posed: Any) -> Any:
         """Build the problem of a model, rows, a constraint, counts of its parts and releases."""

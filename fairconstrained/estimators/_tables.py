@@ -247,7 +247,7 @@ def prepared(
 ) -> RowsElsewhere:
     """The rows with the columns of the model, which a fitted specification gives."""
     bare = clone(estimator).set_params(callbacks=None, model="linear")
-    size = len(rows.parts.gather(_nothing))
+    size = len(rows.parts.gather(lambda own: None))
     places = [Workers(rank, size) for rank in range(size)]
     each = list(zip(places, learnt or [None] * size, strict=True))
     parts = rows.parts.kept(partial(_as_rows, bare, specification), each)
@@ -257,10 +257,6 @@ def prepared(
     none = torch.zeros(0, dtype=torch.long, device=weight.device)
     numbers = {"n_rows": sum(n_rows), "total_weight": weight}
     return RowsElsewhere((), none, none, weight.new_zeros(0), parts=parts, **numbers)
-
-
-def _nothing(part: Any) -> None:
-    return None
 
 
 def _as_rows(

@@ -365,10 +365,14 @@ class Training:
                 members.append(kept)
         return stacked(self.rows.space, members)
 
+    def stack_of_all(self, counts: Tensor, least: int | str) -> MomentConstraint:
+        """Stack the constraints without small groups, before any of them is dropped."""
+        return stacked(self.rows.space, [member for member, _ in self.kept(counts, least)])
+
     def part_of_cell(self) -> Any:
         """The part of each label and group in the constraints; -1 for none."""
-        kept = self.kept(self.rows.cells, self.estimator.min_group_size)
-        return stacked(self.rows.space, [member for member, _ in kept]).part_of_cell.numpy()
+        stack = self.stack_of_all(self.rows.cells, self.estimator.min_group_size)
+        return stack.part_of_cell.numpy()
 
     def run(self, problem: Any, x: Tensor, dual: Tensor, rounds: int | None = None) -> Stage:
         """Run the solver; runs that are capped at so many rounds are compared with no baseline."""

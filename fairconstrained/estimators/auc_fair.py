@@ -15,7 +15,6 @@ from torch import Tensor
 
 from fairconstrained.arrays import as_numpy, check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
-from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic
 from fairconstrained.estimators._inputs import Given, given_callbacks, with_groups
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
@@ -362,8 +361,7 @@ class PrivateRanking(PrivateRecords):
         releases = Releases(plan)
         self.warn_of(plan)
         trial = made_up(n_cells, X.shape[1], self.n_rows)
-        kept = self.kept(trial.counts.reshape(shape), 1)
-        stack = stacked(space, [member for member, _ in kept])
+        stack = self.stack_of_all(trial.counts.reshape(shape), 1)
         refused = PrivateMomentERM.of(trial, stack, self.alpha, releases)
         check_solves(self.solver, refused)  # before any release
         self.solver.check(refused)

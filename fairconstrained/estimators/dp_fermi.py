@@ -167,12 +167,19 @@ class PenalisedTraining(Training):
 
     def pose(self) -> Any:
         stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        risk = self.estimator._risk(self.rows)
-        return FermiERM(
-            *(self.model(), self.data, risk, stack, self.alpha),
-            information=MutualInformation.within(stack, self.data.counts(stack)),
-            weight=float(self.estimator.penalty),
-        )
+        return _penalised(self, self.model(), self.data, stack, self.data.counts(stack))
+
+
+def _penalised(
+    training: Any, model: Any, data: Any, stack: MomentConstraint, counts: Tensor
+) -> FermiERM:
+    """Build the problem of rows whose groups are known, or estimated."""
+    clf = training.estimator
+    return FermiERM(
+        *(model, data, clf._risk(training.rows), stack, training.alpha),
+        information=MutualInformation.within(stack, counts),
+        weight=float(clf.penalty),
+    )
 
 
 class _PrivatelyPenalised(PrivateTraining):
@@ -234,9 +241,4 @@ class PenalisedGroups(_PrivatelyPenalised, PrivateGroups):
         return kind.problem(self, *posed)
 
     def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FermiERM:
-        risk = self.estimator._risk(self.rows)
-        return FermiERM(
-            *(model, data, risk, stack, self.alpha),
-            information=MutualInformation.within(stack, counts),
-            weight=float(self.estimator.penalty),
-        )
+        return _penalised(self, model, data, stack, counts)

@@ -5,12 +5,7 @@ from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
     Linearization,
-    Problem,
-    SampledProblem,
-    Sharpenable,
-    one_in,
     separate_estimates,
-    with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
@@ -21,11 +16,6 @@ __all__ = [
     "FixedSoftness",
     "Known",
     "Linearization",
-    "Problem",
     "Rows",
-    "SampledProblem",
-    "Sharpenable",
-    "one_in",
     "separate_estimates",
-    "with_penalty",
 ]

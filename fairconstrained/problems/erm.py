@@ -32,7 +32,6 @@ from fairconstrained.problems.base import (
     through_scores,
     with_penalty,
 )
-from fairconstrained.problems.majorant import convex_bounds
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.rows import Rows, Sums
 from fairconstrained.problems.saddle import Saddle
@@ -416,8 +415,38 @@ class FairERM:
         return self.constraint.difference_of_convex
 
     def convex_bounds(self, x: Tensor, anchor: Tensor, *draw: Tensor) -> Linearization:
-        """Convex upper bounds on the constraints, equal to them at an anchor, from drawn rows."""
-        return self.of_scores(partial(convex_bounds, self, anchor), x, *draw)
+        r"""Convex upper bounds on the constraints, equal to them at an anchor, from drawn rows.
+
+        Let :math:`c = c^+ - c^-` with both parts convex in the scores z and the extra variables a.
+        With the values :math:`z_0, a_0` at an anchor,
+
+        .. math:: g(z, a) = c^+(z, a) - c^-(z_0, a_0)
+                  - \nabla c^-(z_0, a_0)' \big( (z, a) - (z_0, a_0) \big) \ge c(z, a) .
+
+        For a linear model this gives the subproblem (31) of the partial-parity paper. For other
+        models it is still a bound, because c is a function of scores. A linearization in the
+        parameters would give no bound.
+        """
+        w_0, aux_0 = anchor.tensor_split([self.model.n_params])
+        parts = self.constraint.convex_parts
+
+        def bounds(scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+            with torch.no_grad():
+                scores_0 = self.model.scores(w_0, rows.X)
+            at = (scores_0.requires_grad_(), aux_0.clone().requires_grad_())
+            placed = self.placed_rows(rows)
+            concave = parts(at[0], placed, at[1])[1]
+            # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
+            # torch's forward mode would give them directly, but compiles scripts on first use.
+            u = torch.ones_like(concave, requires_grad=True)
+            slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
+            steps = (scores - scores_0.detach(), aux - aux_0)
+            along = (slopes[0] * steps[0]).sum() + (slopes[1] * steps[1]).sum()
+            (change,) = torch.autograd.grad(along, u, create_graph=True)
+            linear: Tensor = concave.detach() + change
+            return parts(scores, placed, aux)[0] - linear
+
+        return self.of_scores(bounds, x, *draw)
 
     def saddle(self) -> Saddle | None:
         """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""

@@ -30,13 +30,13 @@ class FermiERM(FairERM):
     Parameters
     ----------
     model, data, risk, constraint, alpha
-        As in :class:`~fairconstrained.problems.FairERM`; the constraint is the criterion measured.
+        As in :class:`FairERM`; the constraint is the criterion measured.
     information : MutualInformation
         With the counts N: exact, released or public.
     weight : float
         :math:`\lambda`.
     shift : Tensor of shape (n_parts, n_classes), optional
-        Added to the table M in the penalty; default: nothing.
+        Added to the table M in the penalty.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -58,21 +58,8 @@ class FermiERM(FairERM):
     ) -> tuple[Tensor, Tensor]:
         r"""Estimate gradients of the saddle form from rows that are drawn uniformly.
 
-        Parameters
-        ----------
-        x : Tensor of shape (n_variables,)
-        dual : Tensor of shape (n_parts, n_classes)
-            W.
-        rows : LongTensor
-        table : {"labels", "probabilities"}, default="labels"
-            The predictions at which the gradient in W is taken.
-
-        Returns
-        -------
-        on_x : Tensor of shape (n_variables,)
-            Gradient of risk plus :math:`\lambda \psi(\cdot, W)`.
-        on_dual : Tensor of shape (n_parts, n_classes)
-            Gradient of :math:`\psi` in W, by the table.
+        That in x of risk plus :math:`\lambda \psi(\cdot, W)`, and that of :math:`\psi` in W
+        (n_parts, n_classes), which is taken at predicted "labels" or "probabilities".
         """
         own = self._drawn(rows, None)
         placed = self.placed.take(rows)._replace(weight=own.weight)

@@ -31,17 +31,10 @@ class Objective:
 
     Sums are divided by `total`, by default the sum of the weights. For a batch whose weights are
     scaled up it is that of all rows: the ratio to the batch's own would be biased.
-
-    Attributes
-    ----------
-    is_additive : bool
-        Whether `soft` is `sums` divided by the total weight.
-    of_rows : callable or None
-        The error of each row, if `hard` is its mean.
     """
 
-    is_additive = False
-    of_rows: OfRows | None = None
+    is_additive = False  # whether `soft` is `sums` divided by the total weight
+    of_rows: OfRows | None = None  # the error of each row, if `hard` is its mean
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Sums over rows, of any shape, of which `soft` is a function."""
@@ -153,12 +146,8 @@ class Costs:
 class PairwiseLoss(Objective):
     """The surrogate loss of positives against negatives, measured by 1 - AUC.
 
-    Parameters
-    ----------
-    surrogate : Surrogate
-    fractions : tuple of float
-        Fractions of the total weight that belong to negatives and to positives. With these known,
-        the means of a batch are unbiased, and a batch may be without positives.
+    With known fractions of the total weight that belong to negatives and to positives the means of
+    a batch are unbiased, and a batch may be without positives.
     """
 
     surrogate: Surrogate

@@ -147,14 +147,9 @@ class Rows:
     def linearized(self, of_piece: Callable[[Rows], Sums]) -> Sums:
         """Sums over all rows, and the map from weights on them to sums of gradients.
 
-        Rows in memory are passed once. Of others nothing is kept: each piece is computed again for
-        the gradients, in a second pass.
-
-        Parameters
-        ----------
-        of_piece : callable
-            Gives for some rows their sums, (S,), and a function from weights (k, S) on them to
-            gradients, (k, n_variables).
+        `of_piece` gives for some rows their sums, (S,), and a function from weights (k, S) on them
+        to gradients, (k, n_variables). Rows in memory are passed once. Of others nothing is kept:
+        each piece is computed again for the gradients, in a second pass.
         """
         if self.in_memory:
             return of_piece(self)
@@ -188,14 +183,7 @@ class Rows:
         return chosen(self)
 
     def selected(self, index: Tensor, weight: Tensor) -> Rows:
-        """Some of this worker's rows, in memory, that have these weights from now on.
-
-        Parameters
-        ----------
-        index : Tensor of shape (k,)
-            Ascending.
-        weight : Tensor of shape (k,)
-        """
+        """Some of this worker's rows, by ascending indices, with other weights from now on."""
         blocks, start = [], 0
         for block in self.blocks:
             stop = start + block.shape[0]
@@ -215,11 +203,6 @@ class Rows:
         least 1,000 rows are kept. Rows are spaced by the golden ratio, which no order of the rows
         repeats. Of several workers they are those that one worker would choose who has the rows of
         all, in the order of the workers.
-
-        Parameters
-        ----------
-        constraint : MomentConstraint
-            Of these labels and groups.
         """
         if self.n_rows <= _MANY_ROWS:
             return self
@@ -253,11 +236,6 @@ class Rows:
         """One row of each label and group of a worker, which has the weight of all of them.
 
         Where rows belong to groups by fractions, one of each label, with the mean of these.
-
-        Parameters
-        ----------
-        constraint : MomentConstraint
-            Of these labels and groups.
         """
         n_cells = constraint.part_of_cell.numel()
 
@@ -411,23 +389,10 @@ class TravellingScores:
 
     An AUC, and a gap at all thresholds, are no sums over rows. They are computed from scores of all
     workers, which travel whenever the parameters of the model change: 8 bytes for each.
-
-    Parameters
-    ----------
-    data : Rows
-    standing : callable
-        What stands for the rows of each worker.
-    chosen : Tensor, optional
-        Which of all that stand for rows these are; default: all.
     """
 
     data: Rows
     standing: Callable[[Rows], Standing]
-    chosen: Tensor | None = None
-
-    def rows(self, index: Tensor) -> TravellingScores:
-        """Some of these rows."""
-        return replace(self, chosen=index if self.chosen is None else self.chosen[index])
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v, (n, 1), in one pass over the rows."""
@@ -438,8 +403,7 @@ class TravellingScores:
             *_, of_scores = standing(own)
             return of_scores(scores[:, 0])
 
-        every = torch.cat(self.data.gather(of_own))
-        return (every if self.chosen is None else every[self.chosen])[:, None]
+        return torch.cat(self.data.gather(of_own))[:, None]
 
 
 class ColumnsOfAll:

@@ -35,16 +35,9 @@ if TYPE_CHECKING:
 class Saddle:
     """F and G of a problem on any rows, in the variables x = (w, a, b).
 
-    Parameters
-    ----------
-    problem : FairERM
-        All its constraints have quadratic surrogates, and so has the objective if it is pairwise.
-        Any other objective has its own unbiased estimate and no pair.
-
-    Attributes
-    ----------
-    owner : Tensor of shape (n_pairs,)
-        The value that each pair belongs to; 0 is the objective.
+    All constraints of the problem have quadratic surrogates, and so has the objective if it is
+    pairwise. Any other objective has its own unbiased estimate and no pair. The value that each
+    pair belongs to is its `owner`, (n_pairs,); 0 is the objective.
     """
 
     def __init__(self, problem: FairERM):

@@ -48,16 +48,8 @@ def thresholds_by_group(problem: FairERM) -> Tensor | None:
     columns for each part of equalized odds. Where columns do not tell the group, the nearest scores
     are far from these, as the hard values of the point show.
 
-    Parameters
-    ----------
-    problem : FairERM
-        With ``log_odds``.
-
-    Returns
-    -------
-    Tensor of shape (n_params,), or None
-        None if no numbers of rows keep the constraint, or if error and constraints are not affine
-        in them.
+    None if no numbers of rows keep the constraint, or if error and constraints are not affine in
+    them.
     """
     data = problem.data
     affine = problem.sums_decide and problem.affine is not None and problem.constraint.of_labels

@@ -70,11 +70,6 @@ class Balanced:
         if len(strata) and int(strata.max()) < 0:
             strata = torch.zeros_like(strata)
         counts = torch.bincount(strata[strata >= 0])
-        if not len(counts):
-            raise ValueError("There are no rows to draw from.")
-        if not counts.all():
-            empty = torch.nonzero(counts == 0)[:, 0].tolist()
-            raise ValueError(f"Groups {empty} are empty: equal numbers of rows cannot be drawn.")
         self.n_strata = len(counts)
         self._counts = counts
         self._order = torch.argsort(strata, stable=True)

@@ -45,14 +45,6 @@ def test_rows_of_a_stratum_are_equally_likely_and_draws_independent():
 
 
 @pytest.mark.parametrize(
-    ("strata", "message"), [([], "no rows to draw"), ([0, 3, 0, -1], r"Groups \[1, 2\] are empty")]
-)
-def test_strata_without_rows_are_refused(strata, message):
-    with pytest.raises(ValueError, match=message):
-        Balanced(torch.tensor(strata, dtype=torch.long))
-
-
-@pytest.mark.parametrize(
     "notions",
     [
         [LossParity(0.1)],

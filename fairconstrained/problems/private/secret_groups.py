@@ -71,15 +71,8 @@ class SecretGroups:
     condition; in condition 0 nothing is compared. The attribute `data` has the rows without their
     groups.
 
-    Parameters
-    ----------
-    public : FairERM
-        The problem of all rows in the first group, under constraints or with a penalty.
-    group : Tensor of shape (n,)
-        The secret group indices of this worker's rows.
-    counts : Tensor of shape (n_parts,)
-        Released weight of each part of the constraint.
-    releases : Releases
+    The `public` problem has all rows in the first group; the groups of this worker's rows are the
+    secret. Counts are the released weights of the parts of the constraint.
     """
 
     offers = frozenset({"noisy_moments"})
