@@ -31,13 +31,6 @@ def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
     """Rows, by positions or a mask, of a table, an array, a list, or the columns of a dict.
 
     Values without an entry for each row, such as numbers and texts, stay as they are.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fairconstrained.arrays import rows_of
-    >>> rows_of({"sex": ["f", "m", "f"], "weight": 2.0}, np.array([0, 1]))
-    {'sex': ['f', 'm'], 'weight': 2.0}
     """
     if isinstance(values, dict):
         return {name: rows_of(column, rows) for name, column in values.items()}
@@ -49,13 +42,6 @@ def read_columns(X: Any, column: Any) -> dict[str, Any]:
     """Columns of X, of any kind of table, by their places in the list `column`.
 
     They are given by name or position; an integer that is no column's name is a position.
-
-    Examples
-    --------
-    >>> from fairconstrained.arrays import other_columns, read_columns
-    >>> X = [[0, 7], [1, 8]]
-    >>> read_columns(X, 1), other_columns(X, 1).tolist()
-    ({'0': array([7, 8], dtype=object)}, [[0], [1]])
     """
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     return {str(i): _values(X, place) for i, place in enumerate(_places(X, column))}

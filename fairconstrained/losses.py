@@ -117,15 +117,6 @@ def linearized(
 
     The function takes one tensor for each of `at`. The map takes weights of the values' shape and
     returns one gradient for each of `at`; it may be called more than once.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.losses import linearized
-    >>> at = torch.tensor([2.0, 3.0]), torch.tensor(5.0)
-    >>> value, pullback = linearized(lambda x, y: x * y, *at)
-    >>> value, pullback(torch.tensor([1.0, 0.0]))
-    (tensor([10., 15.]), (tensor([5., 0.]), tensor(2.)))
     """
     leaves = [tensor.detach().requires_grad_() for tensor in at]
     with torch.enable_grad():

@@ -116,12 +116,6 @@ def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
 
     It is a pair ``(alpha, beta)`` with 0 <= alpha < beta <= 1, a list of such pairs that do not
     overlap, or a dict with one of these for every group, by its label or its name in messages.
-
-    Examples
-    --------
-    >>> from fairconstrained.percentiles import read_intervals
-    >>> read_intervals({"a": (0, 0.2), "b": [(0, 0.1), (0.5, 0.6)]}, ["a", "b"]).lengths
-    array([0.2, 0.2])
     """
     if isinstance(interval, Mapping):
         unions = [_union(given) for given in _by_group(interval, groups)]
@@ -186,15 +180,7 @@ class Ranks(NamedTuple):
 
 
 def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_sets: int) -> Ranks:
-    """Compute the ranks in each of several sets of rows, given by their index, with one sort.
-
-    Examples
-    --------
-    >>> from fairconstrained.percentiles import rank_of_scores
-    >>> rank_of_scores([3.0, 1.0, 2.0, 2.0], [0, 0, 0, 1], [1.0, 1.0, 2.0, 1.0], 2).rank
-    array([[1.  , 0.75, 0.25, 0.  ],
-           [1.  , 1.  , 0.  , 0.  ]])
-    """
+    """Compute the ranks in each of several sets of rows, given by their index, with one sort."""
     distinct, position = np.unique(np.asarray(scores, dtype=float), return_inverse=True)
     cell = np.asarray(index) * len(distinct) + position.reshape(-1)
     mass = np.bincount(cell, weights=np.asarray(weight), minlength=n_sets * len(distinct))

@@ -204,39 +204,26 @@ class AffineMap:
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Values from each of several draws, and the pullback to the statistics of their rows.
 
-        Rows have statistics (n, n_columns), parts (n,), `n_parts` for none, and weights (n,), draw
-        by draw; `sizes` are their numbers. Values are (n_draws * m,).
+        Rows have statistics (n, n_columns), parts (n,), `n_parts` for none, or fractions of parts
+        (n, n_parts), and weights (n,), draw by draw; `sizes` are their numbers. Values are
+        (n_draws * m,).
         """
-        n_draws, n_parts, column = len(sizes), self.n_parts + 1, weight[:, None]
-        if part.ndim == 2:
-            return self._of_fractions(statistics, part, column, _draw_of_row(tuple(sizes)), n_draws)
-        if n_draws > 1:
-            part = part + n_parts * _draw_of_row(tuple(sizes)).to(part)
-        tables = sum_by(statistics * column, part, n_draws * n_parts)
-        flat = tables.reshape(n_draws, n_parts * self.n_columns)
-        values = self._values(flat)
+        shape = len(sizes), self.n_parts + 1, self.n_columns
+        draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]
+        if part.ndim == 1:
+            part = part + shape[1] * draw if shape[0] > 1 else part
+            flat = sum_by(statistics * column, part, shape[0] * shape[1])
+        else:
+            by_part = part[:, :, None] * (statistics * column)[:, None]
+            flat = pad(sum_by(by_part.flatten(start_dim=1), draw, shape[0]), (0, shape[2]))
 
         def pullback(weights: Tensor) -> Tensor:
-            on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
-            return look_up(on_tables.reshape(tables.shape), part, statistics) * column
+            on_tables = self._backward(weights.reshape(shape[0], len(self.offset))).reshape(shape)
+            if part.ndim == 1:
+                return look_up(on_tables.flatten(end_dim=1), part, statistics) * column
+            return torch.einsum("iq,iqk->ik", part, on_tables[draw, :-1]) * column
 
-        return values.reshape(-1), pullback
-
-    def _of_fractions(
-        self, statistics: Tensor, part: Tensor, column: Tensor, draw: Tensor, n_draws: int
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """As :meth:`of_draws`, of rows that belong to parts by fractions, (n, n_parts)."""
-        draw = draw.to(part.device)
-        by_part = part[:, :, None] * (statistics * column)[:, None]
-        flat = sum_by(by_part.flatten(start_dim=1), draw, n_draws)
-        values = self._values(pad(flat, (0, self.n_columns)))
-
-        def pullback(weights: Tensor) -> Tensor:
-            on_tables = self._backward(weights.reshape(n_draws, len(self.offset)))
-            of_row = on_tables.reshape(n_draws, self.n_parts + 1, self.n_columns)[draw, :-1]
-            return torch.einsum("iq,iqk->ik", part, of_row) * column
-
-        return values.reshape(-1), pullback
+        return self._values(flat.reshape(shape[0], -1)).reshape(-1), pullback
 
     @cached_property
     def span(self) -> Tensor:

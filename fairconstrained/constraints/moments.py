@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.steps import Above
-from fairconstrained.constraints.tables import Placement, Space, Statistic, sum_by
+from fairconstrained.constraints.tables import Placement, Space, Statistic
 from fairconstrained.losses import linearized
 
 if TYPE_CHECKING:
@@ -108,10 +108,11 @@ class MomentConstraint:
         """The cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
         return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
 
-    def counts_of_cells(self, cells: Tensor) -> Tensor:
-        """Weight of each part, (n_parts,), from the weight of each cell."""
-        part = self.part_of_cell.to(cells.device).reshape(-1).remainder(self.n_parts + 1)
-        return sum_by(cells.reshape(-1, 1), part, self.n_parts + 1)[: self.n_parts, 0]
+    def of_cells(self, cells: Tensor) -> Tensor:
+        """Sums over the cells of each part, (n_parts, ...), of values of cells, (n_cells, ...)."""
+        n_parts = self.n_parts + 1  # the last one takes cells in no part
+        part = self.part_of_cell.to(cells.device).reshape(-1).remainder(n_parts)
+        return cells.new_zeros(n_parts, *cells.shape[1:]).index_add(0, part, cells)[:-1]
 
     def sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """The table of soft statistics, (n_parts, n_columns)."""

@@ -280,6 +280,20 @@ class Cap(OfEvents):
         return linear(LinearMoments, space, events, groups, combinations, slacks, statistic, *names)
 
 
+@dataclass(eq=False, repr=False)
+class ParityOfClass(Parity):
+    """Base of parity criteria that speak of a positive class."""
+
+    pos_label: Any = field(default=None, kw_only=True)
+
+
+@dataclass(eq=False, repr=False)
+class CapOfClass(Cap):
+    """Base of caps that speak of a positive class."""
+
+    pos_label: Any = field(default=None, kw_only=True)
+
+
 class ComparedSets(NamedTuple):
     """Sets of groups whose rates are compared with each other, and by how much they may differ."""
 

@@ -9,16 +9,14 @@ and the constraint is a smooth, but not a linear, function of the table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairconstrained import rates
 from fairconstrained.constraints.linear import LinearMoments, as_tensor, without_zeros
-from fairconstrained.constraints.notions import Parity, named_positive
+from fairconstrained.constraints.notions import ParityOfClass, named_positive
 from fairconstrained.constraints.ratios import RateRatios
 
 _NOBODY = 1e-9  # weight of the rows with a prediction that is none, up to rounding
@@ -30,19 +28,6 @@ class PredictiveRates(LinearMoments):
     The numerators count the predictions of B, and so do the denominators, in all cells of a set of
     groups. A set of which nobody has such a prediction has no rate. In any comparison its rate then
     counts as 0 and the other one as 1, so that no slack below 1 is kept.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.constraints import PredictiveParity, Space
-    >>> constraint = PredictiveParity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
-    >>> y, group = torch.tensor([0, 1, 1, 1, 1, 0]), torch.tensor([0, 0, 0, 1, 1, 1])
-    >>> rows, none = constraint.place(y, group, torch.ones(6)), torch.zeros(0)
-    >>> scores = torch.tensor([[1.0], [1.0], [1.0], [1.0], [1.0], [-1.0]])
-    >>> constraint.hard_values(scores, rows, none)  # precisions 2/3 and 1
-    tensor([-0.4333,  0.2333])
-    >>> constraint.hard_values(-scores.abs(), rows, none)  # nobody is predicted positive
-    tensor([ 0.9000, -1.1000])
     """
 
     def affine(self, counts: Tensor) -> None:  # type: ignore[override]
@@ -96,8 +81,7 @@ class PredictiveRatios(PredictiveRates, RateRatios):
     """Ratios of predictive values of at least c, in the form of :class:`RateRatios`."""
 
 
-@dataclass(eq=False, repr=False)
-class PredictiveParity(Parity):
+class PredictiveParity(ParityOfClass):
     r"""Equal precision: :math:`P(y = c \mid \hat y = c, g)` differs by at most `slack`.
 
     Positive predictions mean the same in all groups ("predictive parity", Chouldechova 2017). It
@@ -145,13 +129,10 @@ class PredictiveParity(Parity):
     _differences = PredictiveRates
     _ratios = PredictiveRatios
 
-    pos_label: Any = field(default=None, kw_only=True)
-
     title = named_positive
 
 
-@dataclass(eq=False, repr=False)
-class FalseOmissionRateParity(Parity):
+class FalseOmissionRateParity(ParityOfClass):
     r"""Equal false omission rates: :math:`P(y = c \mid \hat y \neq c, g)`.
 
     Of those who are not predicted c, equal fractions of all groups are c: of two classes it is
@@ -172,7 +153,5 @@ class FalseOmissionRateParity(Parity):
     rates = staticmethod(rates.false_omission_rates)
     _differences = PredictiveRates
     _ratios = PredictiveRatios
-
-    pos_label: Any = field(default=None, kw_only=True)
 
     title = named_positive

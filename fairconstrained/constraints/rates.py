@@ -19,9 +19,10 @@ from fairconstrained import rates
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import (
-    Cap,
+    CapOfClass,
     Notion,
     Parity,
+    ParityOfClass,
     checked_number,
     checked_temperature,
     named_positive,
@@ -30,8 +31,7 @@ from fairconstrained.constraints.tables import ClassProbabilities, Space
 from fairconstrained.groups import group_name
 
 
-@dataclass(eq=False, repr=False)
-class DemographicParity(Parity):
+class DemographicParity(ParityOfClass):
     r"""Equal prediction rates: :math:`P(\hat y = k \mid g)` differs by at most `slack`.
 
     Parameters
@@ -113,11 +113,8 @@ class DemographicParity(Parity):
     name = "demographic_parity"
     rates = staticmethod(rates.selection_rates)
 
-    pos_label: Any = field(default=None, kw_only=True)
 
-
-@dataclass(eq=False, repr=False)
-class EqualizedOdds(Parity):
+class EqualizedOdds(ParityOfClass):
     r"""Equal prediction rates within every label: :math:`P(\hat y = k \mid y, g)`.
 
     Parameters are as in :class:`DemographicParity`.
@@ -132,11 +129,8 @@ class EqualizedOdds(Parity):
     name = "equalized_odds"
     rates = staticmethod(rates.odds)
 
-    pos_label: Any = field(default=None, kw_only=True)
 
-
-@dataclass(eq=False, repr=False)
-class EqualOpportunity(Parity):
+class EqualOpportunity(ParityOfClass):
     r"""Equal true positive rates: :math:`P(\hat y = c \mid y = c, g)`.
 
     Parameters
@@ -161,11 +155,8 @@ class EqualOpportunity(Parity):
     name = "equal_opportunity"
     rates = staticmethod(rates.true_positive_rates)
 
-    pos_label: Any = field(default=None, kw_only=True)
 
-
-@dataclass(eq=False, repr=False)
-class FalsePositiveRateParity(Parity):
+class FalsePositiveRateParity(ParityOfClass):
     r"""Equal false positive rates: :math:`P(\hat y = c \mid y \neq c, g)`.
 
     Parameters are as in :class:`EqualOpportunity`.
@@ -180,8 +171,6 @@ class FalsePositiveRateParity(Parity):
 
     name = "false_positive_rate_parity"
     rates = staticmethod(rates.false_positive_rates)
-
-    pos_label: Any = field(default=None, kw_only=True)
 
     title = named_positive
 
@@ -202,8 +191,7 @@ class ErrorRateParity(Parity):
     rates = staticmethod(rates.error_rates)
 
 
-@dataclass(eq=False, repr=False)
-class FalseNegativeRate(Cap):
+class FalseNegativeRate(CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c \mid y = c)`.
 
     Paper (RaCO-DP, equation 17): :math:`P(\hat y = c \mid y \neq c)`, which is a class's false
@@ -236,11 +224,8 @@ class FalseNegativeRate(Cap):
     name = "false_negative_rate"
     rates = staticmethod(rates.false_negative_rates)
 
-    pos_label: Any = field(default=None, kw_only=True)
 
-
-@dataclass(eq=False, repr=False)
-class FalsePositiveRate(Cap):
+class FalsePositiveRate(CapOfClass):
     r"""Cap on :math:`P(\hat y = c \mid y \neq c)`.
 
     Parameters are as in :class:`FalseNegativeRate`.
@@ -255,13 +240,10 @@ class FalsePositiveRate(Cap):
     name = "false_positive_rate"
     rates = staticmethod(rates.false_positive_rates)
 
-    pos_label: Any = field(default=None, kw_only=True)
-
     title = named_positive
 
 
-@dataclass(eq=False, repr=False)
-class RejectionRate(Cap):
+class RejectionRate(CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c)`: a floor of ``1 - max`` under the rate of the outcome c.
 
     In each group it makes a parity criterion *level up*: no group gets the favourable outcome less
@@ -307,8 +289,6 @@ class RejectionRate(Cap):
 
     name = "rejection_rate"
     rates = staticmethod(rates.rejection_rates)
-
-    pos_label: Any = field(default=None, kw_only=True)
 
     title = named_positive
 

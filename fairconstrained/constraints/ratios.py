@@ -27,20 +27,6 @@ class RateRatios(LinearMoments):
     The constant is what solvers may exceed a constraint by. :meth:`measure` is one minus the
     smallest ratio, by how much of it a rate falls short of another. Rates that are zero in both
     sets have no ratio, and are left out. The combinations are those of :func:`in_both_orders`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.constraints import DemographicParity, Space
-    >>> constraint = DemographicParity(ratio=0.8).bind(Space([0, 1], ["a", "b"]))
-    >>> y, group = torch.zeros(8, dtype=torch.long), torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
-    >>> rows, none = constraint.place(y, group, torch.ones(8)), torch.zeros(0)
-    >>> scores = torch.tensor([[1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [1.0], [-1.0]])
-    >>> values = constraint.hard_values(scores, rows, none)
-    >>> values  # 0.8 * 1 - 0.75 + 0.001, and the other order
-    tensor([ 0.0510, -0.3990])
-    >>> round(constraint.measure(values), 3)
-    0.25
     """
 
     @cached_property

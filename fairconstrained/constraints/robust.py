@@ -112,7 +112,7 @@ class RobustParity(Notion):
         sets, of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
         compared = of_set[:, None] != of_set
         events, n_classes = parity.events(space.classes), len(space.classes)
-        n_values = len(events) * np.count_nonzero(compared)
+        n_values = len(events) * int(compared.sum())
         refuse_too_many(self, n_values, len(matrix), "Join small groups, or bound fewer entries.")
         return linear(
             *(parity._differences, space, events, sp.csr_array(sets)),
@@ -123,7 +123,7 @@ class RobustParity(Notion):
 
     def _checked(self) -> Parity:
         given = self.parity
-        plain = isinstance(given, Parity) and given.ratio is given.shrinkage is None
+        plain = isinstance(given, Parity) and given.ratio is None and given.shrinkage is None
         if not plain or (given.reference, given.attributes) != ("pairwise", "crossed"):
             raise ValueError(
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "

@@ -43,28 +43,6 @@ def shrunken(constraint: MomentConstraint, scatters: list[Tensor]) -> MomentCons
 
     Members without families of rates stay as they are; the others have
     :meth:`LinearMoments.scatter` of the reference in `scatters`, in their order.
-
-    Examples
-    --------
-    Five groups of ten rows and one of a thousand, of which a reference accepts half:
-
-    >>> import torch
-    >>> from fairconstrained.constraints import DemographicParity, Space
-    >>> from fairconstrained.constraints.shrinkage import shrunken, told_apart
-    >>> space = Space([0, 1], list("abcdef"))
-    >>> notion = DemographicParity(slack=0.1, shrinkage="empirical_bayes")
-    >>> measured, none = notion.bind(space), torch.zeros(0)
-    >>> group = torch.cat((torch.arange(5).repeat_interleave(10), torch.full((1000,), 5)))
-    >>> y, accepted = torch.zeros(1050, dtype=torch.long), torch.arange(1050) % 2
-    >>> accepted[:10] = torch.tensor([1, 1, 1, 1, 1, 1, 1, 1, 0, 0])  # eight in ten of group a
-    >>> scores = accepted[:, None] - 0.5
-    >>> rows = measured.place(y, group, torch.ones(1050))
-    >>> round(measured.measure(measured.hard_values(scores, rows, none)), 3)
-    0.3
-    >>> other = shrunken(measured, [measured.scatter(scores, rows)])
-    >>> rows = other.place(y, told_apart(space, y, group, accepted), torch.ones(1050))
-    >>> round(other.measure(other.hard_values(scores, rows, none)), 3)
-    0.12
     """
     space, remaining = constraint.space, iter(scatters)
     members: list[MomentConstraint] = []

@@ -306,12 +306,7 @@ class IntervalTraining(Training):
         if not self.estimator.group_features:
             return super().features(table, group)
         groups = self.rows.groups
-        if groups is None:
-            raise ValueError(
-                "sensitive_features is needed to fit PartialParityClassifier with "
-                "group_features=True."
-            )
-        if self.rows.unknown or group.ndim == 2:
+        if groups is None or self.rows.unknown or group.ndim == 2:
             raise ValueError(_OF_EVERY_ROW)
         return super().features(with_group_columns(table, group, len(groups)), group)
 

@@ -218,18 +218,15 @@ class RateConstrainedClassifier(PrivateFairClassifier):
                 f"log loss of rows that weigh the same; got {self.costs!r}."
             )
         is_single = isinstance(self.model, SingleFit)
-        if any(map(attrgetter("shrinkage"), self._notions())):
-            return self._shrunken_training(is_single)
+        shrinks = any(map(attrgetter("shrinkage"), self._notions()))
+        if self.epsilon is None and shrinks:
+            return ShrunkenSingleTraining(self) if is_single else ShrunkenTraining(self)
         if self.epsilon is None:
             return SingleTraining(self) if is_single else Training(self)
-        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
-        return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)
-
-    def _shrunken_training(self, is_single: bool) -> Training:
-        """Return the kind of training for constraints on shrunken rates."""
-        if self.epsilon is not None:
+        if shrinks:
             raise ValueError(
                 f"{type(self).__name__}.epsilon must be None with shrinkage, which needs the exact "
                 f"rates of a model without constraints; got {self.epsilon!r}."
             )
-        return ShrunkenSingleTraining(self) if is_single else ShrunkenTraining(self)
+        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
+        return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)

@@ -196,10 +196,7 @@ class MomentERM(FixedSoftness, FairERM):
 
     def _by_part(self, of_cells: Tensor, constraint: MomentConstraint) -> Tensor:
         """Sums over the cells of each part."""
-        n_parts = constraint.n_parts + 1  # the last one takes cells in no part
-        part = constraint.part_of_cell.to(of_cells.device).reshape(-1).remainder(n_parts)
-        counted = of_cells * self._factors.reshape(-1, *[1] * (of_cells.ndim - 1))
-        return counted.new_zeros(n_parts, *counted.shape[1:]).index_add(0, part, counted)[:-1]
+        return constraint.of_cells(of_cells * self._factors.reshape(-1, *[1] * (of_cells.ndim - 1)))
 
     @cached_property
     def _factors(self) -> Tensor:

@@ -217,9 +217,8 @@ class PrivateMomentERM(MomentERM):
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
         exact = score_table(z, cell, len(self.moments.weight))
         table = self.releases.noisy(_SCORES, exact, 1.0, rng)
-        of_bins = [self.constraint.counts_of_cells(of_cells) for of_cells in table.T]
-        sums = torch.stack(of_bins, dim=1)
-        cells_of_part = self.constraint.counts_of_cells(torch.ones_like(table[:, 0]))
+        sums = self.constraint.of_cells(table)
+        cells_of_part = self.constraint.of_cells(torch.ones_like(table[:, 0]))
         tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
