@@ -130,7 +130,7 @@ def test_bad_grids_and_thresholds_are_named():
     for n_grid in (0, 2.5, True, "ten"):
         with pytest.raises(ValueError, match=f"n_grid must be an integer >= 1; got {n_grid!r}"):
             bound(PartialStatisticalParity((0.1, 0.5), n_grid=n_grid))
-    with pytest.raises(ValueError, match="threshold must be a number"):
+    with pytest.raises(ValueError, match="threshold must be a finite number"):
         bound(PartialDemographicParity((0.1, 0.5), threshold=None))
     with pytest.raises(ValueError, match="leak must be a number >= 0"):
         bound(PartialDemographicParity((0.1, 0.5), leak=-1))
