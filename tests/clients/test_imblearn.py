@@ -22,7 +22,7 @@ def rare():
     return table.assign(sex=sex).iloc[kept].reset_index(drop=True), y[kept]
 
 
-@pytest.mark.parametrize("name", ["SMOTENC", "RandomOverSampler", "RandomUnderSampler"])
+@pytest.mark.parametrize("name", ["SMOTENC", "RandomUnderSampler"])
 def test_resampled_rows_bring_their_groups(rare, name):
     from imblearn import over_sampling, under_sampling
     from imblearn.pipeline import make_pipeline
@@ -49,18 +49,6 @@ def test_samplers_with_groups_beside_x_are_refused(rare):
     pipe = make_pipeline(RandomOverSampler(), RateConstrainedClassifier())
     with config_context(enable_metadata_routing=True), pytest.raises(ValueError, match="resampl"):
         pipe.fit(table.drop(columns="sex"), y, sensitive_features=table["sex"])
-
-
-def test_balanced_bagging(rare):
-    from imblearn.ensemble import BalancedBaggingClassifier
-
-    table, y = rare
-    X = table.assign(sex=(table["sex"] == "m").astype(float))
-    place = X.columns.get_loc("sex")
-    fair = SensitiveColumnsClassifier(RateConstrainedClassifier(slack=0.02), place)
-    bagged = BalancedBaggingClassifier(fair, n_estimators=2, random_state=0).fit(X, y)
-    members = [pipe[-1].estimator_ for pipe in bagged.estimators_]
-    assert all(len(member.groups_) == 2 and member.feasible_ for member in members)
 
 
 def test_ready_made_scorers_work_whatever_is_imported_first(rare):

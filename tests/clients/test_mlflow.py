@@ -29,12 +29,11 @@ def tracking(tmp_path):
         mlflow.set_tracking_uri(before)
 
 
-@pytest.mark.parametrize("model", ["linear", (4,)])
-def test_a_logged_model_comes_back(tracking, model):
+def test_a_logged_model_comes_back(tracking):
     import mlflow.sklearn
 
     X, y, groups = biased()
-    clf = RateConstrainedClassifier(model=model, max_iter=5, random_state=0)
+    clf = RateConstrainedClassifier(model=(4,), max_iter=5, random_state=0)
     clf.fit(X, y, sensitive_features=groups)
     with tracking.start_run() as run:
         logged = mlflow.sklearn.log_model(

@@ -20,10 +20,8 @@ from tests.helpers.clients import biased, frame
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
 
 FAST = [
-    RateConstrainedClassifier(),
     AUCFairClassifier(),
     PartialParityClassifier(slack=0.3),
-    LossParityClassifier(slack=0.5),
     LossParityClassifier(model=(4,), slack=0.5, max_iter=5),
     DPFermiClassifier(epsilon=None, max_iter=5),
 ]

@@ -24,7 +24,6 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.export import model_card
@@ -32,7 +31,14 @@ from fairconstrained.models import Linear, Posteriors
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
 
 TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
-NOTIONS = ["demographic_parity", "equalized_odds", "equal_opportunity", "error_rate_parity"]
+NOTIONS = ["demographic_parity", "equalized_odds"]
+
+
+class Untouched(GaussianNB):
+    """Shows that it was fitted."""
+
+    def fit(self, X, y, sample_weight=None):
+        raise AssertionError("it has been fitted")
 
 
 def fitted(constraint="demographic_parity", model=TREES, data=None, **params):
@@ -83,7 +89,6 @@ def test_it_is_the_constrained_linear_model_of_the_posteriors():
     [
         RandomForestClassifier(10),
         LinearSVC(),
-        make_pipeline(StandardScaler(), LogisticRegression()),
         GridSearchCV(DecisionTreeClassifier(), {"max_depth": [2, 3]}, cv=2),
         Posteriors(DecisionTreeClassifier(max_depth=3), GaussianNB(), cv=3),
     ],
@@ -183,22 +188,6 @@ def test_without_constraints_it_is_the_calibrated_classifier():
     assert agree.mean() > 0.97
 
 
-def test_caps_over_all_groups_fit_no_model_for_the_groups():
-    clf = fitted(FalseNegativeRate(max=0.1))
-    assert clf.model_.fitted_.group_models == []
-    assert clf.violation_ <= 0.1 + FORGIVEN
-
-
-@pytest.mark.slow
-def test_several_classes_and_crossed_groups():
-    X, y, group = table(n_classes=3, n_groups=3, n=1500)
-    crossed = pd.DataFrame({"g": group.astype(str), "h": np.where(X[:, 1] > 0, "u", "v")})
-    clf = fitted(data=(X, y, crossed), slack=0.15, model=GaussianNB())
-    assert len(clf.groups_) == 6
-    assert clf.feasible_
-    assert clf.predict_proba(X).shape == (1500, 3)
-
-
 @pytest.mark.parametrize(
     "clf",
     [
@@ -210,10 +199,6 @@ def test_several_classes_and_crossed_groups():
     ids=lambda e: type(e).__name__,
 )
 def test_private_training_is_refused_before_anything_is_fitted(clf):
-    class Untouched(GaussianNB):
-        def fit(self, X, y, sample_weight=None):
-            raise AssertionError("it has been fitted")
-
     class Learning(Linear):
         def fit_transform(self, rows, part_of_cell, rng):
             raise AssertionError("it has read the rows")
@@ -224,25 +209,18 @@ def test_private_training_is_refused_before_anything_is_fitted(clf):
             clone(clf).set_params(model=model).fit(X, y, sensitive_features=group)
 
 
-@pytest.mark.parametrize("clf", [DPFermiClassifier()])
-def test_models_of_secret_groups_are_refused_and_those_of_public_labels_fitted(clf):
-    class Untouched(GaussianNB):
-        def fit(self, X, y, sample_weight=None):
-            raise AssertionError("it has been fitted")
-
+def test_models_of_secret_groups_are_refused_and_those_of_public_labels_fitted():
     X, y, group = table()
+    clf = DPFermiClassifier(model=Posteriors(GaussianNB(), Untouched()))
     with pytest.raises(ValueError, match="reads the groups exactly"):
-        clf.set_params(model=Posteriors(GaussianNB(), Untouched())).fit(
-            X, y, sensitive_features=group
-        )
+        clf.fit(X, y, sensitive_features=group)
     clf.set_params(model=GaussianNB()).fit(X, y, sensitive_features=group)
     assert clf.coef_.shape == (1, 2)  # log odds and probability of the label
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
-def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy(constraint):
+def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy():
     data = make_biased_classification(20_000, bias=0.4, random_state=0)
     X, y, group = data.data, data.target, data.sensitive_features
     public, own = slice(0, 4000), slice(4000, None)
@@ -250,14 +228,13 @@ def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy(co
     errors = []
     for epsilon in (None, 1.0):
         clf = RateConstrainedClassifier(
-            constraint,
+            "equalized_odds",
             model=Posteriors(*map(FrozenEstimator, models)),
             epsilon=epsilon,
             random_state=0,
         ).fit(X[own], y[own], sensitive_features=group[own])
         errors.append(np.mean(clf.predict(X[own]) != y[own]))
-        gap = METRIC_OF[constraint](y[own], clf.predict(X[own]), sensitive_features=group[own])
-        assert gap < 0.08
+        assert measured(clf, "equalized_odds", (X[own], y[own], group[own])) < 0.08
     assert errors[1] < errors[0] + 0.01
 
 

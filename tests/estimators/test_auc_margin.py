@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairconstrained import AUCFairClassifier
 from fairconstrained.auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
 from tests.helpers.auc_fits import auc, every_objective, fitted, measured, table
 
@@ -66,11 +65,3 @@ def test_the_slack_is_narrowed_by_the_standard_error_of_the_fit(constraint, obje
     assert clf.feasible_
     assert len(clf.history_["violation"]) == clf.n_iter_
     assert (np.diff(clf.history_["time"]) >= 0).all()
-
-
-def test_nothing_to_compare_takes_no_second_fit():
-    X, y, _ = table()
-    with pytest.warns(match="cannot compare groups"):
-        one = AUCFairClassifier(margin=1.0).fit(X, y)
-    with pytest.warns(match="cannot compare groups"):
-        assert one.n_iter_ == AUCFairClassifier().fit(X, y).n_iter_

@@ -49,8 +49,10 @@ def people(n=1200):
 # --- constraints ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reference", ["pairwise", "rest", "overall"])
-@pytest.mark.parametrize("kind", [DemographicParity, EqualizedOdds, LossParity])
+@pytest.mark.parametrize(
+    ("kind", "reference"),
+    [(DemographicParity, "pairwise"), (EqualizedOdds, "rest"), (LossParity, "overall")],
+)
 def test_within_strata_the_values_are_those_of_each_stratum_alone(kind, reference):
     rows = random_rows(0, 2, 5, n=200)
     found = soft_values(kind(0.1, reference=reference).bind(SPACE), rows)
@@ -73,7 +75,7 @@ def test_a_stratum_with_one_group_compares_nothing():
     assert DemographicParity(0.1).bind(three).part_of_cell[0].tolist()[-1] == -1
 
 
-@pytest.mark.parametrize("kind", [DemographicParity, EqualizedOdds, LossParity])
+@pytest.mark.parametrize("kind", [EqualizedOdds, LossParity])
 def test_parallel_attributes_have_the_values_of_each_column_alone(kind):
     """With the slack of each."""
     space = Space([0, 1], [("f", "x"), ("f", "y"), ("m", "x"), ("m", "y"), ("m", "z")])
@@ -115,7 +117,6 @@ def test_wrong_attributes_and_slacks_are_named(notion, message):
 CONSTRAINTS = {
     "demographic_parity": metrics.demographic_parity_difference,
     "equalized_odds": metrics.equalized_odds_difference,
-    "error_rate_parity": metrics.error_rate_difference,
 }
 
 
@@ -153,13 +154,6 @@ def test_conditional_parity_is_not_parity():
     assert metrics.demographic_parity_difference(y, clf.predict(X), sensitive_features=sex) > 0.2
 
 
-def test_ratios_within_strata():
-    X, y, sex, age = people()
-    given = {"sensitive_features": sex, "control_features": age}
-    clf = RateConstrainedClassifier(DemographicParity(ratio=0.9)).fit(X, y, **given)
-    assert metrics.demographic_parity_ratio(y, clf.predict(X), **given) >= 0.9
-
-
 def test_losses_within_strata():
     X, y, sex, age = people()
     given = {"sensitive_features": sex, "control_features": age}
@@ -169,17 +163,11 @@ def test_losses_within_strata():
     assert found <= 0.02 + FORGIVEN
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"model": HistGradientBoostingClassifier(max_iter=10, random_state=0)},
-        pytest.param({"model": (8,), "random_state": 0}, marks=pytest.mark.slow),
-    ],
-)
-def test_every_model(params):
+def test_any_classifier():
     """The strata need not be among the features."""
     X, y, sex, age = people()
-    clf = RateConstrainedClassifier(slack=0.05, **params)
+    model = HistGradientBoostingClassifier(max_iter=10, random_state=0)
+    clf = RateConstrainedClassifier(slack=0.05, model=model)
     clf.fit(X, y, sensitive_features=sex, control_features=age)
     assert clf.feasible_
     assert clf.violation_ <= 0.05 + FORGIVEN
@@ -251,13 +239,6 @@ def test_what_has_no_strata_says_so(clf):
     X, y, sex, age = people(60)
     with pytest.raises(ValueError, match="control_features must be None: groups are compared"):
         clf.fit(X, y, sensitive_features=sex, control_features=age)
-
-
-def test_tables_of_an_engine_are_refused():
-    dask = pytest.importorskip("dask.dataframe")
-    table = dask.from_pandas(pd.DataFrame({"x": [0, 1], "y": [0, 1], "s": [0, 1]}), npartitions=1)
-    with pytest.raises(ValueError, match=r"control_features must be None if X is a table of"):
-        RateConstrainedClassifier().fit(table, "y", sensitive_features="s", control_features="s")
 
 
 def test_rows_without_a_stratum_train_the_model():

@@ -22,8 +22,6 @@ from fairconstrained import (
 )
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import (
-    CONSTRAINTS,
-    PARTIAL_PRIVATE,
     AUCParity,
     DemographicParity,
     EqualizedOdds,
@@ -38,14 +36,11 @@ from fairconstrained.solvers import (
     FERMI,
     IDCA,
     QCQP,
-    SGDA,
     SSLALM,
-    DirectSwitching,
     EarlyStoppedSGDA,
     LevelSet,
     NoisyTables,
     ProximalLevelSet,
-    ReleasedMoments,
     SequentialQuadratic,
     StochasticGhost,
     StochasticIDCA,
@@ -132,24 +127,14 @@ def test_the_made_up_device_refuses_what_cuda_refuses(mixed):
         mixed(x)
 
 
-SLOW = ("predictive_parity", "false_omission_rate_parity")  # of many rounds, alike on the device
 LINEAR = [
-    *[
-        (RateConstrainedClassifier, {"constraint": name})
-        for name in CONSTRAINTS
-        if name not in SLOW
-    ],
-    *[(RateConstrainedClassifier, {"constraint": name, "max_iter": 3}) for name in SLOW],
-    *[
-        (PartialParityClassifier, {"constraint": name, **IN_PART})
-        for name in ("equal_opportunity", "rank_parity", "group_auc")
-    ],
-    (AUCFairClassifier, {"constraint": "group_auc"}),
-    (RateConstrainedClassifier, {"alpha": 1e-2}),
     (RateConstrainedClassifier, {"constraint": ["equalized_odds", "false_negative_rate"]}),
+    (RateConstrainedClassifier, {"constraint": "predictive_parity", "max_iter": 3}),
     (RateConstrainedClassifier, {"margin": 1.0}),
+    (PartialParityClassifier, {"constraint": "equal_opportunity", **IN_PART}),
+    (PartialParityClassifier, {"constraint": "group_auc", **IN_PART}),
+    (AUCFairClassifier, {"constraint": "group_auc"}),
     (LossParityClassifier, {"model": "linear", "solver": ALM(n_steps=10)}),
-    (DPFermiClassifier, {"penalty": 3.0, "epsilon": None}),
     (DPFermiClassifier, {"penalty": 3.0, "constraint": "equalized_odds", "epsilon": None}),
 ]
 
@@ -173,7 +158,6 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
     ("kind", "params", "most"),
     [
         (RateConstrainedClassifier, {}, 400_000),
-        (AUCFairClassifier, {}, 40),
         (AUCFairClassifier, {"constraint": AUCParity(surrogate="binormal")}, 40),
         (PartialParityClassifier, IN_PART, 400_000),
     ],
@@ -194,8 +178,6 @@ def test_rows_in_blocks(kind, params, most, monkeypatch):
     ("kind", "model", "n_classes"),
     [
         (RateConstrainedClassifier, (8,), 3),
-        (LossParityClassifier, Module, 2),
-        (DPFermiClassifier, (8,), 2),
         (DPFermiClassifier, Module, 3),
     ],
     ids=named,
@@ -220,24 +202,12 @@ PAPERS = {
 }
 
 SOLVERS = [
-    *[
-        (RateConstrainedClassifier, solver)
-        for solver in (
-            SequentialQuadratic(),
-            SGDA(n_steps=20),
-            ALM(n_steps=20),
-            SSLALM(n_steps=20),
-            StochasticGhost(n_steps=20),
-            SwitchingSubgradient(n_steps=20),
-        )
-    ],
+    (RateConstrainedClassifier, SequentialQuadratic()),
+    (RateConstrainedClassifier, SSLALM(n_steps=20)),
     (PartialParityClassifier, IDCA(inner_steps=20)),
-    (PartialParityClassifier, DirectSwitching(n_steps=20)),
     (PartialParityClassifier, StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)),
-    *[
-        (AUCFairClassifier, solver)
-        for solver in (QCQP(), SMALL_LEVELS, ProximalLevelSet(level_set=SMALL_LEVELS, n_rounds=2))
-    ],
+    (AUCFairClassifier, QCQP()),
+    (AUCFairClassifier, ProximalLevelSet(level_set=SMALL_LEVELS, n_rounds=2)),
     (DPFermiClassifier, FERMI(n_steps=20)),
 ]
 
@@ -250,18 +220,12 @@ def test_solvers(kind, solver):
 
 
 PRIVATE = [
-    (RateConstrainedClassifier, {"solver": DPSGDA(n_steps=30)}),
     (RateConstrainedClassifier, {"model": (8,), "solver": DPSGDA(n_steps=30)}),
     (RateConstrainedClassifier, {"protect": "sensitive_features", "feature_range": None}),
-    *[
-        (PartialParityClassifier, {"constraint": name, "interval": (0.1, 0.5)})
-        for name in PARTIAL_PRIVATE
-    ],
+    (PartialParityClassifier, {"constraint": "equal_opportunity", "interval": (0.1, 0.5)}),
     (AUCFairClassifier, {}),
-    *[
-        (DPFermiClassifier, {"solver": solver})
-        for solver in (ReleasedMoments(), NoisyTables(n_steps=30), DPFERMI(n_steps=30))
-    ],
+    (DPFermiClassifier, {"solver": NoisyTables(n_steps=30)}),
+    (DPFermiClassifier, {"solver": DPFERMI(n_steps=30)}),
 ]
 
 
@@ -275,8 +239,7 @@ def test_private_fits_spend_what_they_spend_on_the_cpu(kind, params):
 
 
 TRAINED = [
-    (DemographicParity(), EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
-    (EqualizedOdds(), SGDA(n_steps=20, n_evaluations=2)),
+    (EqualizedOdds(), EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
     (LossParity(), SSLALM(n_steps=20, n_evaluations=2)),
     (DemographicParity(), StochasticGhost(n_steps=5, n_evaluations=2)),
     (few_positives, SwitchingSubgradient(n_steps=20, n_evaluations=2)),

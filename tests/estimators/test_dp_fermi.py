@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import approx_fprime, minimize
-from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
@@ -21,7 +20,6 @@ from fairconstrained.solvers import (
     LBFGS,
     SGDA,
     AugmentedLagrangian,
-    LabelRounds,
     ReleasedMoments,
 )
 from tests.helpers.fits import METRIC_OF, table
@@ -92,10 +90,9 @@ def test_the_penalty_lowers_mutual_information_and_the_gap(constraint, shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_a_large_penalty_brings_labels_to_parity(seed):
+def test_a_large_penalty_brings_labels_to_parity():
     """Probabilities that are independent of the groups leave labels apart; rounds do not."""
-    data = make_biased_classification(600, 6, 2, 2, random_state=seed)
+    data = make_biased_classification(600, 6, 2, 2, random_state=0)
     data = data.data, data.target, data.sensitive_features
     paper = fitted(data=data, penalty=1e6, solver=LBFGS())
     clf = fitted(data=data, penalty=1e6)
@@ -106,30 +103,9 @@ def test_a_large_penalty_brings_labels_to_parity(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("constraint", FAIRNESS)
-@pytest.mark.parametrize("penalty", [1.0, 100.0])
-def test_rounds_lower_the_objective_of_labels(constraint, penalty):
-    """Error plus penalty of labels, of which the paper's solution is the first candidate."""
-    X, y, group = table()
-    values = []
-    for solver in (LBFGS(), LabelRounds()):
-        clf = fitted(constraint, penalty=penalty, solver=solver)
-        chosen = {FAIRNESS[0]: y >= 0, FAIRNESS[1]: y >= 0, FAIRNESS[2]: y == 1}[constraint]
-        predicted = clf.predict(X)
-        labels = [chosen] if constraint != FAIRNESS[1] else [y == 0, y == 1]
-        information = sum(
-            own.sum() / chosen.sum() * ermi(y[own], predicted[own], sensitive_features=group[own])
-            for own in labels
-        )
-        values.append(np.mean(predicted != y) + penalty * information)
-    assert values[1] <= values[0] + 1e-9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(4, 2), (2, 3)], ids=str)
-def test_labels_reach_what_a_constraint_reaches(shape):
-    """Many groups and classes within labels: gap and error no larger than the constraint's."""
-    data = make_biased_classification(1500, 20, *shape, random_state=0)
+def test_labels_reach_what_a_constraint_reaches():
+    """Many groups within labels: gap and error no larger than the constraint's."""
+    data = make_biased_classification(1500, 20, 4, 2, random_state=0)
     data = data.data, data.target, data.sensitive_features
     penalised = fitted("equalized_odds", data, penalty=64.0)
     paper = fitted("equalized_odds", data, penalty=64.0, solver=LBFGS())
@@ -141,38 +117,25 @@ def test_labels_reach_what_a_constraint_reaches(shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["linear", (16,)], ids=str)
-def test_stochastic_penalties_answer_to_labels(model):
+def test_stochastic_penalties_answer_to_labels():
     """At the same penalty labels are nearer to parity than with the paper's probabilities."""
     gaps = {}
     for name in ("labels", "probabilities"):
         solver = FERMI(table=name, n_steps=300)
-        gaps[name] = fitted(data=table(n=2000), penalty=16.0, model=model, solver=solver).violation_
+        gaps[name] = fitted(data=table(n=2000), penalty=16.0, solver=solver).violation_
     assert gaps["labels"] < 0.02
     assert gaps["labels"] <= gaps["probabilities"]
 
 
-def test_a_solver_that_ends_before_it_is_done_is_named():
-    class Weary(LBFGS):
-        def iterate(self, problem, x, dual, tol, rng):
-            yield next(super().iterate(problem, x, dual, tol, rng))
-
-    with pytest.warns(ConvergenceWarning, match=r"residual .* > tol=0\.0001\. The solver got no"):
-        clf = fitted(solver=Weary())
-    assert not clf.converged_
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("constraint", FAIRNESS)
-def test_batches_lead_to_the_optimum_too(constraint):
-    data = table(n=1000)
-    exact = fitted(constraint, data, penalty=2.0, solver=LBFGS())
-    for size in (64, 512):
-        solver = FERMI(batch_size=size, n_steps=400, table="probabilities")
-        clf = fitted(constraint, data, penalty=2.0, solver=solver)
-        assert clf.history_["objective"][-1] == pytest.approx(
-            exact.history_["objective"][-1], abs=3e-3
-        )
+@pytest.mark.parametrize(("constraint", "size"), [(FAIRNESS[0], 64), (FAIRNESS[1], 512)])
+def test_batches_lead_to_the_optimum_too(constraint, size):
+    solver = FERMI(batch_size=size, n_steps=400, table="probabilities")
+    found, exact = (
+        fitted(constraint, table(n=1000), penalty=2.0, solver=own).history_["objective"][-1]
+        for own in (solver, LBFGS())
+    )
+    assert found == pytest.approx(exact, abs=3e-3)
 
 
 @pytest.mark.parametrize("table_of", ["labels", "probabilities"])
@@ -223,28 +186,6 @@ def test_one_step_of_the_algorithm(table_of):
     assert clf.n_iter_ == 2
 
 
-@pytest.mark.parametrize("size", [1, 4])
-def test_gradients_of_weighted_batches_are_unbiased(size):
-    """Their mean over a partition of the rows into batches is the gradient of all rows."""
-    found = []
-
-    class Look(LBFGS):
-        def iterate(self, problem, x, dual, tol, rng):
-            rows = torch.randperm(problem.n_rows, generator=rng)
-            x = x + torch.randn(len(x), generator=rng, dtype=x.dtype)
-            matrix = torch.randn(problem.information.n_parts, 2, generator=rng, dtype=x.dtype)
-            parts = [problem.saddle_gradients(x, matrix, part) for part in rows.reshape(-1, size)]
-            means = [torch.stack(column).mean(dim=0) for column in zip(*parts, strict=True)]
-            found.append((means, problem.saddle_gradients(x, matrix, rows)))
-            yield from super().iterate(problem, x, dual, tol, rng)
-
-    weight = np.random.default_rng(0).uniform(0.1, 3.0, size=len(table()[1]))
-    fitted(penalty=2.0, solver=Look(), sample_weight=weight)
-    (means, whole), *_ = found
-    for mean, exact in zip(means, whole, strict=True):
-        torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)
-
-
 def test_solvers_refuse_what_they_cannot_solve():
     X, y, group = table()
     for solver in (FERMI(), LBFGS()):
@@ -276,3 +217,24 @@ def test_empty_label_cells_are_named_and_left_out():
     with pytest.warns(SmallGroupWarning, match=r"group 2, label 1 \(0 rows\)"):
         clf = fitted("equalized_odds", (X, y, group), penalty=5.0)
     assert np.isfinite(clf.coef_).all()
+
+
+def test_gradients_of_weighted_batches_are_unbiased():
+    """Their mean over a partition of the rows into batches is the gradient of all rows."""
+    found = []
+
+    class Look(LBFGS):
+        def iterate(self, problem, x, dual, tol, rng):
+            rows = torch.randperm(problem.n_rows, generator=rng)
+            x = x + torch.randn(len(x), generator=rng, dtype=x.dtype)
+            matrix = torch.randn(problem.information.n_parts, 2, generator=rng, dtype=x.dtype)
+            parts = [problem.saddle_gradients(x, matrix, part) for part in rows.reshape(-1, 4)]
+            means = [torch.stack(column).mean(dim=0) for column in zip(*parts, strict=True)]
+            found.append((means, problem.saddle_gradients(x, matrix, rows)))
+            yield from super().iterate(problem, x, dual, tol, rng)
+
+    weight = np.random.default_rng(0).uniform(0.1, 3.0, size=len(table()[1]))
+    fitted(penalty=2.0, solver=Look(), sample_weight=weight)
+    (means, whole), *_ = found
+    for mean, exact in zip(means, whole, strict=True):
+        torch.testing.assert_close(mean, exact, rtol=1e-9, atol=1e-12)

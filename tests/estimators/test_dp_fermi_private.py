@@ -7,18 +7,10 @@ from fairconstrained import DPFermiClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.solvers import DPFERMI, NoisyTables, ReleasedMoments
+from fairconstrained.solvers import NoisyTables, ReleasedMoments
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 UNITS = ("sensitive_features", "record")
-every_solver = pytest.mark.parametrize(
-    ("unit", "solver"),
-    [
-        pytest.param("sensitive_features", ReleasedMoments(), marks=pytest.mark.slow),
-        *((unit, kind(n_steps=40)) for unit in UNITS for kind in (NoisyTables, DPFERMI)),
-    ],
-    ids=lambda p: p if isinstance(p, str) else type(p).__name__,
-)
 
 
 def private(
@@ -56,14 +48,13 @@ def test_released_moments_come_near_the_fit_without_privacy():
     assert private_.violation_ == pytest.approx(gap, abs=0.03)
 
 
-@pytest.mark.parametrize("penalty", [5e-324, 1e-300])
-def test_a_penalty_whose_noise_would_underflow_is_none(penalty):
+def test_a_penalty_whose_noise_would_underflow_is_none():
     """Otherwise its exact gradients would stand where those of public rows are zero."""
-    none, least = (
-        private(unit="sensitive_features", penalty=p, solver=NoisyTables(n_steps=20))
-        for p in (0.0, penalty)
+    none, *others = (
+        private(n=4000, penalty=p, solver=NoisyTables(n_steps=20)) for p in (0.0, 5e-324, 1e-300)
     )
-    np.testing.assert_array_equal(least.coef_, none.coef_)
+    for least in others:
+        np.testing.assert_array_equal(least.coef_, none.coef_)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -73,17 +64,6 @@ def test_noisy_tables_lower_the_gap(unit):
     )
     assert gap_and_error(fair)[0] < 0.3 * gap_and_error(free)[0]
     assert fair.violation_ == pytest.approx(gap_and_error(fair)[0], abs=0.03)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS)
-def test_without_penalty_and_noise_all_methods_agree(unit):
-    solver = DPFERMI(clip=100.0, batch_size=20_000, n_steps=200)
-    clf = private(unit=unit, penalty=0.0, epsilon=1e3, solver=solver)
-    exact = private(penalty=0.0, epsilon=None)
-    assert clf.score(LARGE.data, LARGE.target) == pytest.approx(
-        exact.score(LARGE.data, LARGE.target), abs=0.004
-    )
 
 
 def test_records_may_fill_a_corner_of_their_range():
@@ -122,12 +102,11 @@ def test_unequal_weights_move_released_moments_as_the_fit_without_privacy():
     assert rate > plain_rate + 0.15
 
 
-@pytest.mark.parametrize("weight", [np.ones(20_000), np.full(20_000, 3.0)], ids=["one", "three"])
 @pytest.mark.parametrize("unit", ["record", "record_replacement"])
-def test_records_refuse_any_weights(unit, weight):
+def test_records_refuse_any_weights(unit):
     """Even ones: whether weights are equal is a fact about secret rows."""
     with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
-        weighed(weight, protect=unit)
+        weighed(np.ones(20_000), protect=unit)
 
 
 def test_gradients_of_single_rows_refuse_unequal_weights():

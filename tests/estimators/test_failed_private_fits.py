@@ -1,20 +1,15 @@
 """Whatever fails after a release says what was spent: faults are injected at and after releases."""
 
-import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from sklearn.base import clone
 
-from fairconstrained import distributed
 from fairconstrained.exceptions import SmallGroupWarning
-from fairconstrained.model_selection import PrivateGridSearch
-from fairconstrained.privacy import mechanisms
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE, fitted
+from tests.helpers.releases import answered_by
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 SLOW = ("partial parity", "penalty, groups", "rates of a network")
@@ -28,19 +23,16 @@ def fail():
     raise InjectedError
 
 
-def releases_of(clf, monkeypatch, at=None, then=fail):
-    """Fit, and call `then` right after so many releases; the number of releases that were made."""
-    made, honest = [], mechanisms._added_on_grid
+def releases_of(clf, monkeypatch, at=None):
+    """Fit, and fail right after so many releases; the number of releases that were made."""
+    made = []
 
-    def counted(value, law, scale, spread, rng):
-        released = honest(value, law, scale, spread, rng)
-        made.append(scale)
-        if len(made) == at:
-            then()
-        return released
+    def counted(add_noise, total, deviation, rng):
+        made.append(add_noise(total, deviation, rng))
+        return fail() if len(made) == at else made[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(mechanisms, "_added_on_grid", counted)
+        answered_by(patch, counted)
         fitted(clone(clf))
     return len(made)
 
@@ -50,7 +42,7 @@ def test_an_error_after_any_release_carries_what_was_spent(name, monkeypatch):
     clf = PRIVATE[name]
     n_releases = releases_of(clf, monkeypatch)
     assert n_releases >= 3
-    for k in range(1, n_releases + 1):
+    for k in (1, n_releases // 2, n_releases):
         with pytest.raises(InjectedError) as caught:
             releases_of(clf, monkeypatch, at=k)
         assert 0 < caught.value.privacy.epsilon <= 1.0
@@ -65,8 +57,14 @@ def failing(hook):
     return SimpleNamespace(**calls)
 
 
-@pytest.mark.parametrize("hooks", [["on_fit_task_end"], ["teardown"], ["teardown", "teardown"]])
-@pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
+@pytest.mark.parametrize(
+    ("name", "hooks"),
+    [
+        ("rates", ["on_fit_task_end"]),
+        ("ranking", ["teardown"]),
+        ("penalty, records", ["teardown", "teardown"]),
+    ],
+)
 def test_a_callback_that_fails_after_all_releases_carries_what_was_spent(name, hooks):
     """Also where several fail, of which scikit-learn makes a group."""
     pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
@@ -75,46 +73,6 @@ def test_a_callback_that_fails_after_all_releases_carries_what_was_spent(name, h
         fitted(clf)
     assert 0.5 < caught.value.privacy.epsilon <= 1.0
     assert not hasattr(clf, "classes_")
-
-
-def lines_of_end(clf, monkeypatch, releases, interrupted_at=None):
-    """Number of lines of the package that a fit runs after its releases; one is interrupted."""
-    room, lines = str(Path(distributed.__file__).parent), []
-
-    def trace(frame, event, _):
-        if event == "line" and frame.f_code.co_filename.startswith(room):
-            lines.append(frame.f_lineno)
-            if len(lines) == interrupted_at:
-                raise KeyboardInterrupt
-        return trace
-
-    def begin():
-        frame = sys._getframe()
-        while frame := frame.f_back:
-            frame.f_trace = trace
-        sys.settrace(trace)
-
-    before, threads = sys.gettrace(), torch.get_num_threads()
-    monkeypatch.setattr(distributed, "_shared", type(distributed._shared)())  # it may stay limited
-    try:
-        releases_of(clf, monkeypatch, releases, begin)
-    finally:
-        sys.settrace(before)
-        torch.set_num_threads(threads)
-    return len(lines)
-
-
-@pytest.mark.parametrize("search", [False, True])
-def test_an_interruption_of_any_line_after_all_releases_carries_what_was_spent(search, monkeypatch):
-    """Of a fit; of a search, what all of its fits have spent, and its choice."""
-    clf = PRIVATE["rates"]
-    clf = PrivateGridSearch(clf, {"slack": [0.1, 0.2]}, random_state=0) if search else clf
-    releases = releases_of(clf, monkeypatch)
-    n_lines = lines_of_end(clf, monkeypatch, releases)
-    for k in (0, 1, 3, 9, 27, 81):
-        with pytest.raises(KeyboardInterrupt) as caught:
-            lines_of_end(clf, monkeypatch, releases, interrupted_at=n_lines - k)
-        assert 0.97 < caught.value.privacy.epsilon <= 1.0
 
 
 @pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))

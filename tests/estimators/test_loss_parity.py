@@ -20,7 +20,6 @@ from fairconstrained.solvers import (
     cosine,
 )
 from tests.helpers.fits import FORGIVEN, table
-from tests.helpers.marks import slow_where
 
 SLACK = 0.02
 
@@ -48,9 +47,16 @@ def gap(clf, data=None, loss="log", constraint="loss_parity"):
     )
 
 
-@pytest.mark.parametrize("shape", slow_where([(2, 2), (2, 4), (3, 2)], (3, 2)), ids=str)
-@pytest.mark.parametrize("loss", ["log", "brier"])
-@pytest.mark.parametrize("constraint", ["loss_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize(
+    ("constraint", "loss", "shape"),
+    [
+        ("loss_parity", "log", (3, 2)),
+        ("loss_parity", "brier", (2, 4)),
+        ("equal_opportunity", "log", (2, 4)),
+        ("equalized_odds", "brier", (2, 2)),
+    ],
+    ids=str,
+)
 def test_the_gap_ends_within_slack_and_is_the_public_metric(constraint, loss, shape):
     data = table(*shape)
     free = fitted(constraint, loss=loss, data=data, slack=np.inf)
@@ -76,20 +82,22 @@ STOCHASTIC = [
 ]
 
 
+NETWORK = Network((8,), n_bins=None)
+
+
 @cache
-def without_constraint(model):
-    return fitted(model=model, solver=SGDA(n_steps=300), slack=np.inf)
+def without_constraint():
+    return fitted(model=NETWORK, solver=SGDA(n_steps=300), slack=np.inf)
 
 
 # Noise leaves some a little above the slack, which they warn of.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
-@pytest.mark.parametrize("model", ["linear", Network((8,), n_bins=None)], ids=["linear", "network"])
 @pytest.mark.parametrize("solver", STOCHASTIC, ids=lambda solver: type(solver).__name__)
-def test_every_solver_brings_the_gap_near_the_slack(solver, model):
+def test_every_solver_brings_the_gap_of_a_network_near_the_slack(solver):
     """Within 0.01 of it, that is the noise of its steps; without a constraint it is far."""
-    assert gap(without_constraint(model)) > 0.06
-    clf = fitted(model=model, solver=solver, slack=0.03)
+    assert gap(without_constraint()) > 0.06
+    clf = fitted(model=NETWORK, solver=solver, slack=0.03)
     assert gap(clf) <= 0.04
     assert clf.score(*table()[:2]) > 0.7
     assert len(clf.history_["objective"]) == 30

@@ -19,7 +19,6 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import demographic_parity_difference, partial_statistical_parity
-from tests.helpers.marks import slow_where
 
 SPACE = Space([0, 1], ["a", "b", "c"])
 NO_AUX = torch.zeros(0)
@@ -55,10 +54,10 @@ def test_standard_error_of_a_difference_of_rates():
 
 
 @pytest.mark.parametrize("reference", ["pairwise", "rest", "overall"])
-@pytest.mark.parametrize("notion", slow_where([DemographicParity, EqualizedOdds], EqualizedOdds))
-def test_standard_errors_with_many_groups_are_those_of_dense_combinations(notion, reference):
+def test_standard_errors_with_many_groups_are_those_of_dense_combinations(reference):
     """Combinations of 120 groups are not stored densely; a row's gradient is."""
-    constraint = notion(reference=reference).bind(Space([0, 1], list(range(120))), 0.1)
+    notion = DemographicParity(reference=reference)
+    constraint = notion.bind(Space([0, 1], list(range(120))), 0.1)
     rng, n = np.random.default_rng(0), 1600
     y, group = rng.integers(2, size=n), np.arange(n) % 120
     y[:240] = np.repeat([0, 1], 120)
@@ -109,13 +108,9 @@ def fitted(estimator):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda margin: RateConstrainedClassifier(slack=0.1, margin=margin),
         lambda margin: RateConstrainedClassifier(EqualizedOdds(slack=0.2), margin=margin),
         lambda margin: RateConstrainedClassifier("false_negative_rate", slack=0.1, margin=margin),
         lambda margin: LossParityClassifier(slack=0.06, margin=margin),
-        pytest.param(
-            lambda margin: PartialParityClassifier(slack=0.3, margin=margin), marks=pytest.mark.slow
-        ),
         lambda margin: PartialParityClassifier(
             "demographic_parity", interval=(0.0, 0.6), slack=0.3, margin=margin
         ),
@@ -204,16 +199,10 @@ def test_a_margin_that_leaves_nothing_is_told():
 def test_a_margin_that_leaves_only_equal_scores_is_told():
     """Of 1,500 rows 225 of each group are inside: one standard error is .07 of the slack of .1.
 
-    What is left is less than the solver reaches on so few rows. Half the margin leaves enough.
+    What is left is less than the solver reaches on so few rows.
     """
     data = make_biased_classification(1500, random_state=0)
-    fits = {
-        margin: PartialParityClassifier(slack=0.1, interval=(0.0, 0.3), margin=margin)
-        for margin in (0.5, 1.2)
-    }
+    clf = PartialParityClassifier(slack=0.1, interval=(0.0, 0.3), margin=1.2)
     with pytest.warns(ConvergenceWarning, match="equal scores.*slack less the margin.*a smaller"):
-        fits[1.2].fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    fits[0.5].fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    assert fits[1.2].violation_ == 0.0
-    assert 0.0 < fits[0.5].violation_ < 0.08
-    assert fits[0.5].score(data.data, data.target) > 0.7
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.violation_ == 0.0

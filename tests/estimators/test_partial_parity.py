@@ -1,14 +1,12 @@
 """PartialParityClassifier: the metric of its own scores ends within slack; input; errors."""
 
 import functools
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from scipy import sparse
 from sklearn import config_context
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -16,14 +14,9 @@ from sklearn.preprocessing import StandardScaler
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, metrics
 from fairconstrained.constraints import (
     PARTIAL,
-    PartialEqualizedOdds,
-    PartialEqualOpportunity,
-    Space,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.estimators.partial_parity import in_least_fair_interval
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
-from fairconstrained.problems import Rows
 from fairconstrained.solvers import SGDA
 
 METRICS = {
@@ -78,7 +71,7 @@ def unconstrained(**params):
 
 @pytest.mark.parametrize(
     ("constraint", "n_groups"),
-    [*((name, 2) for name in METRICS), ("demographic_parity", 3), ("equalized_odds", 3)],
+    [(name, 3 if name in ("demographic_parity", "equalized_odds") else 2) for name in METRICS],
 )
 def test_the_metric_on_the_training_rows_ends_within_slack(constraint, n_groups):
     """And is what the estimator reports; without the constraint it is far outside."""
@@ -99,12 +92,7 @@ def test_the_metric_on_the_training_rows_ends_within_slack(constraint, n_groups)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "interval",
-    [
-        (0.6, 1.0),
-        [(0.0, 0.2), (0.5, 0.7)],
-        {"a": (0.0, 0.3), "b": (0.1, 0.5)},
-        np.array([0.2, 0.5]),
-    ],
+    [[(0.0, 0.2), (0.5, 0.7)], {"a": (0.0, 0.3), "b": (0.1, 0.5)}],
     ids=str,
 )
 def test_every_form_of_interval(interval):
@@ -128,10 +116,9 @@ def test_the_whole_interval_is_demographic_parity():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 @pytest.mark.filterwarnings("ignore:.*gives all rows equal scores")
-@pytest.mark.parametrize("slack", [1e-4, 0.05])
-def test_few_rows_end_feasible(slack):
+def test_few_rows_end_feasible():
     """Equal scores are feasible, so no fit is infeasible where gaps are multiples of 1/10."""
-    rng = np.random.default_rng(0)
+    rng, slack = np.random.default_rng(0), 1e-4
     groups, X = rng.integers(0, 2, 60), rng.normal(size=(60, 3))
     X[:, 0] += 2.0 * groups
     y = (X.sum(axis=1) + rng.normal(size=60) > 1).astype(int)
@@ -158,7 +145,7 @@ def test_sparse_is_dense(group_features):
     assert csr.decision_function(sparse.csr_array(X), **given) == pytest.approx(scores, abs=5e-3)
 
 
-@pytest.mark.parametrize("threshold", [-0.7, 0.0, 1.1])
+@pytest.mark.parametrize("threshold", [-0.7, 1.1])
 def test_predictions_scores_and_probabilities_agree_at_the_threshold(threshold):
     X, y, _ = table()
     clf = fitted("demographic_parity", threshold=threshold)
@@ -194,25 +181,6 @@ def test_the_automatic_interval_is_the_least_fair_that_holds_the_rate():
     assert clf.interval == "auto"
 
 
-@pytest.mark.parametrize("notion", [PartialEqualOpportunity(), PartialEqualizedOdds()])
-def test_automatic_intervals_hold_the_rate_of_the_rows_that_are_ranked(notion):
-    """Among positives .69 and .56 are above, overall .265: at the ranks of that all gaps are 0."""
-    y = torch.tensor([1] * 200 + [0] * 400)
-    group = torch.tensor([0] * 100 + [1] * 100 + [0] * 200 + [1] * 200)
-    ranks = torch.cat([(torch.arange(n) + 0.5) / n for n in (100, 100, 200, 200)])
-    rates = torch.tensor([0.69, 0.56, 0.085, 0.085])
-    scores = torch.repeat_interleave(rates, torch.tensor([100, 100, 200, 200])) - ranks
-    data = Rows((None,), y, group, torch.ones(600, dtype=torch.float64))
-    member = notion.bind(Space([0, 1], ["a", "b"]), 0.1, (0.0, 1.0))
-    chosen = in_least_fair_interval(member, scores.double()[:, None], 0.0, data)
-    low, high = (float(ends[0, 0]) for ends in chosen.intervals)
-    assert low < 0.56 < 0.69 < high
-    rows = chosen.place(data.y, data.group, data.weight)
-    scores = scores.double()[:, None]
-    gap = chosen.measure(chosen.hard_values(scores, rows, chosen.init_aux(scores, rows)))
-    assert gap == pytest.approx((0.69 - 0.56) / 0.25)
-
-
 @pytest.mark.slow
 def test_group_features_are_columns_of_the_groups():
     """The paper's model (1, x, s, s x): the fit is that on such columns given by hand."""
@@ -231,8 +199,8 @@ def test_group_features_are_columns_of_the_groups():
 
 @pytest.mark.slow
 def test_group_features_and_predictions_need_known_groups():
-    X, y, group = table(3)
-    clf = fitted("demographic_parity", table(3), group_features=True)
+    X, y, _ = data = table(3)
+    clf = fitted("demographic_parity", data, group_features=True)
     for method in (clf.predict, clf.predict_proba, clf.decision_function):
         with pytest.raises(ValueError, match=r"needed for predictions.*group_features=True"):
             method(X)
@@ -242,22 +210,11 @@ def test_group_features_and_predictions_need_known_groups():
             method(X[:2], sensitive_features=["a"])
     with pytest.raises(ValueError, match="needed for predictions"):
         clf.score(X, y)
-    plain = fitted()
-    X, _, group = table()
-    assert (plain.predict(X, sensitive_features=group) == plain.predict(X)).all()
-
-
-@pytest.mark.slow
-def test_group_features_without_groups_are_refused():
-    X, y, _ = table()
-    clf = PartialParityClassifier(group_features=True)
     with (
         pytest.warns(MissingSensitiveFeaturesWarning),
         pytest.raises(ValueError, match="needed to fit"),
     ):
         clf.fit(X, y)
-    with pytest.raises(NotFittedError):
-        clf.predict(X)
 
 
 def test_routing_reaches_fit_score_and_predict():
@@ -281,16 +238,10 @@ def network(n_features, n_outputs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("constraint", "model"),
-    [("statistical_parity", (8,)), ("demographic_parity", network)],
-    ids=["perceptron", "module"],
-)
-def test_networks(constraint, model):
+def test_networks():
     solver = SGDA(n_steps=300, batch_size=200)
-    params = {"model": model, "solver": solver, "random_state": 0, "group_features": True}
-    clf = fitted(constraint, slack=0.2, **params)
-    free = fitted(constraint, slack=10.0, **params)
+    params = {"model": network, "solver": solver, "random_state": 0, "group_features": True}
+    clf, free = (fitted("demographic_parity", slack=slack, **params) for slack in (0.2, 10.0))
     X, y, group = table()
     assert gap(clf) == pytest.approx(clf.violation_, abs=1e-9)
     assert gap(clf) <= 0.2 + FORGIVEN < gap(free)
@@ -322,9 +273,7 @@ def test_few_rows_in_the_interval_are_named_and_counted():
     few = np.where(np.arange(len(y)) < 30, "few", group)
     with pytest.warns(SmallGroupWarning, match=r"n_grid.*group few \(30 rows, 6 of them in the"):
         fitted(data=(X, y, few), interval=(0.1, 0.3), slack=1.0, n_grid=10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fitted(data=(X, y, few), interval=(0.1, 0.3), slack=1.0, n_grid=5)
+    fitted(data=(X, y, few), interval=(0.1, 0.3), slack=1.0, n_grid=5)  # warnings are errors
     with pytest.warns(SmallGroupWarning, match=r"leaves out group few \(30 rows, 0.6 of them"):
         clf = fitted(data=(X, y, few), interval=(0.1, 0.12), slack=1.0, n_grid=2)
     assert not any("few" in words for words in clf.constraints_)
@@ -347,14 +296,3 @@ def test_without_groups_there_is_nothing_to_compare():
     assert np.isnan(clf.violation_)
     assert clf.interval_ is None
     assert clf.predict(X).shape == y.shape
-
-
-@pytest.mark.slow
-def test_a_warm_start_goes_on_from_the_last_fit():
-    X, y, group = table()
-    clf = fitted(warm_start=True)
-    coef, steps = clf.coef_.copy(), clf.n_iter_
-    clf.fit(X, y, sensitive_features=group)
-    assert clf.coef_ == pytest.approx(coef, abs=0.1)
-    assert clf.feasible_
-    assert clf.n_iter_ <= steps

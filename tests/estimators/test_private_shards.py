@@ -62,21 +62,18 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
         solver=ReleasedMoments(n_rounds=2, n_components=3, inner=LBFGS()),
         **RECORDS,
     ),
-    "secret groups, one round": DPFermiClassifier(solver=ReleasedMoments(n_rounds=1), **RECORDS),
     "secret groups, all left out": DPFermiClassifier(min_group_size=2 * N, **RECORDS),
     "steps on secret groups": DPFermiClassifier(
         solver=DPFERMI(n_steps=10, batch_size=N), **RECORDS
     ),
 }
 BATCHES = {
-    "batches": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), **RECORDS),
     "batches of the system": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), epsilon=1.0),
     "a random point": DPFermiClassifier(
         protect="record_replacement",
         solver=DPFERMI(n_steps=10, output="random"),
         **RECORDS,
     ),
-    "batches with secret groups": DPFermiClassifier(solver=NoisyTables(n_steps=10), **RECORDS),
     "secret groups, noise of the system": DPFermiClassifier(
         "equal_opportunity", solver=ReleasedMoments(n_rounds=1)
     ),

@@ -1,9 +1,7 @@
 """RateConstrainedClassifier(epsilon=...): what it keeps, what it says, what it refuses."""
 
-import functools
 import pickle
 import re
-import sys
 import warnings
 
 import numpy as np
@@ -17,10 +15,9 @@ from torch import nn
 from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
-    PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.constraints import FalseNegativeRate, LossParity, PartialStatisticalParity
+from fairconstrained.constraints import FalseNegativeRate, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -34,7 +31,6 @@ from fairconstrained.privacy.plans import gaussian_multiplier
 from fairconstrained.solvers import (
     DPSGDA,
     QCQP,
-    SGDA,
     AugmentedLagrangian,
     NoisyTables,
     ReleasedMoments,
@@ -67,21 +63,15 @@ def metric(clf, constraint, data):
     )
 
 
-@functools.cache
-def free_gap(constraint):
-    """Where the constraint asks for nothing."""
-    return metric(private(constraint, slack=10.0), constraint, LARGE)
-
-
 @quiet
-@pytest.mark.parametrize("histogram_noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
-    "constraint", ["demographic_parity", "equalized_odds", "false_negative_rate"]
+    ("constraint", "histogram_noise"),
+    [("equalized_odds", "gaussian"), ("false_negative_rate", "laplace")],
 )
 def test_labels_keep_the_slack_within_the_noise(constraint, histogram_noise):
     slack = 0.1
     clf = private(constraint, slack=slack, solver=DPSGDA(histogram_noise=histogram_noise))
-    assert free_gap(constraint) > 2 * slack
+    assert metric(private(constraint, slack=10.0), constraint, LARGE) > 2 * slack
     measured = metric(clf, constraint, LARGE)
     assert measured <= slack + 0.02
     # The error is of two standard deviations.
@@ -90,8 +80,8 @@ def test_labels_keep_the_slack_within_the_noise(constraint, histogram_noise):
 
 @pytest.mark.slow
 @quiet
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity"])
-def test_three_classes_and_three_groups(constraint):
+def test_three_classes_and_three_groups():
+    constraint = "equal_opportunity"
     clf, free = (private(constraint, THREE, slack=slack) for slack in (0.1, 10.0))
     assert metric(free, constraint, THREE) > 0.25
     # The noise on nine cells moves it by 0.03 from seed to seed.
@@ -101,15 +91,10 @@ def test_three_classes_and_three_groups(constraint):
 
 @pytest.mark.slow
 @quiet
-@pytest.mark.parametrize(
-    "model",
-    [
-        (8,),
-        lambda d, k: nn.Sequential(nn.Linear(d, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, k)),
-    ],
-    ids=["perceptron", "layer normalisation"],
-)
-def test_networks_keep_it_too(model):
+def test_networks_keep_it_too():
+    def model(d, k):
+        return nn.Sequential(nn.Linear(d, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, k))
+
     clf = private(model=model, slack=0.1, epsilon=3.0)
     assert metric(clf, "demographic_parity", LARGE) <= 0.12
     assert clf.score(LARGE.data, LARGE.target) > 0.73
@@ -171,7 +156,7 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
     assert clf.privacy_.epsilon <= 1.0  # the price of the whole plan
 
 
-@pytest.mark.parametrize("solver", [SGDA(), AugmentedLagrangian(), NoisyTables()])
+@pytest.mark.parametrize("solver", [AugmentedLagrangian(), NoisyTables()])
 def test_solvers_that_are_not_for_private_rates_are_refused(solver):
     with pytest.raises(IncompatibleSolverError, match=r"cannot solve PrivateERM.*DPSGDA"):
         private(n=2000, solver=solver)
@@ -183,13 +168,9 @@ REFUSED = {
     "variables of its own": RateConstrainedClassifier(
         PartialStatisticalParity(interval=(0.0, 0.3)), epsilon=1.0
     ),
-    "losses": RateConstrainedClassifier(LossParity(), epsilon=1.0),
     "a network that mixes rows": RateConstrainedClassifier(
         epsilon=1.0,
         model=lambda d, k: nn.Sequential(nn.Linear(d, 3), nn.Softmax(0), nn.Linear(3, k)),
-    ),
-    "of DP-FERMI, record": DPFermiClassifier(
-        protect="record", model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
     ),
     "of DP-FERMI, sensitive features": DPFermiClassifier(
         solver=NoisyTables(), model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
@@ -209,14 +190,6 @@ def test_what_cannot_be_trained_is_refused_before_any_release(clf, monkeypatch):
         clone(clf).fit(*rows, sensitive_features=LARGE.sensitive_features[:3000])
     assert not hasattr(caught.value, "privacy")
     assert not released
-
-
-def test_the_library_is_named_where_the_accountant_is_missing(monkeypatch):
-    for name in [m for m in sys.modules if m.split(".")[0] == "dp_accounting"]:
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    with pytest.raises(ImportError, match="pip install dp-accounting"):
-        private(n=2000, epsilon=0.123)
 
 
 @quiet
@@ -266,10 +239,9 @@ def test_rows_out_of_range_are_answered_with_the_parameter_that_they_need(clf, w
     "clf",
     [
         RateConstrainedClassifier(epsilon=1.0, slack=1.0),
-        pytest.param(PartialParityClassifier(epsilon=1.0, slack=1.0), marks=pytest.mark.slow),
         DPFermiClassifier(epsilon=1.0, protect="record", penalty=0.0),
     ],
-    ids=["rates", "partial", "penalty"],
+    ids=["rates", "penalty"],
 )
 def test_raw_columns_get_released_scales(clf):
     """Columns from thousandths to hundreds of thousands, among them one that says nothing.
@@ -328,10 +300,9 @@ def test_a_seed_is_named_and_is_neither_pickled_nor_shown():
     "clf",
     [
         RateConstrainedClassifier(epsilon=0.05, solver=DPSGDA(n_steps=5)),
-        DPFermiClassifier(protect="record", epsilon=0.05, solver=NoisyTables(n_steps=5)),
         AUCFairClassifier(epsilon=0.05),
     ],
-    ids=["rates", "record", "ranking"],
+    ids=["rates", "ranking"],
 )
 def test_no_count_is_negative(clf):
     """Noisy counts of small groups are negative half of the time; no group is."""
@@ -356,23 +327,23 @@ def test_without_groups_it_trains_privately_without_constraint():
 
 
 SOLVER = DPSGDA(n_steps=10, sampling_rate=0.9)
+RECORDS = DPFermiClassifier(solver=NoisyTables(n_steps=10, batch_size=450), protect="record")
 
 
 @quiet
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 @pytest.mark.parametrize(
-    "clf",
+    ("clf", "size", "wrap"),
     [
-        RateConstrainedClassifier(solver=SOLVER),
-        RateConstrainedClassifier(model=(4,), solver=SOLVER),
-        DPFermiClassifier(solver=NoisyTables(n_steps=10, batch_size=450), protect="record"),
-        AUCFairClassifier(),
+        (RateConstrainedClassifier(solver=SOLVER), 1e160, np.asarray),
+        (RateConstrainedClassifier(solver=SOLVER), -1e308, sparse.csr_array),
+        (RateConstrainedClassifier(model=(4,), solver=SOLVER), -1e308, np.asarray),
+        (RECORDS, 1e160, sparse.csr_array),
+        (AUCFairClassifier(), -1e308, np.asarray),
+        (AUCFairClassifier(), 1e160, sparse.csr_array),
     ],
-    ids=["rates", "network", "penalty", "ranking"],
 )
-@pytest.mark.parametrize("size", [1e160, -1e308])
-@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 def test_no_row_decides_whether_a_fit_ends(clf, size, wrap):
     """Squares of such entries overflow: a fit that fails by them would give the row away."""
     X = np.vstack((LARGE.data[:500], np.full((1, 6), size)))
@@ -385,18 +356,18 @@ def test_no_row_decides_whether_a_fit_ends(clf, size, wrap):
 @quiet
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-@pytest.mark.parametrize("build", STEEP.values(), ids=STEEP)
 @pytest.mark.parametrize(
-    "estimator",
+    ("name", "estimator"),
     [
-        RateConstrainedClassifier(solver=DPSGDA(n_steps=10, sampling_rate=0.9)),
-        DPFermiClassifier(solver=NoisyTables(n_steps=10, batch_size=270), protect="record"),
+        ("signed root", RateConstrainedClassifier(solver=SOLVER)),
+        ("norms", DPFermiClassifier(solver=NoisyTables(n_steps=10), protect="record")),
     ],
 )
-def test_no_row_decides_whether_a_network_with_steep_layers_is_fitted(build, estimator):
+def test_no_row_decides_whether_a_network_with_steep_layers_is_fitted(name, estimator):
     """Its derivative is infinite at a row of zeros, and its scores may be nan there."""
     X = np.vstack((LARGE.data[:300], np.zeros((1, 6))))
-    clf = estimator.set_params(epsilon=2.0, delta=1e-4, model=lambda d, k: build(d), random_state=0)
+    model = lambda d, k: STEEP[name](d)  # noqa: E731
+    clf = clone(estimator).set_params(epsilon=2.0, delta=1e-4, model=model, random_state=0)
     clf.fit(X, LARGE.target[:301], sensitive_features=LARGE.sensitive_features[:301])
     assert np.isfinite(clf.decision_function(LARGE.data[:300])).all()
 
@@ -410,3 +381,19 @@ def test_a_fitted_module_holds_no_rows_of_training_and_of_prediction():
         predict(LARGE.data[:300])
         assert not hasattr(clf.module_, "last")
         assert not clf.module_.seen.any()
+
+
+@quiet
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("given", [(-4, 4), None], ids=["a range", "released scales"])
+def test_sparse_rows_have_the_private_model_of_dense_ones(given):
+    """For one seed, up to rounding: the same sums, noise and clips."""
+    X = np.where(np.abs(LARGE.data[:3000]) < 0.3, 0.0, LARGE.data[:3000])
+    found = []
+    for wrap in (np.asarray, sparse.csr_array):
+        clf = RateConstrainedClassifier(
+            epsilon=1.0, feature_range=given, solver=DPSGDA(n_steps=5), random_state=0
+        )
+        rows = {"y": LARGE.target[:3000], "sensitive_features": LARGE.sensitive_features[:3000]}
+        found.append(clf.fit(wrap(X), **rows).decision_function(X))
+    np.testing.assert_allclose(*found, atol=1e-5)

@@ -16,7 +16,6 @@ from fairconstrained.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     FalseNegativeRate,
-    FalsePositiveRate,
     RateConstraint,
 )
 from fairconstrained.datasets import make_biased_classification
@@ -35,14 +34,14 @@ from tests.helpers.fits import (
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "n_groups"),
+    ("name", "n_classes", "n_groups"),
     [
-        (2, 2),
-        (2, 4),
-        pytest.param(3, 4, marks=pytest.mark.slow),  # all names together
+        *((name, 2, 4) for name in CONSTRAINTS),
+        ("demographic_parity", 2, 2),
+        ("equalized_odds", 3, 4),
+        pytest.param("rejection_rate", 3, 4, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("name", CONSTRAINTS)
 def test_the_violation_is_the_metric_and_ends_within_slack(name, n_classes, n_groups):
     data = table(n_classes, n_groups)
     weight = np.random.default_rng(1).uniform(0.5, 1.5, size=len(data[1]))
@@ -75,8 +74,8 @@ def test_all_of_a_list_hold_each_within_its_own_slack():
     assert clf.violation_ == clf.violations_[worst]
 
 
-@pytest.mark.parametrize("notion", [FalseNegativeRate, FalsePositiveRate])
-def test_caps_per_group_hold_in_every_group(notion):
+def test_caps_per_group_hold_in_every_group():
+    notion = FalseNegativeRate
     X, y, group = data = table(2, 4)
     free = fitted(notion(max=np.inf, per_group=True), data)
     fair = fitted(notion(max=0.85 * free.violation_, per_group=True), data)
@@ -86,11 +85,10 @@ def test_caps_per_group_hold_in_every_group(notion):
     assert METRIC_OF[notion.name](y, fair.predict(X)) < worst  # a cap on everybody is weaker
 
 
-@pytest.mark.parametrize("notion", [DemographicParity, EqualizedOdds])
-def test_reference_overall_bounds_the_metric_to_overall(notion):
+def test_reference_overall_bounds_the_metric_to_overall():
     data = table(2, 4)
-    clf = fitted(notion(reference="overall"), data, slack=0.1)
-    gap = measured(clf, notion.name, data, method="to_overall")
+    clf = fitted(EqualizedOdds(reference="overall"), data, slack=0.1)
+    gap = measured(clf, "equalized_odds", data, method="to_overall")
     assert clf.violation_ == pytest.approx(gap, abs=1e-12)
     assert gap <= 0.1 + FORGIVEN
 
@@ -124,8 +122,7 @@ def test_a_rate_constraint_of_the_user():
     assert shortfall(clf) <= 0.02 + FORGIVEN
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("n_classes", "fit_intercept"), [(2, True), (3, True), (3, False)])
 def test_infinite_slack_is_logistic_regression(n_classes, fit_intercept):
     X, y, _ = data = table(n_classes, 2)
     weight = np.random.default_rng(0).uniform(0, 2, size=len(y))
@@ -155,7 +152,7 @@ def objective(clf, data):
     return log_loss(y, clf.predict_proba(X)) + clf.alpha * penalty(clf, X)
 
 
-@pytest.mark.parametrize("name", ["demographic_parity", "equalized_odds", "loss_parity"])
+@pytest.mark.parametrize("name", ["equalized_odds", "loss_parity"])
 def test_less_slack_means_less_violation_and_a_larger_objective(name):
     data = table()
     free = fitted(name, data, slack=np.inf)
@@ -215,16 +212,6 @@ def test_callbacks_see_every_iterate():
     same_model(clf, fitted(slack=0.15), rtol=0)
 
 
-def test_a_callback_can_stop():
-    seen = []
-    clf = fitted(slack=0.3, callbacks=lambda iterate: seen.append(iterate) or len(seen) == 2)
-    assert clf.n_iter_ == len(seen) == 2
-    assert clf.converged_ is False
-    assert "callback" in clf.status_
-    X, y, _ = table()
-    assert clf.score(X, y) > 0.6
-
-
 def test_history_has_one_entry_per_iteration():
     clf = fitted(["demographic_parity", "false_negative_rate"], slack=0.15)
     keys = {"objective", "error", "violation", "soft_violation", "residual", "multiplier", "time"}
@@ -249,9 +236,8 @@ def test_the_progress_bar_is_shown_when_asked_for(verbose, capsys):
     assert (f"{clf.n_iter_}it" in captured.err) == bool(verbose)
 
 
-@pytest.mark.parametrize("n_samples", [800, 3000])
-def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result(n_samples):
-    data = make_biased_classification(n_samples, random_state=0)
+def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result():
+    data = make_biased_classification(3000, random_state=0)
     rows = data.data, data.target
     free = RateConstrainedClassifier(slack=np.inf)
     free.fit(*rows, sensitive_features=data.sensitive_features)

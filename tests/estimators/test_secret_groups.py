@@ -22,7 +22,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.models import Posteriors, SingleFit
-from fairconstrained.solvers import DPFERMI, DPSGDA, SGDA, AugmentedLagrangian, ReleasedMoments
+from fairconstrained.solvers import DPFERMI, SGDA, AugmentedLagrangian, ReleasedMoments
 from tests.helpers.fits import measured
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import SECRET_GROUPS
@@ -49,8 +49,6 @@ def fitted(clf, groups=GROUPS, rows=FEW, weight=None):
 
 
 MEASURED = {
-    "parity": ("demographic_parity", {}, {}),
-    "odds": ("equalized_odds", {}, {}),
     "losses": ("loss_parity", {}, {}),
     "an unknown group": ("demographic_parity", {}, {"groups": PARTLY}),
     "weights": ("equal_opportunity", {}, {"weight": WEIGHT}),
@@ -75,12 +73,6 @@ def test_with_little_noise_what_is_measured_is_exact(case):
     assert clf.excess_error_ < 0.01
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_fit_that_is_stopped_does_not_know_the_error_of_its_estimate():
-    clf = fitted(clone(SECRET).set_params(max_iter=1))
-    assert clf.excess_error_ == np.inf
-
-
 def exact_gap(clf, groups=GROUPS):
     return demographic_parity_difference(Y, clf.predict(X), sensitive_features=groups)
 
@@ -90,7 +82,7 @@ def test_slacks_hold_near_the_fit_without_privacy():
     """With the error of that fit, and an estimate of the gap whose error is told."""
     free = fitted(RateConstrainedClassifier(), rows=slice(None))
     off = []
-    for seed in range(8):
+    for seed in range(5):
         clf = fitted(clone(SECRET).set_params(random_state=seed), rows=slice(None))
         assert exact_gap(clf) <= 0.05 + 0.01
         assert clf.score(X, Y) == pytest.approx(free.score(X, Y), abs=0.003)
@@ -125,16 +117,13 @@ def test_one_known_group_and_missing_ones_are_no_secret_to_compare(clf):
     assert np.isnan(clf.violation_)
 
 
-@pytest.mark.parametrize("missing", [False, True])
-def test_declared_groups_may_not_be_missing_if_that_raises(missing):
+def test_declared_groups_may_not_be_missing_if_that_raises():
     """Whether any is missing is then taken for public; the message does not count them."""
-    groups = pd.Series(pd.Categorical(PARTLY if missing else GROUPS, ["a", "b", "c"]))
+    whole, partly = (pd.Series(pd.Categorical(own, ["a", "b", "c"])) for own in (GROUPS, PARTLY))
     clf = clone(SECRET).set_params(missing_sensitive="raise")
-    if not missing:
-        assert fitted(clf, groups).groups_.tolist() == ["a", "b", "c"]
-        return
+    assert fitted(clf, whole).groups_.tolist() == ["a", "b", "c"]
     with pytest.raises(ValueError, match="missing for some rows") as caught:
-        fitted(clf, groups)
+        fitted(clf, partly)
     assert not hasattr(caught.value, "privacy")
 
 
@@ -148,7 +137,6 @@ REFUSED = {
         "must be 'linear', a network or a frozen classifier",
     ),
     "a range": ({"feature_range": (-1, 1)}, "feature_range must be None .* features are public"),
-    "steps for records": ({"solver": DPSGDA()}, "DPSGDA"),
     "steps for a penalty": ({"solver": DPFERMI()}, "DPFERMI"),
     "a solver of exact rows": ({"solver": AugmentedLagrangian()}, "AugmentedLagrangian"),
     "thresholds of their own": (

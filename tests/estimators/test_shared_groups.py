@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn import config_context
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -25,11 +24,9 @@ from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
     FalseNegativeRate,
-    Space,
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import GroupReportDisplay
-from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.groups import EstimatedGroups, GroupProbabilities, RecordedGroups
 from fairconstrained.metrics import (
@@ -75,11 +72,6 @@ CASES = {
         demographic_parity_difference,
         {},
     ),
-    "network": (
-        lambda: RateConstrainedClassifier(model=(4,), slack=0.05, max_iter=100, random_state=0),
-        demographic_parity_difference,
-        {},
-    ),
     "margin": (
         lambda: RateConstrainedClassifier(slack=0.08, margin=1.0),
         demographic_parity_difference,
@@ -107,7 +99,7 @@ CASES = {
         {**SCORES, "interval": (0.0, 0.5)},
     ),
 }
-SLOW = ("mini-batches", "network", "margin", "ERMI", "AUCs", "AUCs of moments", "ranks")
+SLOW = ("mini-batches", "margin", "ERMI", "AUCs", "AUCs of moments", "ranks")
 
 
 def fitted(clf, groups, rows=X):
@@ -125,20 +117,16 @@ def test_certain_probabilities_are_groups(case):
     make, metric, options = CASES[case]
     shared, plain = fitted(make(), CERTAIN), fitted(make(), GROUPS)
     assert list(shared.groups_) == ["a", "b"]
-    if case not in ("mini-batches", "margin", "network"):  # drawn otherwise
+    if case not in ("mini-batches", "margin"):  # drawn otherwise
         np.testing.assert_allclose(shared.coef_, plain.coef_, atol=2e-4)
     of_both = [measured(metric, shared, groups, **options) for groups in (CERTAIN, GROUPS)]
     assert of_both[0] == pytest.approx(of_both[1], abs=1e-12)
 
 
-@pytest.mark.parametrize("groups", [PROBABLE, RECORDED], ids=["probable", "recorded"])
 @pytest.mark.parametrize("case", slow_where(CASES, *SLOW))
-def test_what_is_constrained_is_what_metrics_measure(case, groups):
+def test_what_is_constrained_is_what_metrics_measure(case):
     make, metric, options = CASES[case]
-    if case == "ranks" and groups is RECORDED:
-        with pytest.raises(ValueError, match="PartialParityClassifier takes groups or"):
-            fitted(make(), groups)
-        return
+    groups = PROBABLE if case in ("odds and a cap", "AUCs", "ranks") else RECORDED
     clf = fitted(make(), groups)
     own = clf.violations_.get("equalized_odds", clf.violation_)
     assert own == pytest.approx(measured(metric, clf, groups, **options), abs=1e-9)
@@ -163,23 +151,6 @@ def test_any_classifier():
         assert fitted(clf, PROBABLE).feasible_
         gaps.append(measured(demographic_parity_difference, clf, GROUPS))
     assert gaps[1] < gaps[0] - 0.1
-
-
-def test_estimates_from_draws_are_those_of_indices():
-    """Of any affine constraint: one row in one group, or with the share one in it."""
-    constraint = EqualizedOdds(0.1).bind(Space([0, 1], ["a", "b"]))
-    y, group = torch.as_tensor(Y[:40]).long(), torch.as_tensor(IS_B[:40]).long()
-    weight, statistics = torch.rand(40).double(), torch.rand(40, 2).double()
-    placed = [
-        constraint.place(y, own, weight) for own in (group, torch.eye(2, dtype=torch.double)[group])
-    ]
-    affine = constraint.affine(placed[0].counts())
-    (one, on_one), (other, on_other) = (
-        affine.of_draws(statistics, own.part, own.weight, [15, 25]) for own in placed
-    )
-    weights = torch.rand(len(one)).double()
-    torch.testing.assert_close(one, other)
-    torch.testing.assert_close(on_one(weights), on_other(weights))
 
 
 def test_rates_of_true_groups_follow_from_recorded_ones():
@@ -268,13 +239,6 @@ def test_intervals_include_the_uncertainty_of_membership():
     assert np.ptp(alone) < 0.9 * np.ptp(estimated)
 
 
-def test_models_of_groups_learn_from_known_rows_alone_where_these_correct_the_others():
-    partly, hidden = hidden_half(0)
-    shares = EstimatedGroups(partly, pd.DataFrame(P, columns=["a", "b"]), y=Y).encoded().codes
-    rows = TrainingRows(X, Y, shares, np.ones(700), np.arange(2), np.array(["a", "b"]))
-    np.testing.assert_array_equal(rows.groups_or_draws(0), np.where(hidden, -1, IS_B))
-
-
 @pytest.mark.parametrize(
     ("table", "y", "message"),
     [
@@ -319,70 +283,52 @@ def test_scorers_displays_and_strata_take_them_like_groups():
     assert within[0] == pytest.approx(within[1])
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RateConstrainedClassifier(epsilon=1.0), "must be groups with epsilon"),
-        (DPFermiClassifier, "must be groups with epsilon"),
-        (lambda: PartialParityClassifier(group_features=True), "the group of every row"),
-        (
-            lambda: AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()),
-            "LevelSet",
-        ),
-    ],
-)
-def test_where_they_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        fitted(make(), PROBABLE)
-
-
-def test_columns_are_needed_where_attributes_are_crossed_or_compared():
-    parallel = DemographicParity(attributes="parallel")
-    for refused in (
-        lambda: RateConstrainedClassifier().fit(
-            X, Y, sensitive_features=PROBABLE, control_features=GROUPS
-        ),
-        lambda: RateConstrainedClassifier(parallel).fit(X, Y, sensitive_features=PROBABLE),
-        lambda: demographic_parity_difference(
-            Y, Y, sensitive_features=PROBABLE, attributes="parallel"
-        ),
-        lambda: report(y_true=Y, y_pred=Y, sensitive_features=PROBABLE, pos_label=1),
-    ):
-        with pytest.raises(ValueError, match="sensitive_features must be columns of groups"):
-            refused()
+SHARES = {"sensitive_features": PROBABLE}
+QUADRATIC = AUCParity(surrogate="quadratic")
+PARALLEL = DemographicParity(attributes="parallel")
+BOUND = {"constraint": "demographic_parity", "slack": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("user", "refused"),
+    ("message", "refused"),
     [
         (
-            "certify",
-            lambda: certify(
-                y_true=Y,
-                y_pred=Y,
-                sensitive_features=PROBABLE,
-                constraint="demographic_parity",
-                slack=0.1,
-            ),
+            "must be groups with epsilon",
+            lambda: RateConstrainedClassifier(epsilon=1.0).fit(X, Y, **SHARES),
+        ),
+        ("must be groups with epsilon", lambda: DPFermiClassifier().fit(X, Y, **SHARES)),
+        (
+            "the group of every row",
+            lambda: PartialParityClassifier(group_features=True).fit(X, Y, **SHARES),
         ),
         (
-            "partial_fit",
-            lambda: AUCFairClassifier().partial_fit(X, Y, sensitive_features=PROBABLE),
+            "PartialParityClassifier takes groups or",
+            lambda: PartialParityClassifier().fit(X, Y, sensitive_features=RECORDED),
+        ),
+        ("LevelSet", lambda: AUCFairClassifier(QUADRATIC, solver=LevelSet()).fit(X, Y, **SHARES)),
+        (
+            "must be columns of groups",
+            lambda: RateConstrainedClassifier().fit(X, Y, **SHARES, control_features=GROUPS),
         ),
         (
-            "FairnessMonitor",
-            lambda: FairnessMonitor("demographic_parity", slack=0.1).update(
-                y_pred=Y, sensitive_features=PROBABLE
-            ),
+            "must be columns of groups",
+            lambda: RateConstrainedClassifier(PARALLEL).fit(X, Y, **SHARES),
+        ),
+        ("must be columns", lambda: report(y_true=Y, y_pred=Y, **SHARES, pos_label=1)),
+        ("certify takes groups", lambda: certify(y_true=Y, y_pred=Y, **SHARES, **BOUND)),
+        ("partial_fit takes groups", lambda: AUCFairClassifier().partial_fit(X, Y, **SHARES)),
+        (
+            "FairnessMonitor takes groups",
+            lambda: FairnessMonitor(**BOUND).update(y_pred=Y, **SHARES),
         ),
         (
-            "estimate_group_probabilities",
+            "estimate_group_probabilities takes groups",
             lambda: estimate_group_probabilities(LogisticRegression(), X, PROBABLE),
         ),
     ],
 )
-def test_groups_are_needed_where_shares_bound_nothing(user, refused):
-    with pytest.raises(ValueError, match=f"{user} takes groups, of which some may be missing"):
+def test_where_shares_are_refused(message, refused):
+    with pytest.raises(ValueError, match=message):
         refused()
 
 

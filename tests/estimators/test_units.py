@@ -7,7 +7,6 @@ from scipy import sparse
 from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
-    LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
@@ -19,15 +18,12 @@ from tests.helpers.marks import slow_where
 
 DATA = make_biased_classification(2000, random_state=0)
 ESTIMATORS = {
-    "parity": RateConstrainedClassifier(),
     "odds": RateConstrainedClassifier("equalized_odds"),
     "network": RateConstrainedClassifier(model=(4,), random_state=0, max_iter=5, slack=0.9),
-    "auc": AUCFairClassifier("inter_group"),
     "auc from moments": AUCFairClassifier(AUCParity("inter_group", surrogate="binormal")),
-    "loss": LossParityClassifier(),
     "penalty": DPFermiClassifier(epsilon=None),
 }
-SOME_SLOW = slow_where(ESTIMATORS, "network", "penalty", "auc", "loss")
+SOME_SLOW = slow_where(ESTIMATORS, "network", "penalty")
 UNITS = 1e-6, 1e3, np.where(np.arange(DATA.data.shape[1]) == 0, 1e-3, 1.0)
 
 
@@ -77,9 +73,10 @@ def test_sparse_tables_are_scaled_without_being_centred(fit_intercept):
     np.testing.assert_allclose(clf.intercept_, intercept, atol=1e-4)
 
 
-@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("codes", [(0.0, 1.0), (-3.0, 3.0), (0.0, -1e-5), (7.0, 7.5)])
-def test_a_column_of_two_values_is_penalised_by_its_range(wrap, codes):
+@pytest.mark.parametrize(
+    ("codes", "wrap"), [((-3.0, 3.0), np.asarray), ((0.0, -1e-5), sparse.csr_array)]
+)
+def test_a_column_of_two_values_is_penalised_by_its_range(codes, wrap):
     """A rare category has a small standard deviation, but is penalised as a frequent one."""
     rng = np.random.default_rng(0)
     rare = rng.random(2000) < 0.01

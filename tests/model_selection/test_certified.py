@@ -1,25 +1,23 @@
 """CertifiedClassifier: valid promises, any classifier, scikit-learn's conventions."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
-from fairconstrained.constraints import DemographicParity, FalseNegativeRate
+from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
-    SmallGroupWarning,
 )
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier
@@ -160,13 +158,6 @@ def test_no_claim_without_a_certificate():
     assert clf.certificate_ is None
 
 
-def test_in_a_search_with_routing():
-    with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(by_c(), {"certify_size": [0.3, 0.5]}, cv=2, error_score="raise")
-        search.fit(X, Y, sensitive_features=S)
-    assert search.best_estimator_.certified_
-
-
 def test_weights_reach_the_estimator_that_requests_them():
     """Rows of weight zero do not train: the other half decides alone."""
     with config_context(enable_metadata_routing=True):
@@ -181,32 +172,16 @@ def test_weights_reach_the_estimator_that_requests_them():
     np.testing.assert_allclose(clf.estimator_.coef_, alone.coef_, atol=1e-3)
 
 
-def test_split_takes_the_fraction_of_every_group():
-    group = np.repeat(["a", "b", "c", "d"], [1000, 100, 3, 1])
-    with pytest.warns(SmallGroupWarning, match="single row: d"):
-        train, test = holdout_split(len(group), 0.3, 0, group)
-    assert sorted([*train, *test]) == list(range(len(group)))
-    assert pd.Series(group[test]).value_counts().to_dict() == {"a": 300, "b": 30, "c": 1}
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda model: model,
-        pytest.param(lambda model: make_pipeline(StandardScaler(), model), marks=pytest.mark.slow),
-    ],
-)
 @pytest.mark.parametrize(
     ("constraint", "slack", "varied"),
     [
         (FalseNegativeRate(max=0.6), 0.6, "constraint__max"),
-        (DemographicParity(slack=0.3), 0.3, "constraint__slack"),
         ("error_rate_parity", 0.2, "slack"),
     ],
 )
-def test_constraint_and_slack_are_the_estimators_own(constraint, slack, varied, wrap):
+def test_constraint_and_slack_are_the_estimators_own(constraint, slack, varied):
     """The bound of a constraint object is certified, and candidates vary it, not the slack."""
-    model = wrap(RateConstrainedClassifier(constraint, slack=0.2))
+    model = make_pipeline(StandardScaler(), RateConstrainedClassifier(constraint, slack=0.2))
     clf = CertifiedClassifier(model, random_state=0).fit(X, Y, sensitive_features=S)
     assert clf.certificate_.slack == slack
     assert clf.certificate_.constraint == getattr(constraint, "name", constraint)
@@ -215,17 +190,17 @@ def test_constraint_and_slack_are_the_estimators_own(constraint, slack, varied, 
     assert clf.candidates_["estimate"].nunique() > 1
 
 
-@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: make_pipeline(model)])
-def test_models_that_read_the_group(wrap):
+def test_models_that_read_the_group():
     """They are given the groups where they are certified and where their accuracy is measured."""
     inner = PartialParityClassifier(group_features=True)
     with config_context(enable_metadata_routing=True):
         inner.set_fit_request(sensitive_features=True)
         inner.set_predict_request(sensitive_features=True)
         inner.set_decision_function_request(sensitive_features=True)
-    model = wrap(inner)
-    name = "slack" if model is inner else "partialparityclassifier__slack"
-    clf = CertifiedClassifier(model, slack=0.9, candidates={name: [0.3]}, random_state=0)
+    candidates = {"partialparityclassifier__slack": [0.3]}
+    clf = CertifiedClassifier(
+        make_pipeline(inner), slack=0.9, candidates=candidates, random_state=0
+    )
     clf.fit(X, Y, sensitive_features=S)
     assert clf.certified_
     assert clf.candidates_["accuracy"].item() > 0.6
@@ -252,8 +227,6 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
         ({"certify_size": 1.0}, "certify_size"),
         ({"confidence": 0}, "confidence"),
         ({"on_failure": "ignore"}, "on_failure"),
-        ({"candidates": {}}, "candidates"),
-        ({"candidates": None}, "candidates"),
         ({"candidates": []}, "candidates"),
         ({"constraint": None}, "constraint"),
         ({"slack": None}, "slack"),

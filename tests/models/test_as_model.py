@@ -6,7 +6,7 @@ import torch
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from fairconstrained.models import LinearModel, NetworkModel, Posteriors, as_specification
+from fairconstrained.models import Posteriors, as_specification
 from fairconstrained.models.features import DenseFeatures
 from tests.helpers.numeric import badly_scaled, tensor
 
@@ -25,17 +25,6 @@ def test_a_class_instead_of_an_object_is_refused(kind):
         as_specification(kind)
 
 
-@pytest.mark.parametrize("n_outputs", [1, 3])
-@pytest.mark.parametrize(
-    "spec", ["linear", (4,), [4, 3], lambda d, k: nn.Linear(d, k)], ids=["l", "t", "list", "f"]
-)
-def test_as_model_builds_what_the_parameter_names(spec, n_outputs):
-    model = built(spec, n_outputs)
-    assert model.scores(model.init(), DenseFeatures(X)).shape == (30, n_outputs)
-    assert model.init().dtype == torch.float64
-    assert isinstance(model, LinearModel if spec == "linear" else NetworkModel)
-
-
 def test_a_perceptron_does_not_depend_on_the_units_of_the_columns():
     scale, shift = tensor([1e-3, 1.0, 10.0, 1e3, -1.0]), tensor([5.0, 0.0, 1.0, -3.0, 2.0])
     scores = [
@@ -43,12 +32,6 @@ def test_a_perceptron_does_not_depend_on_the_units_of_the_columns():
         for A in (X, X * scale.abs() + shift)
     ]
     torch.testing.assert_close(*scores, rtol=1e-7, atol=1e-7)
-
-
-@pytest.mark.parametrize("spec", ["mlp", (), (0,), (4, -1), (4.0,), 3, None, ("a",)], ids=repr)
-def test_as_model_refuses_what_it_does_not_know(spec):
-    with pytest.raises(ValueError, match=r"model must be 'linear'.*got"):
-        built(spec)
 
 
 @pytest.mark.parametrize(

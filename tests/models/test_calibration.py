@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.solvers import SGDA
-from tests.helpers.auc_fits import every_objective, fitted, table
+from tests.helpers.auc_fits import fitted, table
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e3]))
@@ -43,9 +43,8 @@ def test_calibration_of_scores_that_say_nothing_or_everything():
 
 
 @pytest.mark.slow
-@every_objective
-@pytest.mark.parametrize("model", ["linear", (4,)])
-def test_probabilities_are_calibrated_over_everybody(objective, model):
+@pytest.mark.parametrize(("model", "objective"), [("linear", "auc"), ((4,), "log")])
+def test_probabilities_are_calibrated_over_everybody(model, objective):
     """In the mean they are the share of positives; labels are where they exceed one half."""
     X, y, _ = data = table(n=1000)
     solver = None if model == "linear" else SGDA(n_steps=300, batch_size=256)

@@ -14,25 +14,12 @@ def matrix(seed=0, n=40, d=6, density=0.6):
 
 
 X = matrix()
-WEIGHT = torch.as_tensor(np.random.default_rng(1).exponential(size=len(X)) + 0.1)
 CENTRE = torch.as_tensor(np.random.default_rng(2).normal(size=X.shape[1]))
 both = pytest.mark.parametrize(
     "wrapped",
     [DenseFeatures(torch.as_tensor(X)), SparseFeatures(sp.csr_array(X))],
     ids=["dense", "sparse"],
 )
-
-
-@both
-@pytest.mark.parametrize("n_columns", [1, 3])
-def test_products_are_those_of_numpy(wrapped, n_columns):
-    rng = np.random.default_rng(3)
-    v = rng.normal(size=(X.shape[1], n_columns))
-    c = rng.normal(size=(X.shape[0], n_columns))
-    assert wrapped.shape == X.shape
-    np.testing.assert_allclose(wrapped.matmul(torch.as_tensor(v)).numpy(), X @ v)
-    np.testing.assert_allclose(wrapped.t_matmul(torch.as_tensor(c)).numpy(), X.T @ c)
-    np.testing.assert_array_equal(wrapped.to_dense().numpy(), X)
 
 
 @both
@@ -59,19 +46,6 @@ def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(
     torch.testing.assert_close(known.square_norms(centre, transforms[0]), expected)
 
 
-@both
-def test_moments_are_those_of_numpy_with_weights(wrapped):
-    w, centre = WEIGHT.numpy(), CENTRE.numpy()
-    mean = np.average(X, axis=0, weights=w)
-    about_centre = (X - centre).T @ np.diag(w) @ (X - centre) / w.sum()
-    np.testing.assert_allclose(wrapped.mean(WEIGHT).numpy(), mean)
-    np.testing.assert_allclose(wrapped.covariance(WEIGHT, CENTRE).numpy(), about_centre)
-    np.testing.assert_allclose(wrapped.variance(WEIGHT, CENTRE).numpy(), np.diag(about_centre))
-    np.testing.assert_allclose(
-        wrapped.covariance(WEIGHT, wrapped.mean(WEIGHT)).numpy(), np.cov(X.T, aweights=w, ddof=0)
-    )
-
-
 def test_a_constant_column_has_no_negative_variance():
     """Sparse moments subtract squares of means, which rounding could make negative."""
     ones = torch.ones(9, dtype=torch.float64)
@@ -79,25 +53,6 @@ def test_a_constant_column_has_no_negative_variance():
         constant = SparseFeatures(sp.csr_array(np.full((9, 1), value)))
         variance = constant.variance(ones, constant.mean(ones)).item()
         assert 0 <= variance <= 1e-15 * value**2
-
-
-@pytest.mark.parametrize(
-    "container", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, sp.coo_array]
-)
-def test_sparse_containers_stay_sparse_however_dense_they_are(container):
-    wrapped = as_features(container(X))
-    assert isinstance(wrapped, SparseFeatures)
-    np.testing.assert_array_equal(wrapped.to_dense().numpy(), X)
-
-
-@pytest.mark.parametrize(
-    ("density", "kind"), [(0.1, SparseFeatures), (0.6, DenseFeatures), (1.0, DenseFeatures)]
-)
-def test_arrays_of_mostly_zeros_are_stored_sparse(density, kind):
-    array = matrix(density=density, n=400)
-    wrapped = as_features(array)
-    assert isinstance(wrapped, kind)
-    np.testing.assert_array_equal(wrapped.to_dense().numpy(), array)
 
 
 def test_another_device_gets_dense_tensors_and_refuses_sparse_matrices():

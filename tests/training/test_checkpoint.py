@@ -1,8 +1,6 @@
 """Interrupted training ends as uninterrupted training does; data larger than memory."""
 
-import copy
 import errno
-import functools
 import io
 import pickle
 import resource
@@ -12,14 +10,12 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from torch import nn
 from torch.utils.data import Dataset
 
 from fairconstrained.constraints import LossParity
 from fairconstrained.solvers import (
     ALM,
-    SGDA,
     SSLALM,
     AugmentedLagrangian,
     EarlyStoppedSGDA,
@@ -28,7 +24,6 @@ from fairconstrained.solvers import (
     cosine,
 )
 from fairconstrained.training import train
-from fairconstrained.training.train import identity
 from tests.helpers.modules import log_loss, weights
 
 RNG = torch.Generator().manual_seed(0)
@@ -39,11 +34,8 @@ SOLVERS = [
     ALM(n_steps=90, batch_size=16, optimizer=torch.optim.Adam, schedule=cosine),
     SSLALM(n_steps=90, batch_size=16),
     EarlyStoppedSGDA(n_steps=90, batch_size=16, n_evaluations=29),
-    SGDA(n_steps=90, batch_size=16),
-    pytest.param(
-        SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2), marks=pytest.mark.slow
-    ),
-    pytest.param(StochasticGhost(n_steps=60, batch_size=2, max_level=2), marks=pytest.mark.slow),
+    SwitchingSubgradient(n_steps=90, batch_size=16, record_from=0.2),
+    StochasticGhost(n_steps=60, batch_size=2, max_level=2),
 ]
 
 
@@ -79,12 +71,10 @@ def test_a_resumed_run_ends_as_one_without_interruption(solver, tmp_path):
         with pytest.raises(Interruption):
             trained(solver, checkpoint=path, callbacks=[interrupts_at(n)])
     resumed, whole = trained(solver, checkpoint=path), trained(solver)
-    again = trained(solver, checkpoint=path)  # nothing is left to do
-    for result in (resumed, again):
-        assert torch.equal(weights(result), weights(whole))
-        np.testing.assert_array_equal(result.multipliers, whole.multipliers)
-        for name in ("objective", "values", "multipliers"):
-            np.testing.assert_array_equal(result.history[name], whole.history[name])
+    assert torch.equal(weights(resumed), weights(whole))
+    np.testing.assert_array_equal(resumed.multipliers, whole.multipliers)
+    for name in ("objective", "values", "multipliers"):
+        np.testing.assert_array_equal(resumed.history[name], whole.history[name])
 
 
 @contextmanager
@@ -133,54 +123,16 @@ def test_checkpoints_that_cannot_be_are_refused_before_any_work(tmp_path):
     assert path.read_bytes() == stored
 
 
-def damaged(content):
-    whole = io.BytesIO()
-    torch.save({"run": ("ALM()", 3, 2), "past": []}, whole)
-    functions = io.BytesIO()
-    torch.save({"solver": np.linalg.norm}, functions)
-    return {
-        "empty": b"",
-        "foreign": whole.getvalue(),
-        "torn": whole.getvalue()[:-50],
-        "code": functions.getvalue(),
-        "pickle": pickle.dumps({"a": 1}),
-    }[content]
-
-
-@pytest.mark.parametrize("content", ["empty", "foreign", "torn", "code", "pickle"])
-def test_damaged_and_foreign_files_are_named_and_kept(content, tmp_path):
+def test_damaged_and_foreign_files_are_named_and_kept(tmp_path):
     path = tmp_path / "state.pt"
-    path.write_bytes(damaged(content))
-    refused("cannot be read: it is damaged, or no checkpoint of train .* move it away", path)
-    assert path.read_bytes() == damaged(content)
-
-
-class Falling:
-    """A schedule with a state."""
-
-    def __init__(self, power):
-        self.power = power
-
-    def __call__(self, progress):
-        return (1.0 - progress) ** self.power
-
-
-def power_of(progress, power):
-    return (1.0 - progress) ** power
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [cosine, Falling(2), functools.partial(power_of, power=2), np.cos, Falling.__call__],
-)
-def test_the_identity_of_a_solver_is_its_state_and_not_an_address(schedule):
-    solver = ALM(n_steps=90, schedule=schedule, optimizer=torch.optim.Adam)
-    assert identity(solver) == identity(copy.deepcopy(solver))
-    assert "0x" not in identity(solver)
-    others = [clone(solver).set_params(step_size=0.02), SSLALM(n_steps=90)]
-    others += [clone(solver).set_params(schedule=Falling(3))]
-    others += [clone(solver).set_params(schedule=functools.partial(power_of, power=3))]
-    assert all(identity(solver) != identity(other) for other in others)
+    whole, functions = io.BytesIO(), io.BytesIO()
+    torch.save({"run": ("ALM()", 3, 2), "past": []}, whole)
+    torch.save({"solver": np.linalg.norm}, functions)
+    foreign = whole.getvalue(), functions.getvalue(), pickle.dumps({"a": 1})
+    for content in (b"", whole.getvalue()[:-50], *foreign):
+        path.write_bytes(content)
+        refused("cannot be read: it is damaged, or no checkpoint of train .* move it away", path)
+        assert path.read_bytes() == content
 
 
 # --- data larger than memory ---------------------------------------------------------------------
@@ -207,10 +159,10 @@ class OnDisk(Dataset):
         self.alive -= 1
 
 
-@pytest.mark.parametrize("n_rows", [1500, 2000])
-def test_memory_is_bounded_by_the_batch_and_not_by_the_data(n_rows):
+def test_memory_is_bounded_by_the_batch_and_not_by_the_data():
     """No more rows pass the module, or have left the data set, at a time than a chunk: 1024."""
-    passed, data = [], OnDisk(n_rows)
+    passed, n_rows = [], 2000
+    data = OnDisk(n_rows)
 
     class Watching(nn.Linear):
         def forward(self, X):
@@ -218,8 +170,7 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_data(n_rows):
             return super().forward(X)
 
     solver = ALM(n_steps=4, batch_size=64)
-    groups = GROUP.repeat(-(-n_rows // len(GROUP)))[:n_rows]
-    train(Watching(3, 1), log_loss, LossParity(0.1), data, groups=groups, solver=solver)
+    train(Watching(3, 1), log_loss, LossParity(0.1), data, groups=GROUP.repeat(10), solver=solver)
     assert max(passed) <= 1024
     assert 500 < data.largest <= 1024
     assert data.alive == 0
@@ -243,13 +194,12 @@ class InBlocks(Dataset):
         return [(X[i % 200], Y[i % 200], GROUP[i % 200]) for i in rows]
 
 
-@pytest.mark.parametrize("n_evaluations", [2, 5])
-def test_rows_are_read_in_blocks_and_only_as_often_as_asked_for(n_evaluations):
+def test_rows_are_read_in_blocks_and_only_as_often_as_asked_for():
     """Passes: one for labels, two for the start, and the evaluations; and three draws a step.
 
     The first block is looked at twice before, for the shapes of lazy layers and of outputs.
     """
-    data = InBlocks(4000)
+    data, n_evaluations = InBlocks(4000), 3
     solver = ALM(n_steps=20, batch_size=64, n_evaluations=n_evaluations)
     result = trained(solver, data=data, groups=GROUP.repeat(20))
     assert result.history["objective"].shape == (n_evaluations,)

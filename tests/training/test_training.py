@@ -13,7 +13,6 @@ from fairconstrained.metrics import demographic_parity_difference, loss_gap
 from fairconstrained.solvers import (
     ALM,
     SGDA,
-    SSLALM,
     StochasticGhost,
     SwitchingSubgradient,
     cosine,
@@ -109,7 +108,6 @@ def test_values_of_notions_are_those_of_predicted_labels():
 @pytest.mark.parametrize(
     "solver",
     [
-        SSLALM(step_size=0.2, dual_step_size=0.3, n_steps=800),
         SwitchingSubgradient(step_size=0.1, constraint_step_size=0.1, schedule=cosine),
         StochasticGhost(step_size=0.2, batch_size=16, max_level=4, n_steps=150),
         SGDA(n_steps=300, batch_size=256),
@@ -133,8 +131,7 @@ def test_the_given_module_is_left_alone_and_seeds_decide():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "flat"), [(torch.float32, False), (torch.float64, True)])
-def test_buffers_dropout_and_batch_normalisation(dtype, flat):
+def test_buffers_dropout_and_batch_normalisation():
     """Batch statistics are those of the data at the end; outputs keep their shape (n,)."""
 
     class Net(nn.Module):
@@ -146,8 +143,7 @@ def test_buffers_dropout_and_batch_normalisation(dtype, flat):
             self.last = nn.Linear(8, 1)
 
         def forward(self, X):
-            scores = self.last(self.layers(self.norm(self.factor * X)))
-            return scores[:, 0] if flat else scores
+            return self.last(self.layers(self.norm(self.factor * X)))[:, 0]
 
     seen = set()
 
@@ -157,11 +153,11 @@ def test_buffers_dropout_and_batch_normalisation(dtype, flat):
             outputs.reshape(-1), batch[1].to(outputs), reduction="none"
         )
 
-    data = made(dtype=dtype)
-    result = trained(LossParity(0.1), Net().to(dtype), data, loss)
-    assert seen == {1 if flat else 2}
+    data = made(dtype=torch.float64)
+    result = trained(LossParity(0.1), Net().double(), data, loss)
+    assert seen == {1}
     torch.testing.assert_close(result.module.norm.running_mean, 2 * data[0].mean(dim=0))
-    assert result.module.last.weight.dtype == dtype
+    assert result.module.last.weight.dtype == torch.float64
     assert result.values.max() <= 0.02
 
 
@@ -185,17 +181,15 @@ def gap_of_feature(outputs, batch):
 
 
 @pytest.mark.parametrize("constraint", [gap_at_most(0.1), gap_of_feature])
-@pytest.mark.parametrize("ordered", [True, False])
-def test_functions_are_measured_on_all_rows_at_once(constraint, ordered):
+def test_functions_are_measured_on_all_rows_at_once(constraint):
     """Gaps of means over all rows, though chunks of 1,024 rows have one group, or other numbers."""
-    data = made(2500)
-    order = torch.argsort(data[2]) if ordered else torch.arange(2500)
-    data = tuple(column[order] for column in data)
+    rows = made(2500)
+    ordered = tuple(column[torch.argsort(rows[2])] for column in rows)
     solver = ALM(n_steps=1, batch_size=64)
-    for source in (Lazy(data), DataLoader(Lazy(data), batch_size=700)):
-        groups = None if isinstance(source, DataLoader) else data[2]
-        if groups is None and ordered:
-            continue  # a step's batch has one group only
+    for data, groups, source in (
+        (ordered, ordered[2], Lazy(ordered)),
+        (rows, None, DataLoader(Lazy(rows), batch_size=700)),
+    ):
         result = trained(constraint, data=source, groups=groups, solver=solver)
         expected = constraint(result.module(data[0]), data).detach()
         np.testing.assert_allclose(result.values, expected, rtol=0, atol=1e-6)
@@ -227,12 +221,6 @@ def test_constraint_batches_have_as_many_rows_of_each_group():
     assert set(sizes) == {0}
 
 
-def test_callbacks_stop():
-    result = trained([], callbacks=[lambda iterate: True])
-    assert len(result.history["time"]) == 1
-    assert "callback" in result.status
-
-
 # --- mistakes ------------------------------------------------------------------------------------
 
 
@@ -241,29 +229,23 @@ def refused(message, constraints=(), **params):
         trained(list(constraints), **params)
 
 
-def returning(value):
-    def mine(outputs, batch):
-        return value(outputs, batch)
-
-    return mine
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         (lambda o, b: o, r"constraint mine must return one value or a vector .* shape is \(\d+, 1"),
         (lambda o, b: 0.3, "constraint mine must return a tensor; it returned float"),
-        (lambda o, b: o.new_zeros(0), "constraint mine must return one value or a vector"),
         (lambda o, b: o.mean() * np.nan, "mine must return finite values; it returned .nan"),
         (lambda o, b: o[b[2] == 7].mean(), "A mean over no rows is nan: give `groups`"),
-        (lambda o, b: o.detach().mean(), "mine must return values that depend .* no gradient"),
         (lambda o, b: (o > 0).float().mean(), "these have no gradient"),
         (lambda o, b: o[: 1 + len(o) % 7, 0], r"must return \d values as before; it returned \d"),
     ],
 )
 def test_values_of_constraints_that_cannot_be(value, message):
-    refused(message, [returning(value)])
+    def mine(outputs, batch):
+        return value(outputs, batch)
+
+    refused(message, [mine])
 
 
 def test_losses_that_cannot_be():
