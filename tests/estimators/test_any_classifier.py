@@ -25,7 +25,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.export import model_card
 from fairconstrained.models import Linear, Posteriors
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
@@ -249,34 +249,3 @@ def test_what_is_no_classifier_is_refused(model):
     X, y, group = table()
     with pytest.raises(ValueError, match="classifier"):
         fitted(model=model, data=(X, y, group))
-
-
-NINE = [0.5, 0.2, 0.1, 0.07, 0.05, 0.04, 0.025, 0.013, 0.002]
-
-
-def nine_groups(n, rng):
-    """Rows of nine groups, which are among the columns and differ in their base rates."""
-    group = rng.choice(9, size=n, p=NINE)
-    X = np.column_stack((rng.normal(size=(n, 5)), group))
-    score = X[:, 0] + 0.5 * X[:, 1] * X[:, 2] + 0.15 * (group % 5) + 0.7 * rng.normal(size=n)
-    return X, (score > 0.6).astype(int), group
-
-
-@pytest.mark.slow
-def test_nine_groups_keep_the_slack_on_new_rows_up_to_the_sampling_error():
-    """A group of 11 rows is left out; of the others each pair is within 3 standard errors."""
-    rng = np.random.default_rng(0)
-    train, (X, y, group) = nine_groups(6000, rng), nine_groups(40_000, rng)
-    trees = clone(TREES).set_params(max_iter=30)
-    with pytest.warns(SmallGroupWarning, match=r"leaves out group 8 \(11 rows\)"):
-        clf = fitted(data=train, model=trees, slack=0.05)
-    assert clf.violation_ <= 0.05 + FORGIVEN
-    free = trees.fit(*train[:2])
-    rates, of_free = (
-        np.array([model.predict(X[group == g]).mean() for g in range(8)]) for model in (clf, free)
-    )
-    variance = rates * (1 - rates) / np.bincount(train[2])[:8]
-    error = np.sqrt(variance[:, None] + variance)
-    assert (rates[:, None] - rates <= 0.05 + 3 * error).all()
-    assert np.ptp(rates) < 0.6 * np.ptp(of_free)
-    assert clf.score(X, y) > free.score(X, y) - 0.015

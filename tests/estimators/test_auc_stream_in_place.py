@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import NotFittedError
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
@@ -16,7 +15,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.solvers import QCQP, LevelSet
-from tests.helpers.auc_fits import METRIC_OF, auc, table
+from tests.helpers.auc_fits import auc, table
 from tests.helpers.level_set import ByHand
 
 SURROGATE = {"objective": "auc", "slack": 0.4}
@@ -111,39 +110,6 @@ def test_it_goes_where_the_exact_solution_is():
     assert len(clf._stream_.rows.y) == 2000
 
 
-def test_what_it_says_of_itself():
-    data = table()
-    clf = streamed(data, [100])
-    X, y, group = data
-    gap = METRIC_OF["inter_group"](y, clf.decision_function(X), sensitive_features=group)
-    assert clf.violation_ == pytest.approx(gap, abs=1e-12)
-    assert not clf.converged_
-    assert "more may come" in clf.status_
-    assert len(clf.multipliers_) == len(clf.constraints_) == 2
-    assert (clf.multipliers_ > 0).all()
-    # Scores are calibrated: probabilities have the mean of the labels.
-    assert clf.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=1e-6)
-
-
-def test_it_waits_for_a_mini_batch_and_for_both_labels_of_two_groups():
-    X, y, group = table()
-    order = np.argsort(2 * group + y, kind="stable")
-    clf = AUCFairClassifier(GROUP, solver=steps(), **SURROGATE)
-    last = np.flatnonzero((y == 1) & (group == 1))[0]
-    waiting = [i for i in order if not (y[i] == 1 and group[i] == 1)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
-        for index in np.array_split(waiting, 4):
-            clf.partial_fit(X[index], y[index], [0, 1], sensitive_features=group[index])
-    assert clf._stream_.steps is None
-    with pytest.raises(NotFittedError):
-        clf.predict(X)
-    index = np.append(last, waiting[: 20 - (len(waiting) + 1) % 20])
-    clf.partial_fit(X[index], y[index], sensitive_features=group[index])
-    assert clf._stream_.steps.state.n_steps == (len(waiting) + len(index)) / 20
-    assert clf.predict(X).shape == y.shape
-
-
 def test_a_group_without_positives_is_left_out_when_the_memory_is_full():
     X, y, group = table(3)
     keep = (y == 0) | (group < 2)
@@ -155,16 +121,6 @@ def test_a_group_without_positives_is_left_out_when_the_memory_is_full():
         clf.partial_fit(X[100:200], y[100:200], sensitive_features=group[100:200])
     assert len(clf.constraints_) == 2
     clf.partial_fit(X[200:], y[200:], sensitive_features=group[200:])
-
-
-def test_a_column_that_the_first_rows_hold_constant():
-    """Its units are kept: a first value does not throw the model away."""
-    X, y, group = table(n=2000)
-    X = X.copy()
-    X[:, 4] = 0.0
-    X[1000::7, 4] = 1.0
-    clf = streamed((X, y, group), [500])
-    assert auc(clf, (X, y, group)) > 0.8
 
 
 def test_a_network_is_updated_in_place_too():

@@ -138,54 +138,6 @@ def test_batches_lead_to_the_optimum_too(constraint, size):
     assert found == pytest.approx(exact, abs=3e-3)
 
 
-@pytest.mark.parametrize("table_of", ["labels", "probabilities"])
-def test_one_step_of_the_algorithm(table_of):
-    """Both x and W step from the same point and batch, and W is projected; plain steps.
-
-    With probabilities it is the paper's Algorithm 1; else W answers to predicted labels.
-    """
-    _, y, group = table()
-    y, group = y.copy(), group.copy()
-    n, penalty, eta, eta_w = len(y), 2.0, 0.1, 0.3
-    seen = []
-    solver = FERMI(
-        step_size=eta, dual_step_size=eta_w, batch_size=n, n_steps=2, output="last",
-        table=table_of, optimizer=torch.optim.SGD,
-    )  # fmt: skip
-
-    class Spy(FERMI):
-        def iterate(self, problem, x, dual, tol, rng):
-            information = problem.information
-            matrix = torch.zeros(2, 2, dtype=torch.float64)
-            share = torch.as_tensor(np.bincount(group) / n)
-            for step in range(2):
-                w = problem.model
-                scores, pullback = w.linearize(x, problem.data.X)
-                p = torch.sigmoid(scores[:, 0])
-                F = torch.stack((1 - p, p), dim=1)
-                own = 2 * matrix[group] / share[group].sqrt()[:, None]
-                weights = own - (matrix**2).sum(dim=0)
-                cotangent = (p - torch.as_tensor(y)) + penalty * (
-                    (weights[:, 1] - weights[:, 0]) * p * (1 - p)
-                )
-                gradient = pullback(cotangent[:, None] / n)
-                gradient = gradient + problem.alpha * w.penalty(x).gradient
-                if table_of == "labels":
-                    positive = (scores[:, 0] > 0).to(F)
-                    F = torch.stack((1 - positive, positive), dim=1)
-                joint = torch.stack([F[group == r].sum(dim=0) / n for r in (0, 1)])
-                ascent = -2 * matrix * F.mean(dim=0) + 2 * joint / share.sqrt()[:, None]
-                fall = 0.5 * (1 + np.cos(np.pi * step / 2))
-                x, matrix = x - eta * fall * gradient, matrix + eta_w * ascent
-                matrix = information.project(matrix)
-            seen.append(x)
-            yield from solver.iterate(problem, seen[0] * 0 + problem.start(), dual, tol, rng)
-
-    clf = fitted(penalty=penalty, solver=Spy(), callbacks=lambda iterate: seen.append(iterate.x))
-    torch.testing.assert_close(seen[0], seen[-1])
-    assert clf.n_iter_ == 2
-
-
 def test_solvers_refuse_what_they_cannot_solve():
     X, y, group = table()
     for solver in (FERMI(), LBFGS()):

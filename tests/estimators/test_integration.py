@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import sklearn
 from sklearn.compose import make_column_transformer
@@ -65,23 +64,6 @@ def test_a_search_over_a_pipeline_chooses_a_feasible_slack(routing):
     assert violation[0] < violation[1]
     assert found.best_estimator_[-1].feasible_
     assert np.isfinite(found.best_estimator_.predict_proba(X)).all()
-
-
-def to_polars(data):
-    return pl.DataFrame({name: data[name].to_list() for name in data.columns})
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 9)
-    and not hasattr(pl.DataFrame, "__dataframe__"),
-    reason="before 1.9 columns of polars are read by a protocol that polars 2 no longer has",
-)
-def test_frames_of_polars_give_the_models_of_pandas(routing):
-    X, y, group = frame()
-    found = search().fit(to_polars(X), y, sensitive_features=pl.Series(group.to_list()))
-    same = search().fit(X, y, sensitive_features=group)
-    assert (found.predict_proba(to_polars(X)) == same.predict_proba(X)).all()
 
 
 def test_parameters_of_solvers_and_constraints_can_be_searched(routing):

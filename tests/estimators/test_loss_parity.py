@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained import LossParityClassifier, RateConstrainedClassifier
-from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained import LossParityClassifier
 from fairconstrained.metrics import loss_gap
 from fairconstrained.models import Network
 from fairconstrained.solvers import (
     ALM,
-    DPSGDA,
     SGDA,
     SSLALM,
     StochasticGhost,
@@ -110,12 +108,3 @@ def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound(
     assert len(clf.groups_) == 4
     assert len(clf.multipliers_) == 2 * 4 * 3
     assert gap(clf, (X, y, group), constraint="equalized_odds") <= 0.05 + FORGIVEN
-
-
-def test_private_and_other_solvers_do_not_mix():
-    X, y, group = table()
-    with pytest.raises(IncompatibleSolverError, match=r"DPSGDA .* is for private training"):
-        LossParityClassifier(solver=DPSGDA()).fit(X, y, sensitive_features=group)
-    private = RateConstrainedClassifier(epsilon=1.0, solver=ALM())
-    with pytest.raises(IncompatibleSolverError, match=r"ALM .* without privacy"):
-        private.fit(X, y, sensitive_features=group)

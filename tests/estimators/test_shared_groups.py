@@ -26,7 +26,6 @@ from fairconstrained.constraints import (
     FalseNegativeRate,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.display import GroupReportDisplay
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.groups import EstimatedGroups, GroupProbabilities, RecordedGroups
 from fairconstrained.metrics import (
@@ -34,7 +33,6 @@ from fairconstrained.metrics import (
     confidence_interval,
     demographic_parity_difference,
     equalized_odds_difference,
-    fairness_scorer,
     group_auc_gap,
     group_report,
     inter_group_auc_gap,
@@ -265,22 +263,6 @@ def test_searches_slice_them_like_arrays():
         for groups in (PROBABLE, np.where(P[:, 1] > P[:, 0], "b", "a"))
     ]
     np.testing.assert_array_equal(*folds)
-
-
-@pytest.mark.slow
-def test_scorers_displays_and_strata_take_them_like_groups():
-    clf = fitted(RateConstrainedClassifier(slack=0.02), GROUPS)
-    gaps, rates, within = [], [], []
-    for groups in (CERTAIN, GROUPS):
-        scorer = fairness_scorer(demographic_parity_difference, sensitive_features=groups)
-        gaps.append(scorer(clf, X, Y))
-        shown = GroupReportDisplay.from_estimator(clf, X, Y, sensitive_features=groups)
-        rates.append(shown.report["selection_rate"].to_numpy())
-        given = {"sensitive_features": groups, "control_features": X[:, 1] > 0}
-        within.append(demographic_parity_difference(Y, clf.predict(X), **given))
-    assert gaps[0] == pytest.approx(gaps[1])
-    assert rates[0] == pytest.approx(rates[1])
-    assert within[0] == pytest.approx(within[1])
 
 
 SHARES = {"sensitive_features": PROBABLE}

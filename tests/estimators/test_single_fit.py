@@ -25,7 +25,7 @@ from fairconstrained.constraints import (
     LossParity,
 )
 from fairconstrained.models import SingleFit
-from fairconstrained.solvers import AugmentedLagrangian, Iterate, Solver
+from fairconstrained.solvers import Iterate, Solver
 from tests.helpers.fits import FORGIVEN, measured, table
 
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
@@ -86,24 +86,11 @@ class Equal(Solver):
         yield Iterate(zero, *problem.evaluate(zero), dual, residual=0.0)
 
 
-class Lost(AugmentedLagrangian):
-    """Ends at equal scores where it goes on from multipliers."""
-
-    def iterate(self, problem, x, dual, tol, rng):
-        solver = Equal() if dual.any() else super()
-        return solver.iterate(problem, x, dual, tol, rng)
-
-
-@pytest.mark.parametrize(
-    ("constraint", "solver", "n"),
-    [("demographic_parity", Lost(), 2000), ("equalized_odds", AugmentedLagrangian(), 1000)],
-    ids=["feasible", "not feasible"],
-)
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
-def test_a_head_for_other_slacks_is_neither_a_constant_nor_lost(constraint, solver, n):
-    """Equalized odds: labels of a thousand rows miss what the head has, again and again."""
-    data = X, y, _ = table(n=n)
-    clf = fitted(constraint, data=data, solver=solver)
+def test_a_head_for_other_slacks_is_neither_a_constant_nor_lost():
+    """Labels of a thousand rows miss what the head has, again and again."""
+    data = X, y, _ = table(n=1000)
+    clf = fitted("equalized_odds", data=data)
     assert clf.violation_ < 0.1
     assert clf.score(X, y) > 0.7
 

@@ -20,9 +20,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.estimators import _tables
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.problems import rows as rows_module
 from fairconstrained.solvers import SGDA
 from tests.helpers.marks import slow_where
 from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
@@ -163,43 +161,6 @@ def test_a_fitted_pipeline_of_trees_on_words_and_missing_values():
     lazy = partitions(others, 200)
     assert_same(found.fit(lazy, "label", sensitive_features="sex"), whole)
     assert (found.predict(lazy).compute() == whole.predict(features(others))).all()
-
-
-@pytest.mark.slow
-def test_many_rows_are_seen_by_fewer_first(monkeypatch):
-    """Rows that stand for all are those of one worker, and values by quantiles are near."""
-    for name, value in {"_MANY_ROWS": 100, "_LEAST": 4, "_FEW_OF_CELL": 10}.items():
-        monkeypatch.setattr(rows_module, name, value)
-    rows = frame()
-    whole = in_memory(CASES["rates"](), rows)
-    assert_same(elsewhere(CASES["rates"](), partitions(rows, 200)), whole)
-    monkeypatch.setattr(rows_module, "_MOST_SCORES", 400)
-    exact, found = AUCFairClassifier(slack=0.2), AUCFairClassifier(slack=0.2)
-    in_memory(exact, rows)
-    assert elsewhere(found, partitions(rows, 300)).violation_ == pytest.approx(
-        exact.violation_, abs=4 * 2 * 6 / 400
-    )
-
-
-@pytest.mark.slow
-def test_what_travels_knows_no_rows(monkeypatch):
-    """Neither the engine nor rows that were gathered: ten times the rows take no more bytes."""
-    for name, value in {"_MANY_ROWS": 100, "_LEAST": 2, "_FEW_OF_CELL": 10}.items():
-        monkeypatch.setattr(rows_module, name, value)
-    whole = _tables.RowsElsewhere.sum
-    sent = []
-
-    def recorded(self, of_own):
-        sent.append(len(cloudpickle.dumps(of_own)))
-        return whole(self, of_own)
-
-    monkeypatch.setattr(_tables.RowsElsewhere, "sum", recorded)
-    most = []
-    for n in (200, 2000):
-        elsewhere(LossParityClassifier(max_iter=3), partitions(frame(n), 100))
-        most.append(max(sent))
-        sent.clear()
-    assert most[1] == pytest.approx(most[0], abs=2000)
 
 
 LAZY = partitions(frame(60), 20)

@@ -5,8 +5,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -18,7 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained.estimators._inputs import TrainingRows
-from fairconstrained.models.cross_fitting import LEAST_GIVEN, assign_folds
+from fairconstrained.models.cross_fitting import LEAST_GIVEN
 from fairconstrained.models.posteriors import Posteriors
 
 PARITY = [[0, 1], [0, 1]]
@@ -87,27 +85,6 @@ def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
         np.testing.assert_allclose(own[-1].coef_, direct[-1].coef_)
 
 
-def test_new_rows_get_the_mean_of_the_classifiers_of_the_folds():
-    """As from classifiers fitted by hand on the rows of each fold, calibrated out of fold."""
-    X, y, group = rows(300)
-    new, _, _ = rows(50, seed=1)
-    folds = list(KFold(3).split(X))
-    by_hand = [GaussianNB().fit(X[train], y[train]) for train, _ in folds]
-    odds = np.empty((len(X), 1))
-    for model, (_, test) in zip(by_hand, folds, strict=True):
-        odds[test] = log_odds(model, X[test])
-    calibrator = LogisticRegression().fit(odds, y)
-    expected = [calibrator.predict_proba(log_odds(model, new))[:, 1] for model in by_hand]
-    _, fitted = Posteriors(GaussianNB(), cv=KFold(3)).columns(X, y, group, CAP)
-    np.testing.assert_allclose(fitted.columns(new)[:, 1], np.mean(expected, axis=0), atol=1e-6)
-    log_odds_of = [np.log(p / (1.0 - p)) for p in expected]  # heads learn from those of one model
-    np.testing.assert_allclose(fitted.columns(new)[:, 0], np.mean(log_odds_of, axis=0), atol=1e-6)
-
-
-def log_odds(model, X):
-    return np.diff(np.log(np.maximum(model.predict_proba(X), LEAST_GIVEN)), axis=1)
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -126,21 +103,6 @@ def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):
     decile = np.argsort(np.argsort(table[:, 1])) * 10 // len(y)
     for k in range(10):
         assert abs(y[decile == k].mean() - table[decile == k, 1].mean()) < 0.12
-
-
-def test_parts_add_up_to_the_posterior_of_the_label():
-    X, y, group = rows(600, n_groups=3)
-    parts = np.arange(6).reshape(2, 3)
-    _, fitted = Posteriors(DecisionTreeClassifier(max_depth=3)).columns(X, y, group, parts)
-    new = fitted.of_fold(0).columns(X[:50])
-    prior = np.array([[np.mean((y == k) & (group == g)) for g in range(3)] for k in (0, 1)])
-    of_label = [
-        new[:, columns] * prior[k] for k, columns in enumerate((slice(2, 5), slice(11, 14)))
-    ]
-    np.testing.assert_allclose(of_label[1].sum(axis=1), new[:, 1], atol=1e-9)
-    np.testing.assert_allclose(of_label[0].sum(axis=1), 1.0 - new[:, 1], atol=1e-9)
-    np.testing.assert_allclose(new[:, 5:8], new[:, 0:1] * new[:, 2:5])
-    np.testing.assert_allclose(new[:, 8:11], new[:, 1:2] * new[:, 2:5])
 
 
 def test_cells_without_rows_and_classes_that_folds_lack_cost_nothing_else():
@@ -215,24 +177,6 @@ def frozen_models(seed=1):
     return of_label, of_group, Posteriors(FrozenEstimator(of_label), FrozenEstimator(of_group))
 
 
-def test_a_frozen_model_of_the_groups_is_calibrated_within_labels():
-    """Of the parts, which are unions of its classes; its order of the rows stays."""
-    X, y, group = rows(n_groups=3)
-    _, of_group, model = frozen_models()
-    _, fitted = model.columns(X, y, group, THREE, groups=NAMES)
-    first = of_group.predict_proba(X)[:, 2]  # of "c", which is part 0 or 2
-    for own, label in zip(fitted.group_models, (0, 1), strict=True):
-        posterior = own.model.posteriors(X)[0][:, 0]
-        assert (np.diff(posterior[np.argsort(first)]) >= 0).all()
-        assert posterior[y == label].mean() == pytest.approx(
-            (group[y == label] == 0).mean(), abs=0.01
-        )
-    with pytest.raises(
-        ValueError, match=r"was fitted for the classes .* cannot tell \['d'\] apart"
-    ):
-        model.columns(X, y, group, THREE, groups=np.array(["c", "a", "d"]))
-
-
 def secret(X, names=NAMES):
     """Rows as a fit shows them that protects records."""
     return TrainingRows(X, None, None, np.ones(len(X)), np.array([0, 1]), names)
@@ -272,18 +216,6 @@ def test_frozen_models_that_mix_secret_rows_are_refused():
     model = Posteriors(FrozenEstimator(Centred().fit(X, y)))
     with pytest.raises(ValueError, match="must treat each row by itself"):
         model.fit_transform(secret(X), lambda: np.array(THREE), torch.Generator())
-
-
-@given(
-    strata=st.lists(st.integers(0, 4), min_size=1, max_size=60),
-    n_folds=st.integers(2, 7),
-    seed=st.integers(0, 3),
-)
-def test_every_stratum_and_all_rows_are_assigned_evenly(strata, n_folds, seed):
-    strata = np.array(strata)
-    fold = assign_folds(strata, n_folds, np.random.RandomState(seed))
-    for rows_of in [np.ones(len(strata), dtype=bool), *(strata == s for s in range(5))]:
-        assert np.ptp(np.bincount(fold[rows_of], minlength=n_folds)) <= 1
 
 
 def test_decisions_that_are_not_finite_are_refused():

@@ -290,14 +290,3 @@ def test_two_workers_stay_below_the_claim_of_one_unless_something_is_broken(brok
     audited, claimed = bound_of_two()
     assert audited > 0.5 * claimed
     assert (audited > claimed) == bool(broken)
-
-
-def test_workers_release_what_one_worker_releases(monkeypatch):
-    """To 1e-10, where all rows are in every batch and the grid is fine, for one seed."""
-    monkeypatch.setitem(globals(), "RATE", 1.0)
-    monkeypatch.setitem(globals(), "N_SAMPLES", 20)
-    monkeypatch.setitem(globals(), "TABLE_NOISE", 1e-4)
-    monkeypatch.setitem(globals(), "GRADIENT_NOISE", 1e-4)
-    np.testing.assert_allclose(
-        outputs_of_two(True), outputs(True, "gaussian", 1), rtol=0, atol=1e-10
-    )

@@ -175,33 +175,3 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_data():
     assert 500 < data.largest <= 1024
     assert data.alive == 0
     assert sum(passed) > 4 * n_rows
-
-
-class InBlocks(Dataset):
-    """Gives rows in blocks only, and counts what is read."""
-
-    def __init__(self, n_rows):
-        self.n_rows, self.blocks = n_rows, []
-
-    def __len__(self):
-        return self.n_rows
-
-    def __getitem__(self, i):
-        raise AssertionError("rows are read one by one")
-
-    def __getitems__(self, rows):
-        self.blocks.append(len(rows))
-        return [(X[i % 200], Y[i % 200], GROUP[i % 200]) for i in rows]
-
-
-def test_rows_are_read_in_blocks_and_only_as_often_as_asked_for():
-    """Passes: one for labels, two for the start, and the evaluations; and three draws a step.
-
-    The first block is looked at twice before, for the shapes of lazy layers and of outputs.
-    """
-    data, n_evaluations = InBlocks(4000), 3
-    solver = ALM(n_steps=20, batch_size=64, n_evaluations=n_evaluations)
-    result = trained(solver, data=data, groups=GROUP.repeat(20))
-    assert result.history["objective"].shape == (n_evaluations,)
-    assert sum(data.blocks) == 2 * 1000 + (3 + n_evaluations) * 4000 + 3 * 64 * 20
-    assert len(data.blocks) == 2 + (3 + n_evaluations) * 4 + 3 * 20
