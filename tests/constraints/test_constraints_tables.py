@@ -73,7 +73,7 @@ def test_a_stack_is_its_members_one_after_the_other(chosen):
 # --- sensitivity ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)))
 def test_rows_of_tables_that_are_released_are_bounded(scores):
     """Within `widths` columns add up to one, and a column by itself is from 0 to 1.

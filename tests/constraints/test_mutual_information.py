@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity, Stack
@@ -127,6 +127,7 @@ def test_the_envelope_theorem_holds(notion, shape):
     assert gradient.abs().max() > 1e-5
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.sampled_from(NOTIONS), st.sampled_from(SHAPES))
 def test_zero_if_independent_and_never_outside_of_its_range(seed, notion, shape):
     information, sums = tables(notion, shape, seed)
@@ -137,6 +138,7 @@ def test_zero_if_independent_and_never_outside_of_its_range(seed, notion, shape)
     assert information.value(independent).item() == pytest.approx(0.0, abs=1e-12)
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000), st.sampled_from(NOTIONS), st.sampled_from(SHAPES))
 def test_the_ball_holds_the_best_dual_and_projection_is_the_nearest_point(seed, notion, shape):
     information, sums = tables(notion, shape, seed)

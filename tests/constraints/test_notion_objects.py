@@ -1,15 +1,13 @@
 """Notions as objects: parameters, names, named parts, many groups, refusals."""
 
-import pickle
 import re
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 
-from fairconstrained import RateConstrainedClassifier, constraints
+from fairconstrained import constraints
 from fairconstrained.constraints import (
     AUCS,
     CONSTRAINTS,
@@ -26,7 +24,6 @@ from fairconstrained.constraints import (
     Space,
     as_notion,
 )
-from fairconstrained.datasets import make_biased_classification
 from tests.helpers.notions import random_rows, soft_values
 
 TABLES = [CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCS, LOSS_PARITIES]
@@ -121,21 +118,6 @@ def test_crossed_groups_are_named_by_their_tuple_or_by_their_text():
         part = {"old": {"group": old}, "young": {"group": ("f", "young")}}
         bound = RateConstraint(part, [["old"], ["young"]], WEIGHTS).bind(space, 0.1)
         assert bound.describe(0).endswith("group old against group f & young")
-
-
-def test_fitted_models_with_named_parts_can_be_pickled():
-    data = make_biased_classification(300, random_state=0)
-    groups = np.where(data.sensitive_features == 0, "Female", "Male")
-    part = {"women": {"group": "Female"}, "men": {"group": "Male"}}
-    notion = RateConstraint(part, [["women"], ["men"]], [[[0, -1], [0, 1]]], slack=0.05)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf = RateConstrainedClassifier(notion).fit(
-            data.data, data.target, sensitive_features=groups
-        )
-    again = pickle.loads(pickle.dumps(clf))
-    assert (again.predict(data.data) == clf.predict(data.data)).all()
-    assert again.constraint.part == part
 
 
 @pytest.mark.parametrize(

@@ -80,18 +80,6 @@ def test_tradeoff_draws_points_bars_front_and_slack():
     assert display.chosen_ is chosen.slack_ is None
 
 
-def test_several_methods_in_one_axes_differ_in_colour_and_marker():
-    first = tradeoff(slack=0.05).plot(name="ours")
-    second = tradeoff(slack=0.05).plot(first.ax_, name="theirs")
-    third = tradeoff().plot(first.ax_, name="others", color="0.5", marker="*")
-    assert first.ax_ is second.ax_ is third.ax_
-    assert labels(first.ax_) == ["ours", "slack 0.05", "theirs", "others", PALE]
-    styles = {(d.front_.get_color(), d.front_.get_marker()) for d in (first, second, third)}
-    assert len(styles) == 3
-    assert ("0.5", "*") in styles
-    assert second.points_[0].lines[0].get_color() == second.front_.get_color()
-
-
 def test_tradeoff_of_a_curve_and_of_cv_results():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 2))
@@ -144,41 +132,6 @@ def test_tradeoff_of_predictions_has_confidence_intervals():
 def history(n=5, **more):
     t = np.arange(1.0, n + 1)
     return {"objective": 1 / t, "violation": 0.3 / t, "time": t / 10, **more}
-
-
-def test_convergence_draws_a_panel_for_each_kind_of_entry():
-    full = history(
-        soft_violation=np.full(5, 0.2), residual=10.0 ** -np.arange(5), multiplier=np.arange(5.0)
-    )
-    display = ConvergenceDisplay(history=full, slack=0.05, name="solver").plot(x="time")
-    titles = ["objective", "violation", "residual", "multiplier"]
-    assert [ax.get_ylabel() for ax in display.ax_] == titles
-    assert [line.get_ydata().tolist() for line in display.lines_] == [
-        full["objective"].tolist(),
-        full["violation"].tolist(),
-        full["soft_violation"].tolist(),
-        full["residual"].tolist(),
-        full["multiplier"].tolist(),
-    ]
-    assert all(np.array_equal(line.get_xdata(), full["time"]) for line in display.lines_)
-    assert display.ax_[-1].get_xlabel() == "time (s)"
-    assert display.ax_[2].get_yscale() == "log"
-    assert display.slack_.get_ydata() == [0.05, 0.05]
-    assert labels(display.ax_[0]) == ["solver"]
-    assert labels(display.ax_[1]) == ["soft violation", "slack 0.05"]
-
-
-def test_convergence_over_iterations_counts_from_one_unless_the_history_knows():
-    display = ConvergenceDisplay(history=history()).plot()
-    second = ConvergenceDisplay(history=history(9)).plot(display.ax_)
-    assert second.figure_ is display.figure_
-    assert second.lines_[0].get_color() != display.lines_[0].get_color()
-    assert len(display.ax_) == 2
-    assert display.lines_[0].get_xdata().tolist() == [1, 2, 3, 4, 5]
-    assert display.ax_[0].get_legend() is None
-    every_tenth = np.arange(0, 50, 10)
-    display = ConvergenceDisplay(history=history(iteration=every_tenth)).plot()
-    assert display.lines_[0].get_xdata().tolist() == every_tenth.tolist()
 
 
 def test_convergence_of_a_fit_has_all_panels():

@@ -67,11 +67,6 @@ def table(constraint, rows):
     return constraint.sums(rows.scores, rows.on(constraint), NO_AUX)
 
 
-def hard_table(constraint, rows):
-    """The table of hard statistics."""
-    return constraint.hard_sums(rows.scores, rows.on(constraint))
-
-
 def hard_values(constraint, rows, aux=NO_AUX):
     """Values as measured on predicted labels."""
     return constraint.hard_values(rows.scores, rows.on(constraint), aux)

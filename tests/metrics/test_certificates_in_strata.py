@@ -7,7 +7,7 @@ import pytest
 from fairconstrained import metrics
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, FalseNegativeRate
 from fairconstrained.exceptions import SmallGroupWarning
-from fairconstrained.metrics import Proportions, Weights, certify
+from fairconstrained.metrics import Proportions, certify
 
 CRITERIA = [
     (DemographicParity(slack=0.2), metrics.demographic_parity_difference),
@@ -99,18 +99,6 @@ def test_rows_of_unknown_stratum_or_attribute_are_left_out_where_they_count():
     job[:50] = None
     found = certify(**labels, control_features=job, **given)
     assert (found.n_samples, sum(found.groups.values())) == (1450, 2850)
-
-
-def test_weights_and_strata_together():
-    """Equal weights at their bound leave all rows."""
-    labels, people, job = table()
-    given = {"sensitive_features": people["sex"], "constraint": "demographic_parity", "slack": 0.3}
-    plain = certify(**labels, control_features=job, **given)
-    found = certify(
-        **labels, control_features=job, **given, population=Weights(np.ones(1500), most=1)
-    )
-    assert found.estimate == plain.estimate
-    assert found.upper == pytest.approx(plain.upper, abs=1e-3)
 
 
 @pytest.mark.parametrize(

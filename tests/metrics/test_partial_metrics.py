@@ -78,7 +78,7 @@ def cases(draw):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(case=cases())
 def test_equals_the_definition_on_copies_of_the_rows(name, case):
     """Ties, weights, unions, intervals per group, several groups: all by sorting copies."""

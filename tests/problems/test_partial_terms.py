@@ -11,8 +11,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import FairERM, Linearization, Rows
 from fairconstrained.problems.objectives import MeanLoss
-from tests.helpers.notions import ScoredRows
-from tests.helpers.partial import bound
+from tests.helpers.notions import ScoredRows, bound
 
 AT_THRESHOLDS = ["statistical_parity", "rank_parity"]
 every_notion = pytest.mark.parametrize("name", AT_THRESHOLDS)
@@ -23,7 +22,7 @@ def problem(name, surrogate, n=300):
     rng = np.random.default_rng(0)
     X, weight = as_features(rng.normal(size=(n, 4))), torch.as_tensor(rng.uniform(0.5, 2.0, n))
     y, group = (torch.as_tensor(rng.integers(0, k, n)) for k in (2, 3))
-    constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate))
+    constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate), (2, 3), 1.5)
     model = LinearModel.preconditioned(X, weight, 1, 1e-2, fit_intercept=True)
     stack = Stack(constraint.space, [constraint])
     return FairERM(model, Rows((X,), y, group, weight), MeanLoss(log_loss), stack, 1e-2)
@@ -90,7 +89,7 @@ def test_first_thresholds_have_the_middle_rates(name, surrogate, spread):
         group=torch.as_tensor(rng.integers(0, 3, n)),
         weight=torch.ones(n).double(),
     )
-    constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate))
+    constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate), (2, 3), 1.5)
     aux = constraint.init_aux(rows.scores, rows.on(constraint))
     sums = constraint.sums(rows.scores, rows.on(constraint), aux)
     rates = sums / rows.on(constraint).counts()[:, None]

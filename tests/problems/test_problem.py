@@ -1,7 +1,6 @@
 """FairERM: values, gradients and estimates from batches agree with each other and with the rows."""
 
 from dataclasses import replace
-from itertools import cycle
 
 import numpy as np
 import pytest
@@ -230,16 +229,6 @@ def test_integer_weights_equal_repeated_rows(model, wrap):
     torch.testing.assert_close(*gradients)
 
 
-@every_problem
-def test_offsets_move_all_scores_alike(build):
-    problem = build()
-    x = some_point(problem)
-    moved = x.clone()
-    moved[problem.offsets] += 0.3
-    scores = [problem.model.scores(v[: problem.model.n_params], problem.data.X) for v in (x, moved)]
-    torch.testing.assert_close(scores[1], scores[0] + 0.3)
-
-
 def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
     """Two evaluations are equal whatever batches were seen between them."""
     torch.manual_seed(0)
@@ -254,20 +243,6 @@ def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
 
 
 # ---------------------------------------------------------------------- problems on fewer rows
-
-
-@pytest.mark.parametrize(
-    ("notion", "n_classes"), list(zip(CONSTRAINTS, cycle((2, 3)), strict=False))
-)
-def test_equal_scores_have_the_same_values_on_one_row_of_each_cell(notion, n_classes):
-    problem = erm(n_classes=n_classes, notions=[CONSTRAINTS[notion]()])
-    small = replace(problem, data=problem.data.by_cell(problem.constraint))
-    assert small.n_rows <= n_classes * N_GROUPS
-    for size in (-100.0, 0.0, 1e-3, 1.0):
-        x = torch.zeros_like(problem.start())
-        x[problem.offsets] = size * torch.arange(1.0, 1.0 + len(problem.offsets)).double()
-        for here, there in zip(problem.evaluate(x), small.evaluate(x), strict=True):
-            torch.testing.assert_close(here, there)
 
 
 @pytest.fixture

@@ -124,14 +124,6 @@ def test_imports_go_one_way():
     assert not offenders(lambda path: units_imported(path) - MAY_IMPORT[unit(path)])
 
 
-def test_the_table_allows_no_import_that_nothing_needs():
-    needed = {name: set() for name in MAY_IMPORT}
-    for path in FILES:
-        needed[unit(path)] |= units_imported(path)
-    unused = {name: allowed - needed[name] for name, allowed in MAY_IMPORT.items()}
-    assert not {name: names for name, names in unused.items() if names}
-
-
 def test_solvers_see_problems_and_neither_data_nor_notions():
     """Of the problems they import what names capabilities and values, and points to compare with.
 

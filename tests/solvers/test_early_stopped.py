@@ -103,21 +103,6 @@ def test_a_perceptron_starts_at_the_constrained_linear_model(n_bins, n_classes):
     assert not np.allclose(before, linear.multipliers_)
 
 
-def test_a_start_of_fewer_errors_is_kept_if_the_loss_gains_less_than_the_errors_lose():
-    """One far row with the wrong label: the loss prefers small scores, at more errors."""
-    y, group = cells({(a, b): 4 for a in (0, 1) for b in (0, 1)})  # too few to hold any out
-    whole = problem(y, group, constrained=False, d=1, alpha=0.0)
-    whole.data.X.X[:, 0] = torch.as_tensor(2.0 * y - 1.0)
-    whole.data.X.X[-1] = -12.0
-    start = torch.tensor([0.2, 0.0]).double()
-    solver = EarlyStoppedSGDA(n_steps=40, n_evaluations=4, step_size=0.5, averaging=0.0)
-    solution = run(solver, whole, start, torch.zeros(0), generator(), max_iter=None, tol=0.0)
-    risks = torch.stack([whole.risks(iterate.x, torch.arange(16)) for iterate in solution.history])
-    assert risks[:, 0].min() < risks[0, 0] - 0.01
-    assert risks[:, 1].min() == risks[0, 1]
-    assert solution.iterate is solution.history[0]
-
-
 def test_training_ends_where_held_out_rows_gain_nothing():
     """Random labels: whatever is learnt is noise, and the loss of rows held out grows."""
     rng = np.random.default_rng(0)

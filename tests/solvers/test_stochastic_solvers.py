@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from sklearn.base import clone
 
 from fairconstrained.problems import Evaluation
 from fairconstrained.solvers import (
@@ -95,34 +94,9 @@ def test_inactive_constraints_exert_no_force(solver):
 
 
 @every_solver
-def test_only_the_generator_decides_what_is_random(solver):
-    problem, made = Rows(), solver(n_steps=30, batch_size=3, step_size=0.05)
-
-    def ends(seed):
-        torch.manual_seed(seed + 10)  # the global generator must not matter
-        return solve(made, problem, seed=seed).history[-1].x
-
-    assert torch.equal(ends(0), ends(0))
-    assert not torch.equal(ends(0), ends(1))
-
-
-@every_solver
-def test_start_and_parameters_are_left_alone(solver):
-    problem, made = Rows(), solver(n_steps=30, batch_size=3)
-    before, x = clone(made).get_params(), problem.x.clone()
-    dual = torch.ones(2).double()
-    solution = solve(made, problem, x, dual)
-    assert made.get_params() == before
-    assert torch.equal(x, problem.x)
-    assert torch.equal(dual, torch.ones(2).double())
-    assert len({tuple(iterate.x.tolist()) for iterate in solution.history}) > 25
-    assert len(solution.history) == made.length == 30
-
-
-@every_solver
 def test_without_constraints_it_is_descent(solver):
     problem = QuadraticProblem.random(5, 4, 0)
-    made = solver(n_steps=1500, step_size=0.05)
+    made = solver(n_steps=500, step_size=0.05)
     last = solve(made, problem, *problem.start()).iterate
     expected = -torch.linalg.solve(problem.P, problem.q)
     torch.testing.assert_close(last.x, expected, rtol=0, atol=0.02)

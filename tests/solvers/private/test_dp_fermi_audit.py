@@ -140,7 +140,7 @@ def test_one_person_moves_the_sums_by_no_more_than_was_priced(notion, monkeypatc
     rng = np.random.default_rng(0)
     space = Space([0, 1], list("abcd"))
     stack = Stack(space, [notion.bind(space, 1.0)])
-    n, queries = 50, torch.as_tensor(rng.normal(size=(50, 3)))
+    n, queries = 20, torch.as_tensor(rng.normal(size=(20, 3)))
     y, group = (torch.as_tensor(rng.integers(k, size=n)) for k in (2, 4))
     weight = torch.as_tensor(rng.exponential(size=n))
     moved, asked = [], answered_by(monkeypatch, without_noise)
