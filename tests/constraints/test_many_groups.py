@@ -16,13 +16,12 @@ from fairconstrained.constraints import (
 from tests.helpers.notions import random_rows, table
 
 
-@pytest.mark.parametrize("n_groups", [3, 120])
-def test_affine_maps_are_the_values_of_tables_and_their_gradients(n_groups):
-    """For stacks of notions, dense (few groups) and sparse (28,560 pairs, 240 parts)."""
-    space = Space([0, 1], list(range(n_groups)))
+def test_affine_maps_are_the_values_of_tables_and_their_gradients():
+    """For stacks of notions with 28,560 pairs and 240 parts."""
+    space = Space([0, 1], list(range(120)))
     notions = [EqualizedOdds(0.1), DemographicParity(0.2, reference="rest"), FalseNegativeRate(0.3)]
     stack = Stack(space, [notion.bind(space) for notion in notions])
-    rows, none = random_rows(1, n_groups=n_groups, n=1500), torch.zeros(0)
+    rows, none = random_rows(1, n_groups=120, n=1500), torch.zeros(0)
     own = rows.on(stack)
     affine, sums = stack.affine(own.counts()), table(stack, rows)
     torch.testing.assert_close(

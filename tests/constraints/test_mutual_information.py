@@ -174,16 +174,6 @@ def test_in_a_stack_cells_that_nothing_compares_do_not_count(notion):
         assert values[0] > 1e-5
 
 
-def test_a_batch_without_a_condition_is_no_harm():
-    information, sums = tables(EqualizedOdds(), (2, 2))
-    sums[information.condition == 0] = 0.0
-    sums.requires_grad_()
-    value = information.value(sums)
-    (gradient,) = torch.autograd.grad(value, sums)
-    assert value.isfinite()
-    assert gradient.isfinite().all()
-
-
 # --- the metric ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import FairERM, Linearization, Rows
 from fairconstrained.problems.objectives import MeanLoss
-from tests.helpers.notions import ScoredRows, bound
+from tests.helpers.notions import bound
 
 AT_THRESHOLDS = ["statistical_parity", "rank_parity"]
 every_notion = pytest.mark.parametrize("name", AT_THRESHOLDS)
@@ -70,28 +70,3 @@ def test_terms_are_those_of_a_graph(name, surrogate):
     torch.testing.assert_close(terms.pullbacks(weights), gradients)
     torch.testing.assert_close(terms.pullback(weights[1]), gradients[1])
     torch.testing.assert_close(terms.jacobian(), expected.jacobian())
-
-
-@pytest.mark.parametrize(
-    ("name", "surrogate", "spread"),
-    [
-        ("statistical_parity", "logistic", 0.0),
-        ("rank_parity", "logistic", 1.0),
-        ("statistical_parity", "ramp", 30.0),
-    ],
-)
-def test_first_thresholds_have_the_middle_rates(name, surrogate, spread):
-    """In the mean over the sets the share above is in the middle of its bounds, tied or not."""
-    rng, n = np.random.default_rng(3), 400
-    rows = ScoredRows(
-        scores=torch.as_tensor(spread * rng.normal(size=(n, 1))),
-        y=torch.as_tensor(rng.integers(0, 2, n)),
-        group=torch.as_tensor(rng.integers(0, 3, n)),
-        weight=torch.ones(n).double(),
-    )
-    constraint = bound(PARTIAL[name]((0.1, 0.6), surrogate=surrogate), (2, 3), 1.5)
-    aux = constraint.init_aux(rows.scores, rows.on(constraint))
-    sums = constraint.sums(rows.scores, rows.on(constraint), aux)
-    rates = sums / rows.on(constraint).counts()[:, None]
-    middle = 0.5 * (constraint.least + constraint.most).mean(dim=0)
-    torch.testing.assert_close(rates.mean(dim=0), middle, atol=1e-9, rtol=0)

@@ -77,24 +77,6 @@ def test_lines_are_those_of_all_rows(name, n_classes, reach):
             assert_close(mine, theirs)
 
 
-def shares(group):
-    """Indices as fractions."""
-    return torch.nn.functional.one_hot(group, N_GROUPS).double()
-
-
-@pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
-def test_groups_known_for_sure_may_be_given_as_fractions(notions):
-    exact, in_parts, x = both(notions, 3)
-    for problem in (exact, in_parts):
-        data = replace(problem.data, group=shares(exact.data.group))
-        own, other = replace(problem, data=data), exact
-        assert_close(own.linearize(x).value, other.linearize(x).value)
-        weights = torch.ones(1 + exact.n_constraints, dtype=torch.float64)
-        assert_close(own.linearize(x).pullback(weights), other.linearize(x).pullback(weights))
-        for mine, theirs in zip(own.evaluate(x), other.evaluate(x), strict=True):
-            assert_close(mine, theirs)
-
-
 def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them():
     """Sums over the parts are linear in the memberships of the rows."""
     exact, _, x = both([EqualizedOdds(0.1)])

@@ -75,15 +75,6 @@ def test_the_saddle_value_is_the_surrogate(notion):
     assert (saddle.linearize(moved, p.data).value[: saddle.n_values] > F).all()
 
 
-def test_single_rows_estimate_the_saddle_without_bias():
-    p, _ = on_rows(3, n=40)
-    saddle = Saddle(p)
-    x = saddle.extended(p.start()) + 0.2
-    single = [saddle.linearize(x, p.data.take(torch.tensor([i]))).value for i in range(p.n_rows)]
-    full = saddle.linearize(x, p.data).value
-    np.testing.assert_allclose(torch.stack(single).mean(dim=0), full, atol=1e-10)
-
-
 # --- the algorithms ------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairconstrained.exceptions import DivergenceError, IncompatibleSolverError
+from fairconstrained.exceptions import DivergenceError
 from fairconstrained.solvers import Iterate, Solver, Status, run
 from fairconstrained.solvers.base import FEASIBILITY_TOL, best_feasible, violation
 from tests.helpers.quadratic import QuadraticProblem
@@ -84,19 +84,6 @@ def test_values_that_are_not_finite_are_an_error_that_says_when(broken):
     with pytest.raises(DivergenceError, match="diverged at iteration 2"):
         outcome([GOOD, broken, SOLVED], [seen.append])
     assert seen == [GOOD]
-
-
-def test_a_solver_that_cannot_says_so_before_any_work():
-    class Never(Scripted):
-        def check(self, problem):
-            raise IncompatibleSolverError("not this problem")
-
-        def iterate(self, *args):
-            pytest.fail("it began")
-            yield
-
-    with pytest.raises(IncompatibleSolverError, match="not this problem"):
-        outcome(Never())
 
 
 # --- which iterate is best -------------------------------------------------

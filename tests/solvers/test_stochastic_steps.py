@@ -110,17 +110,6 @@ def test_the_output_is_drawn_in_proportion_to_the_step_sizes():
     assert (np.abs(counts / n_runs - p) <= 4 * np.sqrt(p * (1 - p) / n_runs)).all()
 
 
-def test_draws_are_independent_and_balanced_where_the_algorithm_says_so():
-    problem = Rows()
-    for _, _, calls in steps_of(ALM(batch_size=6), problem, problem.x, torch.zeros(2).double(), 5):
-        rows = [tuple(rows.tolist()) for _, rows, _ in calls]
-        assert len(set(rows)) == 3
-        for kind, index, scale in calls:
-            if kind == "c":
-                assert problem.strata[index].double().mean() == 0.5
-                torch.testing.assert_close(scale.sum().item(), float(problem.n_rows))
-
-
 @pytest.mark.parametrize("solver", [ALM, SSLALM, SwitchingSubgradient])
 def test_any_optimisers_rule_can_replace_the_plain_step(solver):
     """Adam's first step has the length of the step size in every coordinate."""

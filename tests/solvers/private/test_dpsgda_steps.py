@@ -50,11 +50,3 @@ def test_multipliers_are_scaled_into_their_bound_and_an_average_is_returned():
     assert iterates[0].dual.tolist() == pytest.approx([20 / 3, 5 / 6, 5 / 2])
     # Not the last point: the mean of those at which the second half of the steps was taken.
     torch.testing.assert_close(result.x, (path[1] + path[2]) / 2)
-
-
-def test_multipliers_take_steps_in_inverse_proportion_to_their_gains():
-    """Of all steps below `dual_step_size`: the product of both is 5."""
-    problem = Releases(torch.tensor([0.5, 0.5, 0.5]), n_steps=1, gains=[1.0, 10.0, 200.0])
-    solver = DPSGDA(step_size=0.1, dual_step_size=1.0)
-    first, *_ = solver.iterate(problem, torch.zeros(1), torch.zeros(3), 1e-4, torch.Generator())
-    torch.testing.assert_close(first.dual, 0.5 * torch.tensor([1.0, 1 / 2, 1 / 40]))
