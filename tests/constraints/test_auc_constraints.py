@@ -10,7 +10,6 @@ from scipy.stats import norm
 from fairconstrained import metrics
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import (
-    AUCConstraint,
     AUCParity,
     Binormal,
     DemographicParity,
@@ -166,15 +165,6 @@ def test_constant_scores_are_feasible(notion, surrogate):
     c = constraint(notion, surrogate, slack=0.0)
     assert soft(c, rows).max() <= 1e-12
     assert hard(c, rows).abs().max() <= 1e-12
-
-
-def test_small_sets_are_left_out_and_named():
-    rows = np.array([[9, 9, 9], [9, 0, 9]])
-    kept, dropped = constraint("inter_group").without_small(rows, 1)
-    assert isinstance(kept, AUCConstraint)
-    assert dropped == ["group b, label 1 (0 rows)"]
-    assert len(kept.comparisons) == 1
-    assert len(kept.slack) == 2
 
 
 @every_surrogate

@@ -8,7 +8,6 @@ import pytest
 from fairconstrained import metrics
 from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.metrics import Proportions, Weights, certify
-from fairconstrained.metrics.populations import Mixture
 
 # P(positive decision | label) of each group, rows of the group, and positive labels in it.
 RATES = np.array([[0.1, 0.8], [0.05, 0.5]])
@@ -158,19 +157,6 @@ def test_the_statement_names_the_population():
     assert "differs from the one this is about in nothing but the declared" in told
     assert json.loads(json.dumps(certificate.to_dict())) == certificate.to_dict()
     assert certify(**rows, constraint="equalized_odds", slack=0.5).population is None
-
-
-def test_samples_have_the_declared_composition_and_no_row_twice():
-    rng = np.random.default_rng(0)
-    group, positive = rng.integers(3, size=9000), rng.random(9000) < 0.5
-    rows = Mixture(group, list("abc"), positive, True, True, True)
-    shares = {"a": 0.6, "b": 0.3, "c": (0.0, 0.1)}
-    population = Proportions(groups=shares, positives={"a": 0.1, "b": 0.5, "c": 0.9})
-    (chosen,) = population.samples(rows, 1e-3)
-    assert len(set(chosen)) == len(chosen) > 2500
-    found = np.bincount(group[chosen], minlength=3) / len(chosen)
-    assert found == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
-    assert positive[chosen][group[chosen] == 0].mean() == pytest.approx(0.1, abs=0.03)
 
 
 @pytest.mark.parametrize(
