@@ -6,29 +6,27 @@
 For each criterion, and each kind of declared population, samples are drawn and certified. A
 certificate is wrong if its upper bound is below the violation in the population that it is about; a
 fraction of 1 - confidence may be. With two groups one comparison decides, so that nothing is given
-away. Printed are the numbers of wrong certificates. Draws that are in the file are not run again.
+away. Draws that are in the file are not run again.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished, markdown, table
+from benchmarks.command import command, complete
 from fairconstrained.constraints import DemographicParity, EqualOpportunity
 from fairconstrained.metrics import Proportions, Weights, certify
 
 Array = NDArray[Any]
 CONFIDENCE = 0.95
 KEY = ("case", "rows", "first", "draws")
-COLUMNS = (*KEY, "wrong")
 # Fractions of the cells (sex, job, label), and of favourable decisions in them.
 ROWS = np.array([[[0.14, 0.16], [0.10, 0.10]], [[0.10, 0.20], [0.12, 0.08]]])
 RATES = np.array([[[0.10, 0.80], [0.15, 0.60]], [[0.05, 0.50], [0.10, 0.55]]])
@@ -134,7 +132,7 @@ def drawn(n_rows: int, rng: np.random.Generator) -> dict[str, Array]:
     return {"sex": sex, "job": job, "label": label, "decision": decision}
 
 
-def wrong(case: Case, n_rows: int, first: int, n_draws: int) -> int:
+def wrong(case: Case, n_rows: int, first: int, n_draws: int) -> dict[str, int]:
     """Number of certificates whose bound is below the truth."""
     rng, found = np.random.default_rng(0), 0
     for draw in tqdm(range(first + n_draws), unit="draw", leave=False):
@@ -150,31 +148,22 @@ def wrong(case: Case, n_rows: int, first: int, n_draws: int) -> int:
             **given,
         )
         found += certificate.upper < case.truth
-    return found
+    return {"wrong": found}
 
 
 def main() -> None:
-    """Run the draws that are missing, and print all counts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    known, add = cases(), parser.add_argument
+    """Run the draws that are missing."""
+    parser, known = command(__doc__, "results/certificate_draws.csv"), cases()
+    add = parser.add_argument
     add("--cases", nargs="+", choices=list(known), default=list(known), metavar="CASE")
     add("--rows", type=int, default=400)
     add("--first", type=int, default=0, help="number of the first draw")
     add("--draws", type=int, default=1000)
-    add("--output", type=Path, default=Path("results/certificate_draws.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = finished(options.output, KEY)
-    for name in options.cases:
-        job = (name, options.rows, options.first, options.draws)
-        if tuple(map(str, job)) not in done:
-            count = wrong(known[name], *job[1:])
-            append(
-                options.output, {**dict(zip(KEY, job, strict=True)), "wrong": count}, COLUMNS, KEY
-            )
-    print(markdown(table(options.output, KEY, ["wrong"])))
+    given = (options.rows, options.first, options.draws)
+    jobs = [((name, *given), partial(wrong, known[name], *given)) for name in options.cases]
+    complete(options.output, KEY, ["wrong"], jobs)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ fraction of the samples is a sum over both binomial numbers, and the rows are kn
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 from scipy.stats import binom, norm
 from tqdm.auto import tqdm
 
-from benchmarks import results
+from benchmarks.command import command
+from benchmarks.results import save
 from fairconstrained.metrics.bounds import difference_p_value
 
 CONFIDENCE = 0.95
@@ -69,23 +69,17 @@ def rows_needed(rate: float, gap: float, slack: float) -> int:
 
 def main() -> None:
     """Write and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command(__doc__)
     parser.add_argument("--slack", type=float, default=0.05)
     parser.add_argument("--rates", nargs="+", type=float, default=[0.1, 0.3, 0.5])
-    parser.add_argument("--gaps", nargs="+", type=float, default=[0.0, 0.025])
-    parser.add_argument("--output", type=Path, default=Path("results"))
+    parser.add_argument("--gaps", nargs="+", type=float, default=[0.0, 0.025], help="below slack")
     options = parser.parse_args()
-    if max(options.gaps) >= options.slack:
-        parser.error(f"--gaps must be below --slack {options.slack:g}; got {options.gaps}")
-    cells = [(rate, gap) for rate in options.rates for gap in options.gaps]
     rows = (
         {"slack": options.slack, "rate": rate, "gap": gap}
         | {"rows": rows_needed(rate, gap, options.slack)}
-        for rate, gap in tqdm(cells)
+        for rate, gap in tqdm(list(product(options.rates, options.gaps)))
     )
-    table = results.save(options.output / "certificate_rows.csv", rows)
+    table = save(options.output / "certificate_rows.csv", rows)
     print(table.pivot(index="rate", columns="gap", values="rows").to_string())
 
 

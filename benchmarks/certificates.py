@@ -22,12 +22,12 @@ file are not run again.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import permutations, tee
+from functools import partial
+from itertools import permutations, product, tee
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,9 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished
+from benchmarks.command import command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
 from fairconstrained.groups import encode_groups
@@ -63,7 +62,7 @@ SLACK = {  # or the cap
 CONSTRAINTS = ["demographic_parity", "equalized_odds", "false_negative_rate"]
 METHODS = ("certified", "uncertified")  # the engine's are in benchmarks/seldonian.py
 KEY = ("population", "constraint", "n_rows", "training", "draws", "method")
-COLUMNS = (*KEY, "certified", "violating", "better", "error", "seconds")
+MEASURED = ("certified", "violating", "better", "error", "seconds")
 
 
 class Rates(NamedTuple):
@@ -264,9 +263,7 @@ JUDGES: Mapping[str, tuple[Callable[[Sample], list[Kept]], float]] = {
 
 def main() -> None:
     """Run the trials that are missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command(__doc__, "results/certificates.csv")
     add = parser.add_argument
     add("--populations", nargs="+", default=["generated", "acs_income_ok"])
     add("--constraints", nargs="+", choices=CONSTRAINTS, default=CONSTRAINTS)
@@ -275,34 +272,30 @@ def main() -> None:
     add("--trainings", type=int, default=100)
     add("--first", type=int, default=0, help="number of the first training sample")
     add("--draws", type=int, default=10, help="of rows that certify, for each training sample")
-    add("--output", type=Path, default=Path("results/certificates.csv"))
     add("--export", type=Path, help="folder: write the samples there instead of running")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = finished(options.output, KEY)
-    jobs = [
-        (name, constraint, n_rows, training, options.draws, method)
-        for training in range(options.first, options.trainings)
-        for n_rows in options.rows
-        for name in options.populations
-        for constraint in options.constraints
-        for method in options.methods
-    ]
-    jobs = [job for job in jobs if tuple(map(str, job)) not in done]
     populations = {name: population(name) for name in options.populations}
+    samples = [
+        (training, n_rows, name)
+        for training in range(options.first, options.trainings)
+        for n_rows, name in product(options.rows, options.populations)
+    ]
     if options.export:
         for of in populations.values():
             export(of, options.export)
-        for name, n_rows, training in {(job[0], *job[2:4]) for job in jobs}:
-            samples = draws(populations[name], n_rows, training, options.draws)
-            file = options.export / f"{name}-{n_rows}-{training}.npy"
-            np.save(file, samples.astype(np.uint32))
+        for training, n_rows, name in samples:
+            drawn = draws(populations[name], n_rows, training, options.draws)
+            np.save(options.export / f"{name}-{n_rows}-{training}.npy", drawn.astype(np.uint32))
         return
+    jobs = []
+    for (training, n_rows, name), constraint, method in product(
+        samples, options.constraints, options.methods
+    ):
+        given = (constraint, n_rows, training, options.draws, method)
+        jobs.append(((name, *given), partial(certificates, populations[name], *given)))
     with threadpool_limits(1):
-        for job in tqdm(jobs, unit="training"):
-            name, *rest = job
-            found = certificates(populations[name], *rest)
-            append(options.output, {**dict(zip(KEY, job, strict=True)), **found}, COLUMNS, KEY)
+        complete(options.output, KEY, MEASURED, jobs)
 
 
 if __name__ == "__main__":

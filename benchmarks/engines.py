@@ -20,7 +20,6 @@ difference of a coefficient from those of the first engine in the table, and by 
 
 from __future__ import annotations
 
-import argparse
 import logging
 import resource
 import tempfile
@@ -38,6 +37,7 @@ import pandas as pd
 import psutil
 
 from benchmarks import results
+from benchmarks.command import command
 from benchmarks.scaling import apart
 
 WORKERS = 2
@@ -290,16 +290,11 @@ def _peak() -> int:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure one engine after another, and print the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.engines",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command(__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--on", nargs="+", choices=list(ENGINES), default=list(ENGINES))
     parser.add_argument("--kill", action="store_true", help="a worker, in mid-fit")
     parser.add_argument("--folder", type=Path, help="of the files; stays, unlike a temporary one")
-    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:

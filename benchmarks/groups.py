@@ -26,11 +26,10 @@ confidence that are below the truth.
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,9 +38,8 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished
+from benchmarks.command import Job, command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset
 from fairconstrained.groups import GroupProbabilities, RecordedGroups
@@ -69,7 +67,7 @@ MARGIN = 1.0  # standard errors; half of it where half of the groups are known
 WIDE = {"wide": 1.28, "wider": 1.64}  # normal quantiles of 0.9 and 0.95
 KEY = ("case", "data", "hidden", "how", "given", "seed")
 MEASURED = ("auc", "said", "gap", "error", "truth", "covered", "below", "above", "certified")
-COLUMNS = (*KEY, *MEASURED)
+Way = tuple[str, Callable[[], dict[str, Any]]]  # what a fit is given, and the fit
 N_ROWS, N_DRAWS, SHIFT = 2_000, 1_000, 2.0
 
 
@@ -99,19 +97,17 @@ class Table(NamedTuple):
         group = np.unique(np.ravel(data.sensitive_features).astype(str), return_inverse=True)[1]
         return cls(data.data, np.asarray(data.target), group)
 
-    def fitted(self, groups: Any, **options: Any) -> dict[str, float]:
-        """Fit, and measure by the true groups."""
+    def fitted(self, groups: Any, auc: Any = "", **options: Any) -> dict[str, Any]:
+        """Fit, and measure by the true groups; `auc` is that of the group model."""
         clf = RateConstrainedClassifier(slack=SLACK, **options)
         clf.fit(self.X, self.y, sensitive_features=groups)
         predicted = clf.predict(self.X)
         gap = demographic_parity_difference(self.y, predicted, sensitive_features=self.group)
         error = float((predicted != self.y).mean())
-        return {"said": clf.violation_, "gap": gap, "error": error}
+        return {"auc": auc, "said": clf.violation_, "gap": gap, "error": error}
 
-    def hidden(
-        self, fraction: float, how: str, seed: int
-    ) -> tuple[float, dict[str, Callable[[], dict[str, float]]]]:
-        """The AUC of the group model, and the fits where a fraction of the groups is hidden."""
+    def hidden(self, fraction: float, how: str, seed: int) -> Iterator[Way]:
+        """The fits where a fraction of the groups is hidden."""
         rng, of = np.random.default_rng(seed), {"by label": self.y, "by group": self.group}
         hidden = _hidden(fraction, of.get(how), rng, len(self.y))
         partly = np.where(hidden, np.nan, self.group)
@@ -119,52 +115,49 @@ class Table(NamedTuple):
             GROUP_MODEL, self.X, partly, y=self.y, random_state=seed
         )
         p, margin = found.probabilities, {"margin": MARGIN if fraction > 0.5 else 0.5 * MARGIN}
-        given = {"known": partly, "probabilities": p, "guesses": p.encoded().likeliest()}
-        fit = {way: partial(self.fitted, groups) for way, groups in given.items()}
-        fit["estimated, few columns, margin"] = partial(self.fitted, found, **FEW, **margin)
+        fitted = partial(self.fitted, auc=roc_auc_score(self.group[hidden], p.rows[hidden, 1]))
+        yield "known", partial(fitted, partly)
+        yield "probabilities", partial(fitted, p)
+        yield "guesses", partial(fitted, p.encoded().likeliest())
+        yield "estimated, few columns, margin", partial(fitted, found, **FEW, **margin)
         if how == "at random":
             name = rng.normal(np.sqrt(2.0) * norm.ppf(0.8) * self.group)[:, None]
             named = estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
-            fit["name"] = partial(self.fitted, named.probabilities)
-            fit["name, few columns, margin"] = partial(self.fitted, named, **FEW, **margin)
+            yield "name", partial(fitted, named.probabilities)
+            yield "name, few columns, margin", partial(fitted, named, **FEW, **margin)
         if fraction > 0.5:
-            fit["known, margin"] = partial(self.fitted, partly, **margin)
-            fit["estimated"] = partial(self.fitted, found)
-            fit["estimated, margin"] = partial(self.fitted, found, **margin)
-            fit["estimated, few columns"] = partial(self.fitted, found, **FEW)
+            yield "known, margin", partial(fitted, partly, **margin)
+            yield "estimated", partial(fitted, found)
+            yield "estimated, margin", partial(fitted, found, **margin)
+            yield "estimated, few columns", partial(fitted, found, **FEW)
             for words, wide in WIDE.items():
-                few = partial(self.fitted, found, **FEW, margin=wide)
-                fit[f"estimated, few columns, {words} margin"] = few
-            fit["known, few columns, margin"] = partial(self.fitted, partly, **FEW, **margin)
-        return roc_auc_score(self.group[hidden], p.rows[hidden, 1]), fit
+                few = partial(fitted, found, **FEW, margin=wide)
+                yield f"estimated, few columns, {words} margin", few
+            yield "known, few columns, margin", partial(fitted, partly, **FEW, **margin)
 
-    def recorded(self, seed: int) -> dict[str, Callable[[], dict[str, float]]]:
+    def recorded(self, seed: int) -> Iterator[Way]:
         """The fits where groups were recorded with errors."""
         recorded = _recorded(self.group, np.random.default_rng(seed))
         groups = RecordedGroups(recorded, CONFUSION)
-        return {
-            "as recorded": partial(self.fitted, recorded),
-            "recorded": partial(self.fitted, groups),
-            "recorded, margin": partial(self.fitted, groups, margin=MARGIN),
-        }
+        yield "as recorded", partial(self.fitted, recorded)
+        yield "recorded", partial(self.fitted, groups)
+        yield "recorded, margin", partial(self.fitted, groups, margin=MARGIN)
 
 
 def _recorded(group: NDArray[Any], rng: np.random.Generator) -> NDArray[np.int64]:
     return (rng.random(len(group)) < CONFUSION[group, 1]).astype(int)
 
 
-def fits(data: str, seed: int) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, float]]]]:
-    """Fits of one table, each given what is left of the groups; what each is, and how to fit."""
+def fits(data: str, seed: int) -> Iterator[Job]:
+    """Fits of one table, each given what is left of the groups."""
     table = Table.of(data)
-    key = {"case": "fits", "data": data, "hidden": 0, "how": "", "seed": seed}
-    yield {**key, "given": "all"}, partial(table.fitted, table.group)
-    for way, fitted in table.recorded(seed).items():
-        yield {**key, "how": "recorded", "given": way}, fitted
+    yield ("fits", data, 0, "", "all", seed), partial(table.fitted, table.group)
+    for way, fitted in table.recorded(seed):
+        yield ("fits", data, 0, "recorded", way, seed), fitted
     for how, fractions in HIDDEN.items():
         for fraction in fractions:
-            auc, ways = table.hidden(fraction, how, seed)
-            for way, fitted in ways.items():
-                yield {**key, "hidden": fraction, "how": how, "given": way, "auc": auc}, fitted
+            for way, fitted in table.hidden(fraction, how, seed):
+                yield ("fits", data, fraction, how, way, seed), fitted
 
 
 # --- intervals ------------------------------------------------------------------------------------
@@ -248,38 +241,31 @@ def coverage(given: str, strength: float, trials: int, seed: int) -> dict[str, A
     }
 
 
+def of_populations(trials: int) -> Iterator[Job]:
+    """Intervals of each population, given what is left of the groups."""
+    for given, (strength, name) in product(GIVEN, ((0.0, "no gap"), (0.3, "a gap"))):
+        values = ("intervals", name, "", "", given, trials)
+        yield values, partial(coverage, given, strength, trials, 1)
+
+
 def main() -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command(__doc__, "results/groups.csv")
     add = parser.add_argument
     add("--cases", nargs="+", choices=["fits", "intervals"], default=["fits", "intervals"])
     add("--data", nargs="+", choices=list(TABLES), default=list(TABLES))
     add("--given", nargs="+", help="what fits and intervals are given; default: everything")
     add("--seeds", nargs="+", type=int, default=list(range(20)))
     add("--trials", type=int, default=1_000)
-    add("--output", type=Path, default=Path("results/groups.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     intervals.N_DRAWS = N_DRAWS
-    done = finished(options.output, KEY)
-
-    def run(row: dict[str, Any], measured: Callable[[], dict[str, Any]]) -> None:
-        asked = options.given is None or row["given"] in options.given
-        if asked and tuple(str(row[name]) for name in KEY) not in done:
-            found = {**dict.fromkeys(COLUMNS, ""), **row, **measured()}
-            append(options.output, found, COLUMNS, KEY)
-
-    jobs = [(data, seed) for seed in options.seeds for data in options.data]
-    for data, seed in tqdm([job for job in jobs if "fits" in options.cases], unit="table"):
-        for row, fitted in fits(data, seed):
-            run(row, fitted)
-    for given in GIVEN if "intervals" in options.cases else ():
-        for strength, name in ((0.0, "no gap"), (0.3, "a gap")):
-            own = {"case": "intervals", "data": name, "hidden": "", "how": "", "given": given}
-            own["seed"] = options.trials
-            run(own, partial(coverage, given, strength, options.trials, 1))
+    parts = [fits(data, seed) for seed, data in product(options.seeds, options.data)]
+    parts = parts if "fits" in options.cases else []
+    parts += [of_populations(options.trials)] if "intervals" in options.cases else []
+    for jobs in parts:
+        asked = (job for job in jobs if options.given is None or job[0][4] in options.given)
+        complete(options.output, KEY, MEASURED, asked)
 
 
 if __name__ == "__main__":

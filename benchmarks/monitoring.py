@@ -24,10 +24,11 @@ the power that the monitor has reached at the end.
 
 from __future__ import annotations
 
-import argparse
 import runpy
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished
+from benchmarks.command import Job, command, complete
 from fairconstrained.monitoring import FairnessMonitor
 from fairconstrained.monitoring.betting import FROM_THE_START, LATER, Bets, Comparison, of_gap
 from fairconstrained.monitoring.monitor import FIRST_ROWS, FOR_FIRST
@@ -45,7 +46,7 @@ Array = NDArray[Any]
 ALPHA = 0.05
 N_ROWS = 20_000
 KEY = ("case", "slack", "rate", "gap", "share", "streams")
-COLUMNS = (*KEY, "alarms", "median", "rows_80", "rows_95", "rows_same", "seconds")
+MEASURED = ("alarms", "median", "rows_80", "rows_95", "rows_same", "seconds")
 PER_ORDER = 50  # streams in which the groups come in the same order
 
 
@@ -160,35 +161,33 @@ def newton_steps(first: Array, second: Array, alpha: float) -> int | None:
     return None
 
 
-def reference(n_streams: int, path: Path | None) -> Iterator[dict[str, Any]]:
-    """Bets of the paper and of the monitor on the streams of Figure 1."""
-    published = None
-    if path is not None:
-        published = runpy.run_path(str(path))["test_by_betting"]
-    for rates in REFERENCE:
-        rng = np.random.default_rng(0)
-        theirs, ours = [], []
-        for _ in range(n_streams):
-            pair = [(rng.random(REFERENCE_ROWS) < rate).astype(np.int8) for rate in rates]
-            theirs.append(newton_steps(pair[0], pair[1], REFERENCE_ALPHA))
-            if published is not None:
-                wealth, verdict = published(*map(list, pair), REFERENCE_ALPHA)
-                # At the end a random threshold may reject, too: these are not alarms.
-                full = verdict == "reject" and wealth[-1] > 1 / REFERENCE_ALPHA
-                assert theirs[-1] == (len(wealth) - 1 if full else None)
-            ours.append(np.stack(pair, axis=1).ravel())
-        second = np.arange(2 * REFERENCE_ROWS) % 2
-        rows = alarms_at(np.stack(ours, axis=1), second, 0.0, REFERENCE_ALPHA)
-        for name, rejected in (
-            ("published bets", np.array([np.inf if t is None else t for t in theirs])),
-            ("monitor", rows / 2),
-        ):
-            yield {
-                **dict(zip(KEY, (name, 0.0, *rates, 0.5, n_streams), strict=True)),
-                "gap": round(rates[1] - rates[0], 2),
-                "alarms": np.isfinite(rejected).mean(),
-                "median": np.median(rejected),
-            }
+@cache
+def rejections(rates: tuple[float, float], n_streams: int, path: Path | None) -> dict[str, Array]:
+    """Pairs of rows after which the bets of the paper and of the monitor reject equal rates."""
+    published = runpy.run_path(str(path))["test_by_betting"] if path is not None else None
+    rng = np.random.default_rng(0)
+    theirs, ours = [], []
+    for _ in range(n_streams):
+        pair = [(rng.random(REFERENCE_ROWS) < rate).astype(np.int8) for rate in rates]
+        theirs.append(newton_steps(pair[0], pair[1], REFERENCE_ALPHA))
+        if published is not None:
+            wealth, verdict = published(*map(list, pair), REFERENCE_ALPHA)
+            # At the end a random threshold may reject, too: these are not alarms.
+            full = verdict == "reject" and wealth[-1] > 1 / REFERENCE_ALPHA
+            assert theirs[-1] == (len(wealth) - 1 if full else None)
+        ours.append(np.stack(pair, axis=1).ravel())
+    second = np.arange(2 * REFERENCE_ROWS) % 2
+    rows = alarms_at(np.stack(ours, axis=1), second, 0.0, REFERENCE_ALPHA)
+    never = np.array([np.inf if t is None else t for t in theirs])
+    return {"published bets": never, "monitor": rows / 2}
+
+
+def reference(
+    name: str, rates: tuple[float, float], n_streams: int, path: Path | None
+) -> dict[str, Any]:
+    """Bets of the paper, or of the monitor, on a part of the streams of Figure 1."""
+    rejected = rejections(rates, n_streams, path)[name]
+    return {"alarms": np.isfinite(rejected).mean(), "median": np.median(rejected)}
 
 
 def speed(n_updates: int = 100_000) -> dict[str, Any]:
@@ -202,38 +201,30 @@ def speed(n_updates: int = 100_000) -> dict[str, Any]:
     return {"seconds": round(time.process_time() - start, 2), "alarms": float(monitor.alarm_)}
 
 
-CASES: Mapping[str, Callable[[int, Path | None], Iterator[dict[str, Any]]]] = {
-    "reference": reference,
-    "speed": lambda n_streams, path: iter([{**_key("speed", 1), **speed()}]),
-}
-
-
-def _key(case: str, n_streams: int) -> dict[str, Any]:
-    return dict(zip(KEY, (case, 0.05, 0.3, 0.0, 0.5, n_streams), strict=True))
+def jobs(case: str, n_streams: int, path: Path | None) -> Iterator[Job]:
+    """The key of each run of a case, and how to get its row."""
+    if case == "speed":
+        yield (case, 0.05, 0.3, 0.0, 0.5, 1), speed
+    elif case == "reference":
+        for rates, name in product(REFERENCE, ("published bets", "monitor")):
+            values = (name, 0.0, rates[0], round(rates[1] - rates[0], 2), 0.5, n_streams)
+            yield values, partial(reference, name, rates, n_streams, path)
+    for setting in SETTINGS:
+        if setting.case == case:
+            yield (*setting, n_streams), partial(measured, setting, n_streams)
 
 
 def main() -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    choices = ["slack", "twice", "later", *CASES]
+    parser = command(__doc__, "results/monitoring.csv")
+    choices = ["slack", "twice", "later", "reference", "speed"]
     parser.add_argument("--cases", nargs="+", choices=choices, default=choices)
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--reference", type=Path, help="methods.py of the published code")
-    parser.add_argument("--output", type=Path, default=Path("results/monitoring.csv"))
     options = parser.parse_args()
-    done = finished(options.output, KEY)
-    for setting in SETTINGS:
-        key = {**setting._asdict(), "streams": options.streams}
-        if setting.case in options.cases and tuple(map(str, key.values())) not in done:
-            row = {**key, **measured(setting, options.streams)}
-            append(options.output, {**dict.fromkeys(COLUMNS, ""), **row}, COLUMNS, KEY)
-            print(row)
-    for case in CASES.keys() & set(options.cases):
-        for row in CASES[case](options.streams, options.reference):
-            append(options.output, {**dict.fromkeys(COLUMNS, ""), **row}, COLUMNS, KEY)
-            print(row)
+    for case in options.cases:
+        asked = jobs(case, options.streams, options.reference)
+        complete(options.output, KEY, MEASURED, asked)
 
 
 if __name__ == "__main__":

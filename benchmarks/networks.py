@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks import results
 from benchmarks.any_classifier import NOTIONS, TASKS, load, trained
+from benchmarks.command import Job, command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import Linear, Network
 
@@ -38,19 +39,16 @@ RANGES = {
 KEY = ["dataset", "seed", "constraint", "method", "slack"]
 PRIVATE_KEY = ["dataset", "seed", "epsilon", "method"]
 MEASURED = ["train_error", "test_error", "train_violation", "test_violation", "cpu", "wall"]
-Job = tuple[dict[str, Any], Any]
 
 
 def on_tables(options: argparse.Namespace) -> Iterator[Job]:
     """Return the key of each run, and how to get its row."""
-    for seed in options.seeds:
-        for task in options.tasks:
-            for slack in options.slacks:
-                # One notion where none is kept.
-                for notion in options.constraints[: 1 if slack >= 1.0 else None]:
-                    for name in options.methods:
-                        key = dict(zip(KEY, (task, seed, notion, name, slack), strict=True))
-                        yield key, lambda key=key: of_table(**key)
+    for seed, task, slack in product(options.seeds, options.tasks, options.slacks):
+        # One notion where none is kept.
+        notions = options.constraints[: 1 if slack >= 1.0 else None]
+        for notion, name in product(notions, options.methods):
+            values = (task, seed, notion, name, slack)
+            yield values, partial(of_table, *values)
 
 
 def of_table(dataset: str, seed: int, constraint: str, method: str, slack: float) -> dict[str, Any]:
@@ -62,12 +60,9 @@ def of_table(dataset: str, seed: int, constraint: str, method: str, slack: float
 
 def private(options: argparse.Namespace) -> Iterator[Job]:
     """Return the key of each private run, and how to get its row."""
-    for seed in options.seeds:
-        for epsilon in options.epsilon:
-            for name in MODELS:
-                values = ("adult", seed, epsilon, name)
-                key = dict(zip(PRIVATE_KEY, values, strict=True))
-                yield key, lambda key=key: with_privacy(**key)
+    for seed, epsilon, name in product(options.seeds, options.epsilon, MODELS):
+        values = ("adult", seed, epsilon, name)
+        yield values, partial(with_privacy, *values)
 
 
 def with_privacy(dataset: str, seed: int, epsilon: float, method: str) -> dict[str, Any]:
@@ -88,8 +83,7 @@ def with_privacy(dataset: str, seed: int, epsilon: float, method: str) -> dict[s
 
 def main() -> None:
     """Run what the table does not have yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("results"))
+    parser = command(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--constraints", nargs="+", default=NOTIONS[:1], choices=NOTIONS)
@@ -98,15 +92,11 @@ def main() -> None:
     parser.add_argument("--private", action="store_true")
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 9.0])
     options = parser.parse_args()
-    name, keys, jobs = ("networks", KEY, on_tables(options))
     if options.private:
-        name, keys, jobs = ("private_networks", PRIVATE_KEY, private(options))
-    path = options.output / f"{name}.csv"
-    for key, run in jobs:
-        if tuple(map(str, key.values())) not in results.finished(path, keys):
-            row = {**key, **run()}
-            results.append(path, row, [*keys, *MEASURED], keys)
-            print(*key.values(), {name: round(row[name], 4) for name in MEASURED}, flush=True)
+        path = options.output / "private_networks.csv"
+        complete(path, PRIVATE_KEY, MEASURED, private(options))
+    else:
+        complete(options.output / "networks.csv", KEY, MEASURED, on_tables(options))
 
 
 if __name__ == "__main__":

@@ -12,16 +12,17 @@ training rows, where only the groups are secret. Slack .05; an infinite epsilon 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
-from benchmarks import results
 from benchmarks.any_classifier import NOTIONS, TASKS, Split, load, trained, trees
+from benchmarks.command import Job, command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models.posteriors import Posteriors
 
@@ -73,29 +74,27 @@ def fitted(
     return trained(RateConstrainedClassifier(constraint, **given), split, tables, constraint)
 
 
+def jobs(options: argparse.Namespace) -> Iterator[Job]:
+    """Return the key of each run, and how to get its row."""
+    for seed, task in product(options.seeds, options.tasks):
+        split = load(task, False, seed)
+        public, protected = divided(split)
+        models = {"head": of_public(public)} if "head" in options.methods else {}
+        for rest in product(options.constraints, options.methods, options.epsilon):
+            rows, model = split if rest[1] == "groups" else protected, models.get(rest[1], "linear")
+            yield (task, seed, *rest), partial(fitted, rows, model, *rest, seed)
+
+
 def main() -> None:
     """Run what the table does not have yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("results"))
+    parser = command(__doc__)
     parser.add_argument("--tasks", nargs="+", default=["adult"], choices=TASKS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--constraints", nargs="+", default=NOTIONS[:2], choices=NOTIONS)
     parser.add_argument("--methods", nargs="+", default=list(UNITS), choices=UNITS)
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 1.0, 9.0, np.inf])
     options = parser.parse_args()
-    path = options.output / "private_heads.csv"
-    for seed, task in product(options.seeds, options.tasks):
-        split = load(task, False, seed)
-        public, protected = divided(split)
-        models = {"head": of_public(public)} if "head" in options.methods else {}
-        for rest in product(options.constraints, options.methods, options.epsilon):
-            key = dict(zip(KEY, (task, seed, *rest), strict=True))
-            if tuple(map(str, key.values())) in results.finished(path, KEY):
-                continue
-            rows, model = split if rest[1] == "groups" else protected, models.get(rest[1], "linear")
-            row = key | fitted(rows, model, *rest, seed)
-            results.append(path, row, [*KEY, *MEASURED], KEY)
-            print(*key.values(), {name: round(row[name], 4) for name in MEASURED}, flush=True)
+    complete(options.output / "private_heads.csv", KEY, MEASURED, jobs(options))
 
 
 if __name__ == "__main__":

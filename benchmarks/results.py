@@ -11,7 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 _PACKAGES = ("fairconstrained", "fairlearn", "numpy", "scikit-learn", "scipy", "torch")
@@ -24,19 +23,6 @@ def finished(path: Path, key: Sequence[str]) -> set[tuple[str, ...]]:
     rows = csv.DictReader(io.StringIO(_whole_lines(path)))
     _check_columns(path, rows.fieldnames or key, key)
     return {tuple(row[name] for name in key) for row in rows}
-
-
-def table(path: Path, key: Sequence[str], measured: Sequence[str]) -> pd.DataFrame:
-    """Give the rows of a table that has these columns, one for each key, for a report."""
-    text = _whole_lines(path) if path.exists() else ""
-    if not text:
-        raise SystemExit(f"{path} holds nothing: no run has finished yet.")
-    try:
-        rows = pd.read_csv(io.StringIO(text))
-    except pd.errors.ParserError as error:
-        raise _foreign(path, str(error).strip()) from error
-    _check_columns(path, rows.columns, [*key, *measured])
-    return rows.drop_duplicates(list(key))
 
 
 def append(path: Path, row: Mapping[str, Any], columns: Sequence[str], key: Sequence[str]) -> None:
@@ -106,36 +92,6 @@ def _check_columns(path: Path, present: Iterable[str], needed: Sequence[str]) ->
 
 def _foreign(path: Path, why: str) -> SystemExit:
     return SystemExit(f"{path} is no table of these runs: {why}. Move it away.")
-
-
-def writable(path: Path, columns: Sequence[str]) -> None:
-    """Raise OSError or SystemExit if rows could not be added, before hours of work."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    existed = path.exists()
-    if existed:
-        _has_header(path, _whole_lines(path), columns)
-    with path.open("ab"):
-        pass
-    if not existed:
-        path.unlink()
-
-
-def means(runs: pd.DataFrame, key: Sequence[str], measured: Sequence[str]) -> pd.DataFrame:
-    """Return mean and standard deviation over the seeds of all numbers that were measured."""
-    by = [name for name in key if name != "seed"]
-    numbers = [name for name in measured if runs[name].dtype.kind in "if"]
-    groups = runs.groupby(by, dropna=False, sort=False)
-    mean, std = groups[numbers].mean(), groups[numbers].std()
-    table = pd.DataFrame({"runs": groups.size()})
-    for name in numbers:
-        pairs = zip(mean[name], std[name], strict=True)
-        table[name.replace("_", " ")] = [_pair(*pair) for pair in pairs]
-    return table.reset_index()
-
-
-def _pair(mean: float, std: float) -> str:
-    texts = (f"{number:.4f}" for number in (mean, std) if not np.isnan(number))
-    return " ± ".join(texts)
 
 
 def markdown(table: pd.DataFrame) -> str:

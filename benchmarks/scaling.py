@@ -3,7 +3,6 @@
     python -m benchmarks.scaling
     python -m benchmarks.scaling --rows 10000 100000 --kinds sparse1000
     python -m benchmarks.scaling --rows 10000000 --kinds mapped20 blocks20
-    python -m benchmarks.scaling --report
 
 Data of `make_biased_classification`, default settings, demographic parity within 0.05; the kind
 "private100" with epsilon = 1. Each fit has a process of its own that loads the data from a file, so
@@ -15,7 +14,6 @@ call skips what <output>/scaling.csv has.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import resource
 import sys
@@ -24,15 +22,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.format import open_memmap
 from scipy import sparse
-from tqdm.auto import tqdm
 
-from benchmarks import results
+from benchmarks.command import command, complete
+from benchmarks.results import versions
 
 # Of the data, and of the estimator.
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -49,7 +49,7 @@ SLACK = 0.05
 KEY = ["kind", "n_rows", "seed"]
 MEASURED = [
     *("fit_time", "cpu", "n_iter", "passes", "data_mb", "loaded_mb", "peak_mb"),
-    *("violation", "converged"),
+    *("violation", "converged", "versions"),
 ]
 _BLOCK, _FEW = 65_536, 2_000
 # ru_maxrss is in kilobytes, on macOS in bytes.
@@ -149,30 +149,23 @@ def apart(function: Callable[..., Any], *args: Any) -> Any:
         return pool.submit(function, *args).result()
 
 
+def generated_and_measured(kind: str, n_rows: int, seed: int) -> dict[str, Any]:
+    """Write data to a folder, and fit to them, each in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        apart(generate, kind, n_rows, seed, Path(folder))
+        return apart(measure, kind, Path(folder)) | {"versions": versions()}
+
+
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run what is missing, then report."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scaling",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Run what is missing."""
+    parser = command(__doc__)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=IN_MEMORY)
     parser.add_argument("--rows", nargs="+", type=int, default=ROWS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--output", type=Path, default=Path("results"))
-    parser.add_argument("--report", action="store_true", help="run nothing")
     options = parser.parse_args(argv)
-    path, columns = options.output / "scaling.csv", [*KEY, *MEASURED, "versions"]
-    done = results.finished(path, KEY)
-    asked = [(k, n, s) for n in options.rows for k in options.kinds for s in options.seeds]
-    todo = [] if options.report else [run for run in asked if tuple(map(str, run)) not in done]
-    for run in tqdm(todo, unit="fit", disable=not todo):
-        with tempfile.TemporaryDirectory() as folder:
-            apart(generate, *run, Path(folder))
-            measured = apart(measure, run[0], Path(folder))
-        row = {**dict(zip(KEY, run, strict=True)), **measured, "versions": results.versions()}
-        results.append(path, row, columns, KEY)
-    print(results.markdown(results.means(results.table(path, KEY, MEASURED), KEY, MEASURED)))
+    asked = [(k, n, s) for n, k, s in product(options.rows, options.kinds, options.seeds)]
+    jobs = [(run, partial(generated_and_measured, *run)) for run in asked]
+    complete(options.output / "scaling.csv", KEY, MEASURED, jobs)
 
 
 if __name__ == "__main__":

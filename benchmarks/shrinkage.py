@@ -16,20 +16,18 @@ are twenty others at random: no model makes differences between them.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator
-from itertools import combinations
-from pathlib import Path
+from functools import partial
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
-from benchmarks.results import append, finished
+from benchmarks.command import Job, command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, EqualizedOdds
 from fairconstrained.datasets import load_dataset
@@ -42,6 +40,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "groups of 100": {"min_group_size": 100},
     "margin": {"margin": 1.0},
     "shrunken": {},
+    "none": {},
 }
 COLUMNS_OF = {  # sex, race, married, schooling and age
     "adult": ("sex", "race", "marital-status", "education-num", "age"),
@@ -52,7 +51,6 @@ SCHOOLING = {"adult": (8, 9, 12), "acs_income_ok": (15, 17, 20)}  # less, school
 AGES = (25, 35, 45, 55)
 KEY = ("data", "groups", "criterion", "slack", "way", "seed")
 MEASURED = ("n_groups", "smallest", "error", "squared", "largest", "said", "seconds")
-COLUMNS = (*KEY, *MEASURED)
 
 
 def groupings(name: str, raw: pd.DataFrame) -> dict[str, NDArray[Any]]:
@@ -96,65 +94,47 @@ def measured(criterion: str, y: Any, predicted: Any, group: Any) -> dict[str, fl
     }
 
 
-def fits(data: str, seed: int) -> Iterator[tuple[dict[str, Any], Any]]:
+def fits(data: str, seed: int) -> Iterator[Job]:
     """Keys of the fits of one table, each with a function that fits."""
     raw = load_dataset(data)
     table = load_dataset(data, preprocess="one_hot")
     X, y = table.data, np.unique(np.asarray(table.target), return_inverse=True)[1]
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[:N_ROWS], order[N_ROWS:]
-    for groups, group in groupings(data, raw.frame).items():
+
+    def fitted(group: NDArray[Any], criterion: str, slack: float, way: str) -> dict[str, Any]:
+        shrinkage = "empirical_bayes" if way == "shrunken" else None
+        notion = NOTIONS[criterion](slack, shrinkage=shrinkage)
+        clf = RateConstrainedClassifier(notion, **WAYS[way])
+        begin = time.process_time()
+        clf.fit(X[train], y[train], sensitive_features=group[train])
         sizes = np.unique(group[train], return_counts=True)[1]
-        for criterion, notion in NOTIONS.items():
+        return {
+            "n_groups": len(sizes),
+            "smallest": int(sizes.min()),
+            **measured(criterion, y[test], clf.predict(X[test]), group[test]),
+            "said": clf.violation_,
+            "seconds": time.process_time() - begin,
+        }
 
-            def run(
-                slack: float,
-                way: str,
-                notion: Any = notion,
-                criterion: str = criterion,
-                group: Any = group,
-                sizes: Any = sizes,
-            ) -> dict[str, Any]:
-                shrinkage = "empirical_bayes" if way == "shrunken" else None
-                clf = RateConstrainedClassifier(
-                    notion(slack, shrinkage=shrinkage), **WAYS.get(way, {})
-                )
-                begin = time.process_time()
-                clf.fit(X[train], y[train], sensitive_features=group[train])
-                return {
-                    "n_groups": len(sizes),
-                    "smallest": int(sizes.min()),
-                    **measured(criterion, y[test], clf.predict(X[test]), group[test]),
-                    "said": clf.violation_,
-                    "seconds": time.process_time() - begin,
-                }
-
-            key = {"data": data, "groups": groups, "criterion": criterion, "seed": seed}
-            yield {**key, "slack": 1.0, "way": "none"}, run
-            for slack in SLACKS:
-                for way in WAYS:
-                    yield {**key, "slack": slack, "way": way}, run
+    known = [("none", 1.0), *((way, slack) for slack in SLACKS for way in WAYS if way != "none")]
+    for (groups, group), criterion in product(groupings(data, raw.frame).items(), NOTIONS):
+        for way, slack in known:
+            values = (data, groups, criterion, slack, way, seed)
+            yield values, partial(fitted, group, criterion, slack, way)
 
 
 def main() -> None:
     """Run what is missing."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command(__doc__, "results/shrinkage.csv")
     parser.add_argument("--data", nargs="+", choices=list(COLUMNS_OF), default=list(COLUMNS_OF))
-    parser.add_argument("--ways", nargs="+", choices=["none", *WAYS], default=["none", *WAYS])
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--output", type=Path, default=Path("results/shrinkage.csv"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = finished(options.output, KEY)
-    for seed in options.seeds:
-        for data in options.data:
-            for key, run in tqdm(list(fits(data, seed)), desc=f"{data} {seed}", unit="fit"):
-                wanted = key["way"] in options.ways
-                if wanted and tuple(str(key[name]) for name in KEY) not in done:
-                    found = run(key["slack"], key["way"])
-                    append(options.output, {**key, **found}, COLUMNS, KEY)
+    for seed, data in product(options.seeds, options.data):
+        jobs = (job for job in fits(data, seed) if job[0][4] in options.ways)
+        complete(options.output, KEY, MEASURED, jobs)
 
 
 if __name__ == "__main__":

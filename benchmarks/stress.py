@@ -17,11 +17,9 @@ feasible relaxation may be better by `RELAXED`, since it is one of many heuristi
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +29,7 @@ from scipy.linalg import null_space
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks import results
+from benchmarks.command import command
 from fairconstrained import (
     AUCFairClassifier,
     DPFermiClassifier,
@@ -353,11 +352,10 @@ def summary(outcomes: pd.DataFrame) -> dict[str, str]:
 
 def main() -> None:
     """Write the outcomes and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command(__doc__)
     parser.add_argument("--trials", type=int, default=100, help="of each estimator")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
-    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args()
     rows = (
         {"estimator": kind, "notion": trial.notion, "slack": trial.slack, **check(trial)._asdict()}

@@ -13,17 +13,16 @@ above the exact optimum, in percent of what constant scores are.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import results
+from benchmarks.command import command
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import QCQP, LevelSet, Solver, Status
@@ -110,10 +109,9 @@ def reached(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Write and print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command(__doc__)
     parser.add_argument("--rows", nargs="*", type=int, default=[1_000_000])
     parser.add_argument("--steps", nargs="+", type=int, default=[300, 1000, 3000])
-    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     list(seconds(1_000))  # libraries are loaded
     fits = [fit for n_rows in options.rows for fit in seconds(n_rows)]

@@ -26,7 +26,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchmarks import results
+from benchmarks.command import command
 from fairconstrained import (
     AUCFairClassifier,
     PartialParityClassifier,
@@ -140,18 +140,13 @@ def planned(found: dict[str, Any], options: argparse.Namespace) -> dict[str, flo
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure, alone or with the others that torchrun has started."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed.sharded",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--constraint", choices=list(CONSTRAINTS), default="demographic_parity")
     parser.add_argument("--plan-workers", type=int, default=1_000)
     parser.add_argument("--plan-rows", type=float, default=1e11)
     parser.add_argument("--latency", type=float, default=50e-6, help="seconds of one hop")
     parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes per second")
-    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     together = "WORLD_SIZE" in os.environ

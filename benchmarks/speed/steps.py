@@ -18,11 +18,9 @@ rows equally often, so the difference is that of the steps. Problems:
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import results
+from benchmarks.command import command
 from fairconstrained import DPFermiClassifier, LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.distributed import one_thread
 from fairconstrained.models import Network
@@ -249,14 +248,9 @@ PROBLEMS = {"network": networks, "module": modules, "private": private}
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Write and print milliseconds a step, the methods in turns."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed.steps",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command(__doc__)
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     rows = []
     with one_thread():

@@ -10,11 +10,9 @@ milliseconds of a step and the values that training ends with, and adds them to 
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks import results
+from benchmarks.command import command
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.solvers import ALM
 from fairconstrained.training import train
@@ -47,15 +46,10 @@ def log_loss(outputs: Tensor, batch: tuple[Tensor, ...]) -> Tensor:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train, alone or with the others that torchrun has started."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed.workers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command(__doc__)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--output", type=Path, default=Path("results"))
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     together = "WORLD_SIZE" in os.environ

@@ -312,7 +312,7 @@ class FairERM:
         """Risk of the `first` rows, and a linear constraint on each of the draws.
 
         Autograd takes 1.9 times as long for a step on a batch of 128 rows, and 4.1 times for three
-        draws of 128 rows (``python -m benchmarks.speed.routes``).
+        draws of 128 rows (docs/decisions.md).
         """
         w, aux = x.tensor_split([self.model.n_params])
         scores, model_pullback = self.model.linearize(w, X)
@@ -481,10 +481,10 @@ class FairERM:
     ) -> tuple[Tensor, OnScores]:
         """Sums of the risk and of the statistics, and the map from weights on them to scores.
 
-        Autograd takes 1.4 times as long for a pass over 40,000 rows
-        (``python -m benchmarks.speed.routes``). Of many rows nothing but the scores is kept: the
-        statistics of some rows at a time fit into the cache and are computed again for the
-        gradient. To keep them would take five vectors of length n.
+        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). Of many
+        rows nothing but the scores is kept: the statistics of some rows at a time fit into the
+        cache and are computed again for the gradient. To keep them would take five vectors of
+        length n.
         """
         risk, risk_gradient = self.risk.linearize(
             scores, rows.y, rows.weight, self.data.total_weight
@@ -524,7 +524,7 @@ class FairERM:
         """Sums where extra variables are thresholds: many gradients in one product.
 
         With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
-        gradient takes about the same time (``python -m benchmarks.speed.routes``).
+        gradient takes about the same time (docs/decisions.md).
         """
         risk, risk_gradient = self.risk.linearize(
             scores, rows.y, rows.weight, self.data.total_weight

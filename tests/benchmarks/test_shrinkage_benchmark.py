@@ -13,12 +13,12 @@ def test_squared_gaps_have_no_bias_and_small_groups_do_not_count():
     rng, true, size = np.random.default_rng(0), np.array([0.2, 0.3, 0.4]), [50, 80, 120]
     group = np.repeat([0, 1, 2, 3], [*size, LEAST - 1])
     chance, found = np.append(true, 1.0)[group], []
-    for _ in range(1000):
+    for _ in range(300):
         total, pairs, largest = gaps(rng.random(len(group)) < chance, group)
         found.append(total / pairs)
         assert pairs == 3
         assert largest < 1
-    assert np.mean(found) == pytest.approx((0.1**2 + 0.1**2 + 0.2**2) / 3, abs=2e-3)
+    assert np.mean(found) == pytest.approx((0.1**2 + 0.1**2 + 0.2**2) / 3, abs=4e-3)
 
 
 def test_odds_are_within_labels():
