@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
+from fairconstrained.display._style import finished, new_label, next_style, panels_of, slack_line
 
 # Panels of ConvergenceDisplay from top to bottom, with the entries of the history in each.
 _PANELS = {
@@ -78,13 +78,7 @@ class ConvergenceDisplay:
             title: [key for key in keys if key in self.history] for title, keys in _PANELS.items()
         }
         titles = [title for title, keys in panels.items() if keys]
-        size = (6.4, 1.2 + 1.8 * len(titles))
-        new = {"nrows": len(titles), "sharex": True, "figsize": size, "layout": "constrained"}
-        axes = np.ravel(axes_of(ax, **new))
-        if len(axes) != len(titles):
-            raise ValueError(
-                f"ax must hold one Axes per panel ({', '.join(titles)}); got {len(axes)}."
-            )
+        axes = panels_of(ax, titles)
         color = next_style(len(axes[0].lines))["color"]  # a display has one line on the first axes
         style = {"color": color, "linewidth": 1.2, **kwargs}
         drawn = [
@@ -95,12 +89,9 @@ class ConvergenceDisplay:
         self.slack_ = slack_line(axes[titles.index("violation")].axhline, self.slack)
         for panel, title in zip(axes, titles, strict=True):
             panel.set_ylabel(title)
-            legend(panel)
         axes[-1].set_xlabel(_X_AXES[x])
         self.lines_ = [line for lines in drawn for line in lines]
-        self.ax_, self.figure_ = axes, axes[0].figure
-        self.figure_.align_ylabels(axes)
-        return self
+        return finished(self, axes)
 
     def _draw(
         self, panel: Any, at: NDArray[Any], keys: list[str], style: dict[str, Any]

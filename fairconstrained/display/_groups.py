@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import axes_of, legend, next_style
+from fairconstrained.display._style import axes_of, finished, next_style
 from fairconstrained.metrics.inputs import last_step, predicted, scores_of
 from fairconstrained.metrics.partial import read_scored
 from fairconstrained.metrics.report import group_report
@@ -142,9 +142,7 @@ class GroupScoreDisplay(_OfScores):
                 )
                 self.shades_.append(shade)
         ax.set(xlabel="score", ylabel="density")
-        legend(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return finished(self, ax)
 
 
 class ParityCurveDisplay(_OfScores):
@@ -210,9 +208,7 @@ class ParityCurveDisplay(_OfScores):
             ylabel="fraction above threshold",
             aspect="equal",
         )
-        legend(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return finished(self, ax)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -288,9 +284,7 @@ class GroupReportDisplay:
         confidence = self.report.attrs.get("confidence")  # which a stored report has lost
         percent = f"{100 * confidence:g} % " if confidence else ""
         ax.set_xlabel(f"rate, with its {percent}interval; shaded: overall")
-        legend(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return finished(self, ax)
 
     @classmethod
     def from_predictions(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
+from fairconstrained.display._style import finished, new_label, next_style, panels_of, slack_line
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,10 +64,7 @@ class MonitorDisplay:
         **kwargs
             Keywords of matplotlib's ``plot`` for the lines.
         """
-        new = {"nrows": 2, "sharex": True, "figsize": (6.4, 4.8), "layout": "constrained"}
-        axes = np.ravel(axes_of(ax, **new))
-        if len(axes) != 2:
-            raise ValueError(f"ax must hold two Axes (violation, evidence); got {len(axes)}.")
+        axes = panels_of(ax, ["violation", "evidence"])
         style = {"color": next_style(len(axes[1].lines) // 2)["color"], "linewidth": 1.2, **kwargs}
         rows, estimate, low, high, evidence = (
             np.asarray(self.history[key], dtype=float)
@@ -87,11 +84,7 @@ class MonitorDisplay:
             self.threshold_ = axes[1].axhline(self.threshold, label=label, **alarm)
         axes[0].set_ylabel("violation and bounds")
         axes[1].set(xlabel="rows", ylabel="evidence", yscale="log")
-        for panel in axes:
-            legend(panel)
-        self.ax_, self.figure_ = axes, axes[0].figure
-        self.figure_.align_ylabels(axes)
-        return self
+        return finished(self, axes)
 
     @classmethod
     def from_monitor(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
+import numpy as np
+
+Display = TypeVar("Display")
 # The colours of Okabe and Ito, which are distinct for any colour vision, without yellow, which is
 # too light for lines; and markers for print without colours.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -32,9 +36,13 @@ def new_label(ax: Any, label: str) -> str | None:
     return None if label in ax.get_legend_handles_labels()[1] else label
 
 
-def legend(ax: Any) -> None:
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend()
+def finished(display: Display, axes: Any) -> Display:
+    """Draw legends where there is something to say, and store the axes and their figure."""
+    for panel in np.ravel(axes):
+        if panel.get_legend_handles_labels()[1]:
+            panel.legend()
+    display.ax_, display.figure_ = axes, np.ravel(axes)[0].figure  # type: ignore[attr-defined]
+    return display
 
 
 def axes_of(ax: Any, **figure: Any) -> Any:
@@ -46,3 +54,14 @@ def axes_of(ax: Any, **figure: Any) -> Any:
     except ImportError as error:
         raise ImportError("Displays need matplotlib: pip install matplotlib.") from error
     return pyplot.subplots(**figure)[1]
+
+
+def panels_of(ax: Any, titles: Sequence[str]) -> Any:
+    """Return `ax`, or the axes of a new figure: one for each title, from top to bottom."""
+    size = (6.4, 1.2 + 1.8 * len(titles))
+    new = {"nrows": len(titles), "sharex": True, "figsize": size, "layout": "constrained"}
+    axes = np.ravel(axes_of(ax, **new))
+    if len(axes) != len(titles):
+        raise ValueError(f"ax must hold one Axes per panel ({', '.join(titles)}); got {len(axes)}.")
+    axes[0].figure.align_ylabels(axes)
+    return axes

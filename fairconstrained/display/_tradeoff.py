@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import zero_one_loss
 
-from fairconstrained.display._style import axes_of, legend, new_label, next_style, slack_line
+from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.rates import demographic_parity_difference
@@ -118,9 +118,7 @@ class TradeoffDisplay:
             ring = {"s": 120, "facecolors": "none", "edgecolors": "0.15", "linewidths": 1.4}
             self.chosen_ = ax.scatter(*point, zorder=3, label=new_label(ax, "chosen"), **ring)
         ax.set(xlabel=self.violation_name, ylabel=self.error_name)
-        legend(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return finished(self, ax)
 
     def _draw(self, ax: Any, rows: NDArray[np.bool_], style: dict[str, Any]) -> Any:
         x, y, x_std, y_std = (

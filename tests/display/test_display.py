@@ -200,5 +200,5 @@ def test_a_monitor_is_drawn_with_its_bounds_its_slack_and_its_alarm():
     assert labels(display.ax_[1]) == ["alarm at 20"]
     second = MonitorDisplay(history=monitor.history_).plot(display.ax_, name="other")
     assert second.lines_[0].get_color() != display.lines_[0].get_color()
-    with pytest.raises(ValueError, match="two Axes"):
+    with pytest.raises(ValueError, match="one Axes per panel"):
         MonitorDisplay(history=monitor.history_).plot(display.ax_[:1])
