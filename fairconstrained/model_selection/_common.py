@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,6 +36,19 @@ class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def decision_function(self, X: Any, **params: Any) -> Any:
         """Compute scores by the fitted estimator; see ``predict``."""
         return self._response("decision_function", X, **params)
+
+    def _predict_by(self, model: Any) -> None:
+        """Set the fitted estimator, and what users know of its inputs and outputs."""
+        self.estimator_ = model
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags = inner.classifier_tags or tags.classifier_tags
+        return tags
 
     def _response(self, method: str, X: Any, **params: Any) -> Any:
         check_is_fitted(self, self._fitted)

@@ -16,7 +16,6 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
-from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
@@ -320,7 +319,8 @@ class CertifiedClassifier(DelegatingClassifier):
         """Set the fitted attributes, and say so if no model has passed."""
         passed = [test for test in tested if test.kept]
         best = max(passed, key=lambda test: test.accuracy) if passed else tested[0]
-        self.estimator_, self.certificate_, self.certified_ = best.model, best.found, bool(passed)
+        self._predict_by(best.model)
+        self.certificate_, self.certified_ = best.found, bool(passed)
         self.candidates_ = pd.DataFrame(
             {
                 **test.parameters,
@@ -331,9 +331,6 @@ class CertifiedClassifier(DelegatingClassifier):
             }
             for test in tested
         )
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if hasattr(best.model, name):
-                setattr(self, name, getattr(best.model, name))
         if passed:
             return
         if best.found is None:
@@ -411,15 +408,6 @@ class CertifiedClassifier(DelegatingClassifier):
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (scikit-learn's way)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.input_tags.sparse = inner.input_tags.sparse
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        if inner.classifier_tags is not None:
-            tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
-        return tags
 
 
 def sequences(

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Self
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils import get_tags
 
 from fairconstrained.model_selection._common import DelegatingClassifier
 
@@ -153,12 +152,10 @@ class SmallestGapClassifier(DelegatingClassifier):
                     best = tried[-1]
                 if not (tried[-1].kept and tried[-1].gap <= slack + _KEPT):
                     low = slack
-        self.estimator_, self.gap_, self.feasible_ = best.model, best.gap, best.kept
+        self._predict_by(best.model)
+        self.gap_, self.feasible_ = best.gap, best.kept
         columns = [(*one[:3], one.kept) for one in tried]
         self.tried_ = pd.DataFrame(columns, columns=["slack", "gap", "excess", "kept"])
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if hasattr(best.model, name):
-                setattr(self, name, getattr(best.model, name))
         return self
 
     def _checked(self) -> tuple[list[Any], list[Any]]:
@@ -189,12 +186,6 @@ class SmallestGapClassifier(DelegatingClassifier):
                 f"minimised; got {self.estimator!r}."
             )
         return list(floors), own
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.input_tags, tags.classifier_tags = inner.input_tags, inner.classifier_tags
-        return tags
 
 
 def _slack_of(notion: Any) -> Any:
