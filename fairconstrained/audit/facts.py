@@ -15,9 +15,10 @@ from fairconstrained.audit import measures, wording
 from fairconstrained.audit.guarantees import certificate, rows_needed
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
-from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import Grouping, Sample, read_sample
+from fairconstrained.audit.wording import Question
 from fairconstrained.engines.columns import of_columns
+from fairconstrained.metrics.statements import plain
 
 SCHEMA_VERSION = "1"
 _SMALL = 20  # rows of a group that is compared, without a slack
@@ -89,7 +90,7 @@ class Audit:
         -------
         dict
         """
-        return dict(_plain(asdict(self)))
+        return dict(plain(asdict(self)))
 
     def to_html(self) -> str:
         """One page that needs no other file, no script and no network.
@@ -310,13 +311,3 @@ def _outcomes(sample: Sample) -> dict[str, Any]:
 
 def _joined(parts: Any) -> Facts:
     return [fact for part in parts for fact in part]
-
-
-def _plain(value: Any) -> Any:
-    """Python's own numbers, and None in place of nan, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -9,8 +9,8 @@ from scipy.stats import norm
 
 from fairconstrained.arrays import Array
 from fairconstrained.audit.measures import quiet
-from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import Grouping, Sample
+from fairconstrained.audit.wording import Question
 from fairconstrained.metrics import Certificate, Weights, certify
 from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 

@@ -11,9 +11,8 @@ import jinja2
 
 from fairconstrained.audit.facts import Audit
 from fairconstrained.audit.measures import Facts
-from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import EVERYBODY
-from fairconstrained.audit.wording import percent, points
+from fairconstrained.audit.wording import Question, percent, points
 
 _FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what agencies of the United
 States take as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it
@@ -121,8 +120,11 @@ def _by_attribute(facts: Facts) -> dict[str, Facts]:
 
 def _ends(fact: dict[str, Any], name: str) -> str:
     """Return a rate with its interval."""
-    value, low, high = (fact[f"{name}{end}"] for end in ("", "_low", "_high"))
-    if percent(value) == "not known":
+    return _between(*(fact[f"{name}{end}"] for end in ("", "_low", "_high")))
+
+
+def _between(value: float, low: float, high: float) -> str:
+    if math.isnan(value):
         return percent(value)
     return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
 
@@ -159,26 +161,20 @@ def _ratios(audit: Audit) -> Section:
             [
                 f"{gap['criterion'].replace('_', ' ')}, by {gap['attribute']}",
                 f"{points(gap['value'])} ({100 * gap['low']:.1f} to {100 * gap['high']:.1f})",
-                "" if pair is None else _between(pair),
+                "" if pair is None else _between(pair["value"], pair["low"], pair["high"]),
             ]
         )
     columns = ["criterion", "largest less smallest rate", "smallest by largest rate"]
     grids.append(Grid("Criteria, with intervals", columns, rows))
     evidence = [
-        f"By {fact['attribute']} the smallest rate is {_between(fact)} of the largest: "
+        f"By {fact['attribute']} the smallest rate is "
+        f"{_between(fact['value'], fact['low'], fact['high'])} of the largest: "
         f"{'below' if fact['value'] < 0.8 else 'not below'} four fifths on these rows"
         f"{', but the interval reaches across' if fact['low'] < 0.8 <= fact['high'] else ''}."
         for fact in audit.ratios
         if "groups" in fact and percent(fact["value"]) != "not known"
     ]
     return Section("Ratios", [" ".join(_FOUR_FIFTHS.split())], evidence, grids if rows else [])
-
-
-def _between(fact: dict[str, Any]) -> str:
-    value, low, high = (fact[end] for end in ("value", "low", "high"))
-    if percent(value) == "not known":
-        return percent(value)
-    return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _errors(audit: Audit) -> Section:

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from fairconstrained.audit.facts import Audit, audited
-from fairconstrained.audit.question import Question
 from fairconstrained.audit.sample import read_sample
 from fairconstrained.audit.tables import AS_CSV, Unusable, check_groups, read_csv
+from fairconstrained.audit.wording import Question
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.claims import BOUNDS
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
-from fairconstrained.groups import UncertainGroups, columns_of, computed
+from fairconstrained.groups import computed, encode_groups, group_name, named_columns
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores, check_weights
 from fairconstrained.metrics.outcomes import (
@@ -51,20 +51,14 @@ class Sample:
     @property
     def groupings(self) -> list[Grouping]:
         """Each attribute by itself and, of several, all together."""
-        single = [_grouping(str(name), [self.people[name]]) for name in self.people]
-        if len(single) == 1:
-            return single
-        together = [self.people[name] for name in self.people]
-        crossed = _grouping(" & ".join(map(str, self.people)), together)
-        return [*single, crossed] if crossed.groups else single
+        single = [_grouping(self.people[[name]]) for name in self.people]
+        crossed = _grouping(self.people)
+        return [*single, crossed] if len(single) > 1 and crossed.groups else single
 
     @property
     def strata(self) -> Grouping | None:
         """The strata of the control features."""
-        if self.control is None:
-            return None
-        columns = [self.control[name] for name in self.control]
-        return _grouping(" & ".join(map(str, self.control)), columns)
+        return None if self.control is None else _grouping(self.control)
 
     def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
         """Groupings that are compared: all, or each attribute by itself; within each stratum."""
@@ -204,29 +198,13 @@ def _column(name: str, values: Any) -> Any:
 
 def _people(sensitive_features: Any) -> pd.DataFrame:
     """Return a column for each attribute."""
-    if isinstance(sensitive_features, UncertainGroups):
-        columns_of(sensitive_features)  # raises
-    values = computed(computed(sensitive_features), "to_pydict", "to_pylist")
-    if hasattr(values, "columns"):  # of pandas or polars
-        return pd.DataFrame({str(name): np.asarray(values[name]) for name in values.columns})
-    if isinstance(values, dict):
-        return pd.DataFrame({str(name): np.asarray(column) for name, column in values.items()})
-    name = getattr(values, "name", None)
-    frame = pd.DataFrame(as_numpy(values))
-    several = [f"column {i}" for i in range(frame.shape[1])]
-    frame.columns = [str(name or "group")] if len(several) == 1 else several
-    return frame
+    columns = named_columns(sensitive_features)
+    if list(columns) == ["column 0"]:
+        columns = {str(getattr(sensitive_features, "name", None) or "group"): columns["column 0"]}
+    return pd.DataFrame({name: np.asarray(as_numpy(own)) for name, own in columns.items()})
 
 
-def _grouping(name: str, columns: list[Any]) -> Grouping:
+def _grouping(people: pd.DataFrame) -> Grouping:
     """Cross the columns into the combinations that occur."""
-    codes, levels = zip(*(pd.factorize(column, sort=True) for column in columns), strict=True)
-    known = np.all([code >= 0 for code in codes], axis=0)
-    sizes = tuple(max(len(level), 1) for level in levels)
-    cell = np.ravel_multi_index([np.where(known, code, 0) for code in codes], sizes)
-    seen, group = np.unique(cell[known], return_inverse=True)
-    all_codes = np.full(len(known), -1, dtype=np.int64)
-    all_codes[known] = group
-    places = zip(*np.unravel_index(seen, sizes), strict=True)
-    names = [" & ".join(str(lv[i]) for lv, i in zip(levels, at, strict=True)) for at in places]
-    return Grouping(name, all_codes, names)
+    codes, labels = encode_groups(people)
+    return Grouping(" & ".join(people), codes, [group_name(label) for label in labels.tolist()])

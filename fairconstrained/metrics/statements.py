@@ -85,7 +85,7 @@ class Certificate:
         -------
         dict
         """
-        return dict(_without_nan(asdict(self)))
+        return dict(plain(asdict(self)))
 
     def __str__(self) -> str:
         """The statement."""
@@ -124,10 +124,11 @@ class Certificate:
         return "\n".join(lines)
 
 
-def _without_nan(value: Any) -> Any:
-    """The same with None in place of nan, which JSON does not have."""
+def plain(value: Any) -> Any:
+    """Python's own numbers, and None in place of nan, which JSON does not have."""
     if isinstance(value, dict):
-        return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(entry) for entry in value]
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and np.isnan(value) else value
