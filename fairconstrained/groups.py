@@ -415,7 +415,8 @@ def matrices_within(
     Raises ValueError if some matrix within the bounds has no inverse: the determinant is linear in
     each row, so that those of all lie between those of corners.
     """
-    rows = [_row_corners(row, bound) for row, bound in zip(confusion, bounds, strict=True)]
+    ends = zip(confusion - bounds, confusion + bounds, strict=True)
+    rows = [corners_within(*of_row) for of_row in ends]
     if prod(map(len, rows)) > _MOST_CORNERS:
         raise ValueError(
             f"bound must leave at most {_MOST_CORNERS:,} corners, and of {len(confusion)} groups "
@@ -435,20 +436,18 @@ def matrices_within(
     return found
 
 
-def _row_corners(row: NDArray[np.float64], bound: NDArray[np.float64]) -> list[Any]:
-    """Corners of the probabilities within a bound of these: all entries but one are at an end.
+def corners_within(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Any]:
+    """Corners of the fractions within bounds that add up to one: all but one are at an end.
 
-    >>> corners = _row_corners(np.array([0.9, 0.1]), np.array([0.05, 0.05]))
+    >>> corners = corners_within(np.array([0.8, 0.0]), np.array([1.0, 0.1]))
     >>> [corner.round(2).tolist() for corner in corners]
-    [[0.95, 0.05], [0.85, 0.15]]
+    [[1.0, 0.0], [0.9, 0.1]]
     """
-    low, high = np.clip(row - bound, 0.0, 1.0), np.clip(row + bound, 0.0, 1.0)
-    found = {}
-    for free in range(len(row)):
-        others = np.delete(np.arange(len(row)), free)
-        for ends in product(*zip(low[others], high[others], strict=True)):
-            corner = row.copy()
-            corner[others], corner[free] = ends, 1.0 - sum(ends)
+    low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    ends, found = [list(dict.fromkeys(pair)) for pair in zip(low, high, strict=True)], {}
+    for free in range(len(low)):
+        for corner in map(np.array, product(*ends[:free], [0.0], *ends[free + 1 :])):
+            corner[free] = 1.0 - sum(corner)
             if low[free] - _ROUNDING <= corner[free] <= high[free] + _ROUNDING:
                 found[tuple(corner.round(9).tolist())] = corner.clip(0.0, 1.0)
     return list(found.values())
@@ -457,35 +456,12 @@ def _row_corners(row: NDArray[np.float64], bound: NDArray[np.float64]) -> list[A
 def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
     """Cross the columns of `sensitive_features` into one group per combination that occurs.
 
-    Parameters
-    ----------
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        A list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
-        pyarrow, or a dict of columns. Values are strings, numbers or booleans. A group is not known
-        if a value is missing: None, NaN or pandas.NA. Or :class:`GroupProbabilities` or
-        :class:`RecordedGroups`.
-    n_samples : int, optional
-        Number of samples in X and y, checked if given.
+    These are a list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
+    pyarrow, a dict of columns, or groups that are uncertain. A group is not known if a value is
+    missing: None, NaN or pandas.NA.
 
-    Returns
-    -------
-    Groups
-
-    Raises
-    ------
-    ValueError
-        If the input is a single text, or not one- or two-dimensional, if its number of rows is not
-        `n_samples`, or if values of different types have the same name, such as 1 and "1".
-
-    Examples
-    --------
-    >>> from fairconstrained.groups import encode_groups
-    >>> encode_groups(["b", "a", "b"]).codes
-    array([1, 0, 1])
-    >>> encode_groups([["f", 1], ["m", 0], ["f", 1]]).labels
-    array([('f', 1), ('m', 0)], dtype=object)
-    >>> encode_groups(["b", None, "a"]).codes
-    array([ 1, -1,  0])
+    >>> encode_groups([["f", 1], ["m", None], ["f", 1]])
+    Groups(codes=array([ 0, -1,  0]), labels=array([('f', 1)], dtype=object))
     """
     columns: list[Any] = [sensitive_features]
     if not isinstance(sensitive_features, UncertainGroups):
@@ -519,21 +495,13 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
-    """Codes after each label has got another place; -1 stays.
-
-    >>> recoded(np.array([0, -1, 1]), [5, 3])
-    array([ 5, -1,  3])
-    """
+    """Codes after each label has got another place; -1 stays."""
     moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
     return moved
 
 
 def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
-    """Columns of groups and of strata as one table, to be crossed; and the number of the latter.
-
-    >>> within_strata(["a", "b"], ["old", "young"])
-    ({'sensitive_features 0': ['a', 'b'], 'control_features 0': ['old', 'young']}, 1)
-    """
+    """Columns of groups and of strata as one table, to be crossed; and the number of the latter."""
     tables = {"sensitive_features": sensitive_features, "control_features": control_features}
     columns = {
         f"{name} {key}": column
@@ -577,6 +545,14 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
             "value, or one row of values, per sample."
         )
     return {0: table} if array.ndim == 1 else dict(enumerate(array.T))
+
+
+def named_columns(table: Any) -> dict[str, Any]:
+    """The same by names, which columns without one get from their positions."""
+    return {
+        name if isinstance(name, str) else f"column {name}": column
+        for name, column in columns_of(table).items()
+    }
 
 
 def group_name(label: Any) -> str:

@@ -13,7 +13,6 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
 )
 from fairconstrained.metrics.certificates import certify
-from fairconstrained.metrics.costs import expected_cost
 from fairconstrained.metrics.intervals import confidence_interval
 from fairconstrained.metrics.partial import (
     ccdf_gap,
@@ -33,6 +32,7 @@ from fairconstrained.metrics.rates import (
     equalized_odds_difference,
     equalized_odds_ratio,
     error_rate_difference,
+    expected_cost,
     exponential_renyi_mutual_information,
     false_negative_rate,
     false_omission_rate_difference,

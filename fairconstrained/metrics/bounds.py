@@ -8,7 +8,7 @@ rows: see ``certify``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, permutations
 from numbers import Real
 from typing import Any, NamedTuple
@@ -229,6 +229,17 @@ NOTHING, NAN = "no rates to compare", float("nan")
 # --- rates ----------------------------------------------------------------------------------------
 
 
+def rate_facts(
+    events: Sequence[str], groups: Sequence[str], cells: Array, **columns: Array
+) -> list[dict[str, Any]]:
+    """Return a record for each cell: its group, its event, and its entries of the columns."""
+    return [
+        {"event": events[e], "group": groups[g]}
+        | {name: values[g, e].item() for name, values in columns.items()}
+        for g, e in cells
+    ]
+
+
 class _Counted:
     """Rates (n_groups, n_events) of whole numbers; cells that are left out have no rows."""
 
@@ -249,18 +260,8 @@ class _Counted:
         """Return all rates, with intervals that hold together with probability 1 - alpha."""
         cells = np.argwhere(self.rows.T > 0)[:, ::-1]
         low, high = clopper_pearson(self.hits, self.rows, alpha / (2 * max(len(cells), 1)))
-        return [
-            {
-                "event": self.events[e],
-                "group": self.groups[g],
-                "rows": int(self.rows[g, e]),
-                "hits": int(self.hits[g, e]),
-                "rate": float(self.values[g, e]),
-                "low": float(low[g, e]),
-                "high": float(high[g, e]),
-            }
-            for g, e in cells
-        ]
+        columns = {"rows": self.rows, "hits": self.hits, "rate": self.values}
+        return rate_facts(self.events, self.groups, cells, **columns, low=low, high=high)
 
 
 def parity_bound(

@@ -35,6 +35,7 @@ from fairconstrained.metrics.inputs import (
     read_labels,
     two_labels,
 )
+from fairconstrained.metrics.metric import positive_label
 from fairconstrained.metrics.partial import Scored, read_scored
 from fairconstrained.metrics.populations import Mixture, Population
 from fairconstrained.metrics.statements import Certificate
@@ -203,7 +204,7 @@ def certify(
         *(constraint, slack, pos_label),
         **{"interval": interval, "threshold": threshold, "min_group_size": min_group_size},
         alpha=1.0 - float(confidence),
-        label_names=label_names or {},
+        label_names=label_names,
     )
     rows = Rows(y_true, y_pred, y_score, sensitive_features, control_features)
     model = "the given predictions"
@@ -260,7 +261,8 @@ def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
     codes, labels = _encoded(rows.sensitive_features, rows.size)
     if (codes < 0).any():
         raise ValueError("sensitive_features has missing values, which population= does not take.")
-    claim, positive = _with_positive(rows, claim), None
+    claim = claim._replace(pos_label=positive_label(rows.y_true, claim.pos_label))
+    positive = None
     if population.needs_labels:
         true, _, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive = true == target
@@ -284,14 +286,6 @@ def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
         left_out=list(left_out),
         assumed=[*_DECLARED, *worst.assumed[2:], _DRAWN.format(len(drawn[at]), rows.size)],
     )
-
-
-def _with_positive(rows: Rows, claim: Claim) -> Claim:
-    """Name the positive one of two labels: a part of the rows may have one label only."""
-    seen = [] if rows.y_true is None else np.unique(rows.y_true).tolist()
-    if claim.pos_label is None and len(seen) == 2 and seen[0] != 1:
-        return claim._replace(pos_label=seen[1])
-    return claim
 
 
 def _encoded(sensitive_features: Any, n_rows: int) -> Groups:
@@ -337,7 +331,7 @@ class _Table(NamedTuple):
     def of(cls, rows: Rows, claim: Claim) -> _Table:
         """Count rows whose group is known, or all for a cap on all together."""
         labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label)
-        words = [claim.label_names.get(label, label) for label in labels.classes]
+        words = [(claim.label_names or {}).get(label, label) for label in labels.classes]
         parts, keys, assumed = [], [], list(_ASSUMPTIONS)
         used = np.zeros(rows.size, dtype=bool)
         for name, attribute in rows.attributes(claim).items():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fairconstrained.arrays import Array, check_samples, rows_of
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.groups import columns_of
+from fairconstrained.groups import named_columns
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_labels, check_scores, predicted, scores_of
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
@@ -42,7 +41,7 @@ class Claim(NamedTuple):
     pos_label: Any  # None for the second label
     alpha: float = 0.05
     threshold: float = 0.0
-    label_names: Mapping[Any, str] = MappingProxyType({})
+    label_names: Mapping[Any, str] | None = None
 
     def words(self, in_strata: bool) -> str:
         """The criterion in the statement."""
@@ -101,9 +100,16 @@ class Claim(NamedTuple):
 
 
 def read_claim(
-    constraint: Any, slack: Any, pos_label: Any, *, interval: Any, min_group_size: Any, **how: Any
+    constraint: Any,
+    slack: Any,
+    pos_label: Any,
+    *,
+    interval: Any,
+    min_group_size: Any,
+    known: Sequence[str] = (*PARITIES, *CAPS, *COMPARISONS),
+    **how: Any,
 ) -> Claim:
-    """Check the parameters of a claim."""
+    """Check the parameters of a claim, on one of the `known` criteria."""
     slack = own_bound(constraint) if slack is None else slack
     if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
         raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
@@ -111,16 +117,15 @@ def read_claim(
     if not number and min_group_size != "auto":
         raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
-    known = [*PARITIES, *CAPS, *COMPARISONS]
     if interval is not None:
         known = [*DISTRIBUTIONS, "demographic_parity", "equal_opportunity", "equalized_odds"]
     if not isinstance(notion, str) or notion not in known:
-        kind = "without interval" if interval is None else "with interval"
-        raise ValueError(f"constraint must be one of {sorted(known)} {kind}; got {constraint!r}.")
+        kind = "" if interval is None else " with interval"
+        raise ValueError(f"constraint must be one of {sorted(known)}{kind}; got {constraint!r}.")
     if getattr(constraint, "reference", "pairwise") != "pairwise":
         raise ValueError(
-            f"certify bounds the largest difference between groups (reference='pairwise'); got "
-            f"{constraint!r}."
+            "constraint must be on the largest difference between groups (reference='pairwise'); "
+            f"got {constraint!r}."
         )
     defaults = {"per_group": False, "ratio": None, "attributes": "crossed", "pos_label": None}
     own: Any = {name: getattr(constraint, name, default) for name, default in defaults.items()}
@@ -146,11 +151,8 @@ class Rows(NamedTuple):
         """Columns of groups that are compared, by what stands before the names of the groups."""
         if claim.attributes != "parallel":
             return {"": self.sensitive_features}
-        columns = columns_of(self.sensitive_features).items()
-        return {
-            f"{name if isinstance(name, str) else f'column {name}'}=": column
-            for name, column in columns
-        }
+        columns = named_columns(self.sensitive_features)
+        return {f"{name}=": column for name, column in columns.items()}
 
     def take(self, chosen: Array) -> Rows:
         """Return some rows, by positions or a mask."""

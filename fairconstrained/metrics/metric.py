@@ -125,17 +125,12 @@ _OF_ROWS = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "sam
 def parts_of(
     given: dict[str, Any], control_features: Any, attributes: str
 ) -> Iterator[dict[str, Any]]:
-    """The arguments of a metric in each stratum, and for each of several parallel attributes.
-
-    Two labels in all rows may be one in a stratum: the positive one is found before.
-    """
+    """The arguments of a metric in each stratum, and for each of several parallel attributes."""
     groups = given["sensitive_features"]
     in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
     columns = list(columns_of(groups).values()) if in_parallel else [groups]
-    if given["y_true"] is not None and given.get("pos_label", "") is None:
-        seen = np.unique(np.asarray(as_numpy(given["y_true"]))).tolist()
-        if len(seen) == 2 and seen[0] != 1:
-            given = {**given, "pos_label": seen[1]}
+    if "pos_label" in given:
+        given = {**given, "pos_label": positive_label(given["y_true"], given["pos_label"])}
     for column in columns:
         own = given if groups is None else {**given, "sensitive_features": column}
         if control_features is None:
@@ -156,6 +151,12 @@ def parts_of(
         for stratum in range(len(strata.labels)):
             inside = np.flatnonzero(known & (strata.codes == stratum))
             yield own | {name: rows_of(values, inside) for name, values in rows.items()}
+
+
+def positive_label(y_true: Any, pos_label: Any) -> Any:
+    """The positive one of two labels in all rows, for parts of them that may have only one."""
+    seen = [] if y_true is None else np.unique(np.asarray(as_numpy(y_true))).tolist()
+    return seen[1] if pos_label is None and len(seen) == 2 and seen[0] != 1 else pos_label
 
 
 def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:

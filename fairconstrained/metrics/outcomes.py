@@ -43,14 +43,6 @@ def favourable_values(
 
     Case, and blanks around words, do not matter, and neither does the type: "1", 1 and 1.0 are one
     value. Raises ValueError, which says `parameter`, if there is no answer.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics.outcomes import favourable_values
-    >>> favourable_values([0, 1], None, "y_pred")
-    [False, True]
-    >>> favourable_values(["Granted", "granted ", "refused"], "granted", "y_pred")
-    [True, True, False]
     """
     keys, seen = [_key(value) for value in values], listed(sorted(values, key=str))
     if pos_label is None and not set(keys) <= {0.0, 1.0}:

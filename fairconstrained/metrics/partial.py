@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.metrics.inputs import (
-    Counts,
     GroupedRows,
     Labels,
     check_labels,
@@ -35,7 +34,7 @@ from fairconstrained.percentiles import (
     rank_of_scores,
     read_intervals,
 )
-from fairconstrained.rates import Rates, odds, selection_rates, true_positive_rates
+from fairconstrained.rates import Rates, needs_labels, odds, selection_rates, true_positive_rates
 
 
 class Scored(NamedTuple):
@@ -83,36 +82,28 @@ def read_scored(
 
 
 class Decided(NamedTuple):
-    """Counts of labels and decisions, and the intervals of the groups."""
+    """Scores, decisions, and the labels that may be asked for."""
 
-    counts: Counts
-    intervals: Intervals
+    data: Scored
+    decided: Ints
+    y_true: Any
+    pos_label: Any
 
     def gap(self, notion: Rates) -> float:
         """Return the largest difference between groups inside the interval."""
-        rates = self.counts.rates(notion)
-        inside = self.intervals.fraction(rates.values())
+        rows, intervals = self.data.rows, self.data.intervals
+        labels = Labels(self.decided, self.decided, [False, True], [1])
+        if needs_labels(notion):
+            codes, classes, positive = two_labels(self.y_true, "y_true", self.pos_label)
+            true = (codes[rows.row] == positive).astype(np.int64)
+            labels = labels._replace(true=true, classes=[classes[1 - positive], classes[positive]])
+        rates = counted(rows, labels).rates(notion)
+        inside = intervals.fraction(rates.values())
         return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
 
 
-def read_decisions(
+def read_decided(
     y_true: ArrayLike | None,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-) -> Decided:
-    """Count decisions."""
-    given = {"sensitive_features": sensitive_features, "interval": interval}
-    data = read_scored(y_true, y_score, sample_weight=sample_weight, **given)
-    above = data.above(threshold)
-    return Decided(counted(data.rows, Labels(above, above, [False, True], [1])), data.intervals)
-
-
-def read_labelled(
-    y_true: ArrayLike,
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
@@ -121,15 +112,12 @@ def read_labelled(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> Decided:
-    """Count labels and decisions."""
+    """Decide by the threshold."""
+    if y_true is not None and (n := np.shape(y_true)[0]) != np.shape(y_score)[0]:
+        raise ValueError(f"y_true has {n} rows, but y_score has {np.shape(y_score)[0]}.")
     given = {"sensitive_features": sensitive_features, "interval": interval}
     data = read_scored(y_true, y_score, sample_weight=sample_weight, **given)
-    codes, classes, positive = two_labels(y_true, "y_true", pos_label)
-    if len(codes) != np.shape(y_score)[0]:
-        raise ValueError(f"y_true has {len(codes)} rows, but y_score has {np.shape(y_score)[0]}.")
-    ordered, true = [classes[1 - positive], classes[positive]], codes[data.rows.row] == positive
-    labels = Labels(true.astype(np.int64), data.above(threshold), ordered, [1])
-    return Decided(counted(data.rows, labels), data.intervals)
+    return Decided(data, data.above(threshold), y_true, pos_label)
 
 
 @metric_of(read_scored)
@@ -191,7 +179,7 @@ def ccdf_gap(data: Scored) -> float:
     return _worst(data, np.where(inside, to_others, 0.0))
 
 
-@metric_of(read_decisions)
+@metric_of(read_decided, "pos_label")
 def partial_demographic_parity(decided: Decided) -> float:
     r"""Gap between groups in the rate of positive decisions inside the interval.
 
@@ -215,7 +203,7 @@ def partial_demographic_parity(decided: Decided) -> float:
     return decided.gap(selection_rates)
 
 
-@metric_of(read_labelled)
+@metric_of(read_decided)
 def partial_equal_opportunity(decided: Decided) -> float:
     r"""Partial demographic parity among the rows of the positive label (Definition A.2).
 
@@ -240,7 +228,7 @@ def partial_equal_opportunity(decided: Decided) -> float:
     return decided.gap(true_positive_rates)
 
 
-@metric_of(read_labelled)
+@metric_of(read_decided)
 def partial_equalized_odds(decided: Decided) -> float:
     r"""Partial demographic parity within each label, the worse of the two (Definition A.3).
 

@@ -8,7 +8,7 @@ over the rows and these draws.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from numbers import Real
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from fairconstrained.arrays import Array, Floats, Ints
-from fairconstrained.groups import group_name
+from fairconstrained.groups import corners_within, group_name
 from fairconstrained.metrics.inputs import check_weights
 
 Fraction: TypeAlias = float | tuple[float, float]
@@ -151,7 +151,7 @@ class Proportions:
             )
         return [
             _drawn(rows, share, np.array(positives), failure, rng)
-            for share in (_corners(of_groups) if groups else [None])
+            for share in (_sorted_corners(of_groups) if groups else [None])
             for positives in product(*map(_ends, of_labels))
         ]
 
@@ -248,21 +248,14 @@ def _of(names: list[str], name: str, fractions: Any) -> Floats:
     return np.array([bounds[group] for group in names])
 
 
+def _sorted_corners(bounds: Floats) -> list[Floats]:
+    """Fractions of groups at the corners, in an order that depends on these alone."""
+    corners = corners_within(*bounds.T)
+    return list(map(np.array, sorted(tuple(np.round(corner, 12).tolist()) for corner in corners)))
+
+
 def _ends(bounds: Floats) -> list[float]:
     return list(np.unique(bounds).tolist())
-
-
-def _corners(bounds: Floats) -> Iterator[Floats]:
-    """Fractions that add up to one, of which all but one are at a bound."""
-    found: set[tuple[float, ...]] = set()
-    for free in range(len(bounds)):
-        others = [_ends(of) if g != free else [0.0] for g, of in enumerate(bounds)]
-        for corner in map(list, product(*others)):
-            corner[free] = 1.0 - sum(corner)
-            low, high = bounds[free]
-            if low - 1e-9 <= corner[free] <= high + 1e-9:
-                found.add(tuple(np.round(np.clip(corner, 0.0, 1.0), 12).tolist()))
-    yield from map(np.array, sorted(found))
 
 
 def _drawn(

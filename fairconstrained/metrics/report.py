@@ -12,6 +12,7 @@ from scipy.stats import norm
 
 from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.engines.columns import of_columns
+from fairconstrained.groups import named_columns
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
@@ -165,12 +166,8 @@ def group_report(
 def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> Iterator[GroupedRows]:
     """The rows in groups with names: of each column, crossed, and all samples as one group."""
     if isinstance(rows.labels[0], tuple):
-        columns = getattr(sensitive_features, "columns", None)
-        if columns is None and isinstance(sensitive_features, dict):
-            columns = sensitive_features
-        if columns is None:
-            columns = [f"column {i}" for i in range(np.shape(sensitive_features)[1])]
-        for name, values in zip(columns, zip(*rows.labels, strict=True), strict=True):
+        columns = zip(*rows.labels, strict=True)
+        for name, values in zip(named_columns(sensitive_features), columns, strict=True):
             of_label, levels = pd.factorize(np.array(values, dtype=object), sort=True)
             of_column = [f"{name}: {level}" for level in levels]
             yield rows._replace(group=of_label[rows.group], labels=of_column)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.groups import encode_groups, group_name
-from fairconstrained.metrics.bounds import check_confidence
+from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring.betting import Bets, Comparison, interval, rate_bounds
 from fairconstrained.monitoring.rules import Rule, label_codes, read_rule
@@ -179,12 +179,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         rule = self._rule
         labels = dict(self._labels)
         check_samples(y_pred=y_pred, sensitive_features=sensitive_features, y_true=y_true)
-        decisions = label_codes(y_pred, "y_pred", labels, rule.positive)
+        decisions = label_codes(y_pred, "y_pred", labels, rule.claim.pos_label)
         true = np.zeros(len(decisions), dtype=np.int64)
-        if rule.needs_labels:
+        if rule.claim.needs_labels:
             if y_true is None:
-                raise ValueError(f"y_true must hold the true labels for {rule.name!r}; got None.")
-            true = label_codes(y_true, "y_true", labels, rule.positive, missing=True)
+                raise ValueError(
+                    f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
+                )
+            true = label_codes(y_true, "y_true", labels, rule.claim.pos_label, missing=True)
         if len(true) != len(decisions):
             raise ValueError(f"y_true has {len(true)} rows, but y_pred has {len(decisions)}.")
         codes, names = self._groups(sensitive_features, len(decisions))
@@ -267,7 +269,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def limit_(self) -> float:
         """The largest violation that is allowed."""
         self._begin()
-        return self._rule.most
+        return self._rule.claim.slack
 
     @property
     def evidence_(self) -> float:
@@ -290,20 +292,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         """Each rate with its bounds at all times."""
         self._begin()
         low, high = rate_bounds(self._hits, self._rows, 1.0 - self.confidence)
-        values = self._values()
-        return [
-            {
-                "event": event,
-                "group": group_name(name),
-                "rows": int(self._rows[e, g]),
-                "hits": int(self._hits[e, g]),
-                "rate": float(values[e, g]),
-                "low": float(low[e, g]),
-                "high": float(high[e, g]),
-            }
-            for e, event in enumerate(self._rule.events)
-            for name, g in self.groups_.items()
-        ]
+        names, cells = list(map(group_name, self.groups_)), np.argwhere(self._rows >= 0)[:, ::-1]
+        columns = {"rows": self._rows.T, "hits": self._hits.T, "rate": self._values().T}
+        return rate_facts(self._rule.events, names, cells, **columns, low=low.T, high=high.T)
 
     @property
     def estimate_(self) -> float:
@@ -315,7 +306,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         low, high = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
         if self._rule.of_cap:
             return float(np.nanmax(high))
-        scale = np.where(high > 0, high, 1.0) if self._rule.of_ratio else 1.0
+        scale = np.where(high > 0, high, 1.0) if self._rule.claim.ratio else 1.0
         return float(np.nanmax((high - low) / scale))
 
     def _values(self) -> Floats:
@@ -328,8 +319,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         check_confidence(self.confidence)
         self._rule: Rule = read_rule(self.constraint, self.slack, self.pos_label)
         self._labels = {}
-        self._bets = Bets.on(self._rule.payoffs(self._rule.most))
-        self.groups_: dict[Any, int] = {OVERALL: 0} if self._rule.pooled else {}
+        self._bets = Bets.on(self._rule.payoffs(self._rule.claim.slack))
+        self.groups_: dict[Any, int] = {OVERALL: 0} if self._rule.claim.pooled else {}
         self._comparisons: list[_Compared] = []
         self._stakes: list[float] = []  # of each comparison
         self._batch = 0  # of groups
@@ -342,7 +333,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Array, list[Any]]:
         """Return the codes of the rows (-1: unknown) and the groups that these stand for."""
-        if self._rule.pooled:
+        if self._rule.claim.pooled:
             return np.zeros(n_rows, dtype=np.int64), [OVERALL]
         if sensitive_features is None:
             raise ValueError("sensitive_features must hold one group per row; got None.")

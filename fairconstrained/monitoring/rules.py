@@ -2,74 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairconstrained.arrays import Array, as_numpy
-from fairconstrained.metrics.claims import own_bound
+from fairconstrained.metrics.claims import Claim, own_bound, read_claim
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
-from fairconstrained.rates import CAPS, PARITIES, Rates, needs_labels
+from fairconstrained.rates import CAPS, PARITIES
 
 
 class Rule(NamedTuple):
     """The rates of a criterion, and the largest violation that is allowed."""
 
-    name: str
+    claim: Claim
     events: list[str]
     hits: Array  # (n_events, 4) zeros and ones, for true label 0 or 1 by prediction 0 or 1
     possible: Array  # (n_events, 4) booleans
-    payoffs: Payoffs
-    most: float
-    pooled: bool  # all rows are one group
-    needs_labels: bool
-    positive: Any  # None: 1
 
     @property
-    def of_ratio(self) -> bool:
-        """Whether violations are one minus a ratio."""
-        return self.payoffs is of_ratio
+    def payoffs(self) -> Payoffs:
+        """Those of bets against the claim."""
+        if self.of_cap:
+            return of_cap
+        return of_gap if self.claim.ratio is None else of_ratio
 
     @property
     def of_cap(self) -> bool:
         """Whether each rate is compared with the cap, and not with that of another group."""
-        return self.payoffs is of_cap
+        return self.claim.notion in CAPS
 
 
 def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
     """Check the parameters of a monitor."""
-    name = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
-    known: Mapping[str, Rates] = {**PARITIES, **CAPS}
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"constraint must be one of {sorted(known)}; got {constraint!r}.")
-    if getattr(constraint, "reference", "pairwise") != "pairwise":
-        raise ValueError(
-            "FairnessMonitor watches the largest difference between groups "
-            f"(reference='pairwise'); got {constraint!r}."
-        )
-    if getattr(constraint, "attributes", "crossed") != "crossed":
+    own = own_bound(constraint)
+    most = slack if own is None else own
+    claim = read_claim(
+        *(constraint, most, pos_label), interval=None, min_group_size=1, known=[*PARITIES, *CAPS]
+    )
+    if claim.attributes != "crossed":
         raise ValueError(
             "FairnessMonitor compares crossed groups (attributes='crossed'): watch each column of "
             f"sensitive_features by a monitor of its own; got {constraint!r}."
         )
-    own = own_bound(constraint)
-    most = slack if own is None else own
-    if isinstance(most, bool) or not isinstance(most, Real) or not 0 <= float(most) < 1:
+    if not claim.slack < 1:
         raise ValueError(f"slack must be a number >= 0 and < 1; got {most!r}.")
-    ratio = getattr(constraint, "ratio", None)
-    rates = list(known[name]([0, 1], [1]))
+    rates = list({**PARITIES, **CAPS}[claim.notion]([0, 1], [1]))
     return Rule(
-        name,
+        claim,
         [rate.event + rate.given for rate in rates],
         np.array([rate.hits.ravel() for rate in rates], dtype=np.int8),
         np.array([rate.possible.ravel() > 0 for rate in rates]),
-        of_cap if name in CAPS else of_gap if ratio is None else of_ratio,
-        float(most),
-        name in CAPS and not getattr(constraint, "per_group", False),
-        needs_labels(known[name]),
-        getattr(constraint, "pos_label", None) if pos_label is None else pos_label,
     )
 
 
