@@ -22,14 +22,7 @@ _ENGINES = {
 
 
 def as_table(X: Any) -> Any:
-    """Wrap a table of an engine; return anything else as it is.
-
-    Examples
-    --------
-    >>> from fairconstrained.engines import as_table
-    >>> as_table([[0.0, 1.0]])
-    [[0.0, 1.0]]
-    """
+    """Wrap a table of an engine; return anything else as it is."""
     kind = type(X)
     engine = _ENGINES.get((kind.__module__.partition(".")[0], kind.__name__))
     if engine is None:

@@ -7,7 +7,7 @@ columns come to this process, and models predict where the rows are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
@@ -28,7 +28,8 @@ class RowsToPredict:
 
     def gathered(self, of_frame: Callable[[pd.DataFrame], Any]) -> list[Any]:
         """Return the values of a function of the rows of each partition, in their order."""
-        found = self.table.parts(partial(_unless_empty, of_frame)).gather(_itself)
+        parts = self.table.parts(lambda frame: of_frame(frame) if len(frame) else None)
+        found = parts.gather(_itself)
         if not found:
             raise ValueError("X has no rows.")
         return found
@@ -64,23 +65,7 @@ class RowsToPredict:
 def of_columns(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], Function]:
     """Let a function of columns take a table of Dask, Ray or Spark as X.
 
-    Columns are then given by name, or as columns of this table.
-
-    Parameters
-    ----------
-    *roles : str
-        The function's parameters for columns.
-    models : sequence of str
-        Those of them that may be models.
-
-    Examples
-    --------
-    >>> from fairconstrained.engines.columns import of_columns
-    >>> @of_columns("y_pred")
-    ... def selected(y_pred, *, X=None):
-    ...     return sum(y_pred) / len(y_pred)
-    >>> selected([0, 1])  # and selected("granted", X=table), whose column this is
-    0.5
+    Its parameters `roles` are then given by name, or as columns of this table, or some as `models`.
     """
 
     def decorated(function: Function) -> Function:
@@ -110,14 +95,7 @@ def of_columns(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], 
 def where_rows_are(
     function: Callable[[Any, Any], Any], model: Any, X: Any, sensitive_features: Any
 ) -> Any:
-    """Return the outputs of a model, a function of features and groups, computed where these are.
-
-    Examples
-    --------
-    >>> from fairconstrained.engines.columns import where_rows_are
-    >>> where_rows_are(lambda X, groups: [x > 1 for x in X], None, [0, 2], None)
-    [False, True]
-    """
+    """Return outputs of a model, a function of features and groups, computed where these are."""
     if isinstance(X, RowsToPredict):
         return X.outputs(function, model)
     return function(X, sensitive_features)
@@ -126,10 +104,6 @@ def where_rows_are(
 def _predicts(values: Any) -> bool:
     """Whether this is a model; Spark's columns have every attribute, and their class has not."""
     return callable(values) or hasattr(type(values), "predict")
-
-
-def _unless_empty(of_frame: Callable[[pd.DataFrame], Any], frame: pd.DataFrame) -> Any:
-    return of_frame(frame) if len(frame) else None
 
 
 def _itself(part: Any) -> Any:

@@ -76,16 +76,8 @@ class InKinds:
     """A fitted classifier that tells kinds apart, each of which is some of its classes.
 
     A copy of it answers, and what it keeps of the rows that it is asked about stays behind. Its
-    probabilities are at least a thousandth or so; evidence that is not finite counts as none.
-
-    Parameters
-    ----------
-    model : classifier
-        Fitted, with ``classes_``.
-    names : array-like of shape (n_names,)
-        The classes that matter here.
-    kind_of_name : ndarray of shape (n_names,)
-        The kind of each.
+    probabilities are at least a thousandth or so; evidence that is not finite counts as none. Of
+    its classes the `names` matter here.
     """
 
     def __init__(self, model: Any, names: ArrayLike, kind_of_name: NDArray[Any]):

@@ -228,19 +228,7 @@ class Network(Specification):
 
 
 def as_specification(model: Any) -> Specification:
-    """Return the specification that a ``model`` parameter stands for.
-
-    Parameters
-    ----------
-    model : "linear", sequence of int, callable, classifier, or Specification
-        Anything else, such as the class of a classifier, is a ValueError.
-
-    Examples
-    --------
-    >>> from fairconstrained.models.specification import as_specification
-    >>> as_specification("linear"), as_specification((8, 4))
-    (Linear(), Network(layers=(8, 4)))
-    """
+    """Return the specification that a ``model`` parameter stands for."""
     from fairconstrained.models.posteriors import Posteriors  # which imports this module
 
     if isinstance(model, Specification):
