@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -59,6 +59,7 @@ def test_labels_follow_the_documented_logistic_model(bias):
     assert slopes[10] == pytest.approx(2 * bias, abs=0.08)
 
 
+@settings(max_examples=20)
 @given(
     n_samples=st.integers(200, 400),
     n_groups=st.integers(2, 6),
