@@ -1,7 +1,6 @@
 """A small table for AUC constraints, fits of AUCFairClassifier on it, and what they achieve."""
 
 import numpy as np
-import pytest
 from sklearn.metrics import roc_auc_score
 
 from fairconstrained import AUCFairClassifier, metrics
@@ -15,8 +14,6 @@ METRIC_OF = {
     "negative_equality_gap": metrics.negative_equality_gap,
     "bpsn_bnsp": metrics.bpsn_bnsp_gap,
 }
-OBJECTIVES = ("auc", "log")
-every_objective = pytest.mark.parametrize("objective", OBJECTIVES)
 
 
 def table(n_groups=2, n=400, seed=0):

@@ -2,8 +2,6 @@
 
 import pytest
 
-__all__ = ["slow_where"]
-
 
 def slow_where(names, *slow):
     """The names as parameters of a test, of which some are left out of the short run."""

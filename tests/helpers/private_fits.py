@@ -15,8 +15,6 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Posteriors
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 
-__all__ = ["DATA", "PRIVATE", "Keeps", "fitted"]
-
 DATA = make_biased_classification(2000, 6, bias=0.6, random_state=0)
 OF_RECORDS = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0}
 STEPS = DPSGDA(n_steps=4, sampling_rate=0.2)

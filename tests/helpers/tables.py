@@ -8,8 +8,6 @@ import pytest
 
 from tests.helpers.shards import table
 
-__all__ = ["assert_same", "elsewhere", "features", "frame", "in_memory"]
-
 
 def frame(n=600):
     """Columns, labels as text, groups and weights; every group and label has rows."""

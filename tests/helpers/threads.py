@@ -3,8 +3,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["ThreadWorker", "run_in_threads"]
-
 
 class ThreadWorker:
     """One of some workers; a thread in place of a process of torch.distributed."""

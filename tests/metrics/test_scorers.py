@@ -136,14 +136,13 @@ def test_ready_made_scorers(name, data, routing):
     assert found == sign * READY_MADE[name](y, values, sensitive_features=sex) != 0
 
 
-@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("routed", "on", "container"),
+    ("routed", "on", "container", "n_jobs"),
     [
-        (True, True, pd.DataFrame),
-        (False, True, pd.DataFrame),
-        (False, False, pd.DataFrame),
-        (False, False, to_polars),
+        (True, True, pd.DataFrame, 1),
+        (False, True, pd.DataFrame, 1),
+        (False, False, to_polars, 1),
+        pytest.param(True, True, pd.DataFrame, 2, marks=pytest.mark.slow),
     ],
 )
 def test_grid_search_with_routing_or_a_column(routed, on, container, n_jobs, data):

@@ -1,4 +1,4 @@
-"""The level-set method: its min-max form, every closed form against cvxpy, one step by hand."""
+"""The level-set method: its min-max form, every closed form against cvxpy."""
 
 from dataclasses import replace
 
@@ -28,11 +28,9 @@ from fairconstrained.solvers import (
 )
 from fairconstrained.solvers.level_set import (
     Dual,
-    MirrorDescent,
     dual_step,
     upper_bound,
 )
-from tests.helpers.level_set import ByHand
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import problem as moment_problem
 from tests.helpers.ranking import rows, solve
@@ -88,24 +86,6 @@ def test_projection_is_the_nearest_point_of_ball_times_box():
     domain = [cp.norm(z[:4] - p.start().numpy()) <= 0.5, cp.abs(z[4:]) <= 2.0]
     cp.Problem(cp.Minimize(cp.sum_squares(z - x.numpy())), domain).solve()
     np.testing.assert_allclose(projected, z.value, atol=1e-5)
-
-
-def test_two_steps_by_hand_on_single_rows():
-    p, _ = on_rows(6, surrogate=Quadratic(c1=0.4, c2=1.1))
-    saddle = Saddle(p)
-    solver = LevelSet(step_size=0.05, dual_step_size=2.0, interval=1.5)
-    by_hand = ByHand(solver, saddle.owner.numpy(), 0.4, 1.1, p.model, p.alpha)
-    state = MirrorDescent.begin(saddle.extended(p.start() * 0), saddle)
-    mean_weight = p.data.weight.mean().item()
-    for row in (7, 11):
-        batch = p.data.take(torch.tensor([row]))
-        cell = int(batch.y * 2 + batch.group)
-        omega = batch.weight.item() / mean_weight
-        by_hand.step(
-            batch.X.to_dense().numpy()[0], omega, saddle.sides[:, cell].numpy(), 0.3, [1.05, 1.05]
-        )
-        state = solver.step(saddle, state, batch, 0.3, 0.0, state.x * 0)
-    by_hand.agrees_with(state)
 
 
 def fit(p, solver, seed=0, tol=1e-9):

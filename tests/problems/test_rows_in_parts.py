@@ -1,9 +1,10 @@
-"""Problems that compare the order of all scores, on rows in blocks and of several workers."""
+"""Problems on rows in parts, in blocks or of several workers, are those on rows in memory."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,21 +15,51 @@ from fairconstrained.constraints import (
     PARTIAL,
     AUCParity,
     DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    LossParity,
     Quadratic,
     Space,
     Stack,
     stacked,
 )
+from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.losses import log_loss
-from fairconstrained.models.features import DenseFeatures
+from fairconstrained.models import LinearModel
+from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems import rows as rows_module
+from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, PairwiseLoss, RankedLoss
-from tests.helpers.parts import N_GROUPS, assert_same_problem, model, rows
 
-SPACE = Space([0, 1], range(N_GROUPS))
+N_ROWS, N_GROUPS = 120, 3
+
+
+def rows(n_classes=2, wrap=DenseFeatures):
+    """A batch, and the same rows in parts: uneven blocks, in small integers."""
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(n_classes, size=N_ROWS), rng.integers(N_GROUPS, size=N_ROWS)
+    X = rng.normal(size=(N_ROWS, 4)) + y[:, None] + 0.3 * group[:, None]
+    X[:, 3] = rng.random(N_ROWS) < 0.2
+    weight = torch.as_tensor(rng.uniform(0.5, 2.0, size=N_ROWS))
+    blocks = [wrap(torch.as_tensor(block)) for block in np.split(X, [7, 8, 70])]
+    codes = [torch.as_tensor(column) for column in (y, group)]
+    small = [column.to(torch.int8) for column in codes]
+    whole = Rows((wrap(torch.as_tensor(X)),), *codes, weight)
+    return whole, Rows(blocks, *small, weight)
+
+
+def model(whole, n_classes):
+    n_outputs = 1 if n_classes == 2 else n_classes
+    return LinearModel.preconditioned(whole.X, whole.weight, n_outputs, 1e-3, True)
+
+
+def csr(X):
+    return SparseFeatures(sp.csr_array(X.numpy()))
+
+
 PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in PARTIAL.items()}
 AUCS = {
     f"{comparison}, {surrogate}": AUCParity(comparison, surrogate=surrogate)
@@ -38,20 +69,29 @@ AUCS = {
         ("bpsn_bnsp", Quadratic()),
     )
 }
-NOTIONS = {name: [notion] for name, notion in (AUCS | PARTS).items()}
-NOTIONS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
-RISKS = {"log": MeanLoss(log_loss), "log for ranking": RankedLoss()}
+OF_ROWS = {
+    "rates": [DemographicParity(0.1)],
+    "odds and a cap": [EqualizedOdds(0.1), FalseNegativeRate(max=0.3)],
+    "losses": [LossParity(0.02)],
+    "nothing": [],
+}
+OF_ORDERS = {name: [notion] for name, notion in (AUCS | PARTS).items()}
+OF_ORDERS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
+NOTIONS = OF_ROWS | OF_ORDERS
 
 
-def both(notions, risk=RISKS["log"], kind=FairERM):
+def both(notions, n_classes=2, wrap=DenseFeatures, risk=None, kind=FairERM):
     """The problem on all rows, that on the same rows in parts, and a point."""
-    whole, parts = rows()
-    stack = stacked(SPACE, [notion.bind(SPACE, 0.1) for notion in notions])
-    linear = model(whole, 2)
-    exact = kind(linear, whole, risk, stack, 1e-3)
+    whole, parts = rows(n_classes, wrap)
+    space = Space(range(n_classes), range(N_GROUPS))
+    stack = stacked(space, [notion.bind(space, 0.1) for notion in notions])
+    linear = model(whole, n_classes)
+    exact, in_parts = (
+        kind(linear, data, risk or MeanLoss(log_loss), stack, 1e-3) for data in (whole, parts)
+    )
     rng = torch.Generator().manual_seed(0)
     w = torch.randn(linear.n_params, dtype=torch.float64, generator=rng)
-    return exact, kind(linear, parts, risk, stack, 1e-3), exact.variables(w)
+    return exact, in_parts, exact.variables(w)
 
 
 @pytest.fixture(autouse=True)
@@ -60,22 +100,100 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("fairconstrained.problems.rows._PIECE_ROWS", 30)
 
 
-@pytest.mark.parametrize("notions", NOTIONS.values(), ids=NOTIONS)
-def test_values_and_gradients_are_those_of_all_rows(notions):
-    exact, in_parts, x = both(notions)
+@pytest.mark.parametrize(
+    ("name", "n_classes", "wrap"),
+    [(name, 2, DenseFeatures) for name in NOTIONS] + [(name, 3, csr) for name in OF_ROWS],
+)
+def test_values_and_gradients_are_those_of_all_rows(name, n_classes, wrap):
+    """Values, gradients, standard errors and known points."""
+    exact, in_parts, x = both(NOTIONS[name], n_classes, wrap)
     assert_close(in_parts.variables(x[: exact.model.n_params]), x)
-    assert_same_problem(exact, in_parts, x)
+    assert (in_parts.n_rows, in_parts.n_constraints) == (exact.n_rows, exact.n_constraints)
+    own, other = exact.linearize(x), in_parts.linearize(x)
+    assert_close(other.value, own.value)
+    weights = torch.randn((3, len(own.value)), dtype=torch.float64)
+    assert_close(other.pullbacks(weights), own.pullbacks(weights))
+    assert_close(other.pullback(weights[0]), own.pullback(weights[0]))
+    for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
+        assert_close(mine, theirs)
+    assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
+    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
+        assert_close(mine.x, theirs.x)
+        assert mine.by == theirs.by
 
 
-@pytest.mark.parametrize("name", ["inter_group, soft_bins", "two kinds", "rank_parity"])
-def test_lines_are_those_of_all_rows(name):
-    exact, in_parts, x = both(NOTIONS[name])
-    offset = torch.zeros_like(x)
-    offset[in_parts.offsets] = 1.0
-    for direction in (offset, torch.flip(x, [0])):
-        own, other = exact.along(x, direction, 0.3), in_parts.along(x, direction, 0.3)
+@pytest.mark.parametrize(
+    ("name", "n_classes", "reach"),
+    [
+        *(("rates", 2, 0.3), ("odds and a cap", 3, np.inf), ("losses", 2, np.inf)),
+        *(("inter_group, soft_bins", 2, 0.3), ("two kinds", 2, 0.3), ("rank_parity", 2, 0.3)),
+    ],
+)
+def test_lines_are_those_of_all_rows(name, n_classes, reach):
+    exact, in_parts, x = both(NOTIONS[name], n_classes)
+    for direction in (torch.eye(len(x), dtype=x.dtype)[-1], torch.flip(x, [0])):
+        own, other = exact.along(x, direction, reach), in_parts.along(x, direction, reach)
         for mine, theirs in zip(other, own, strict=True):
             assert_close(mine, theirs)
+
+
+def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them():
+    """Sums over the parts are linear in the memberships of the rows."""
+    exact, _, x = both([EqualizedOdds(0.1)])
+    generator = torch.Generator().manual_seed(0)
+    fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64, generator=generator)
+    fractions /= fractions.sum(dim=1, keepdim=True)
+    scores = exact.model.scores(x, exact.data.X)
+    drawn = torch.multinomial(fractions, 4000, replacement=True, generator=generator).T
+
+    def table(group):
+        rows = exact.constraint.place(exact.data.y, group, exact.data.weight)
+        return exact.constraint.sums(scores, rows, x[:0])
+
+    mean = torch.stack([table(group) for group in drawn]).mean(dim=0)
+    assert_close(mean, table(fractions), rtol=0.02, atol=0.0)
+
+
+@pytest.mark.parametrize(("n_classes", "groups"), [(2, "estimated"), (3, "known")])
+def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups):
+    whole, parts = rows(n_classes)
+    space = Space(range(n_classes), range(N_GROUPS))
+    stack = Stack(space, [EqualizedOdds().bind(space, 1.0)])
+    if groups == "estimated":
+        fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64).softmax(dim=1)
+        whole, parts = (replace(data, group=fractions) for data in (whole, parts))
+    counts = whole.counts(stack)
+    assert_close(parts.counts(stack), counts)
+    penalty = {"information": MutualInformation.within(stack, counts), "weight": 2.0}
+    exact, in_parts = (
+        FermiERM(model(whole, n_classes), data, MeanLoss(log_loss), stack, 1e-3, **penalty)
+        for data in (whole, parts)
+    )
+    x = torch.randn(exact.model.n_params, dtype=torch.float64)
+    for _ in range(2):  # the second time with the table of the labels
+        own, other = exact.linearize(x), in_parts.linearize(x)
+        assert_close(other.value, own.value)
+        assert_close(other.pullback(torch.ones(1)), own.pullback(torch.ones(1)), check_dtype=False)
+        assert in_parts.of_labels(x) == pytest.approx(exact.of_labels(x))
+        for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
+            assert_close(mine, theirs)
+        exact, in_parts = exact.moved_to_labels(x), in_parts.moved_to_labels(x)
+
+
+def test_statistics_of_columns_are_those_of_all_rows():
+    whole, parts = rows()
+    centre = whole.X.mean(whole.weight)
+    assert parts.X.shape == whole.X.shape
+    assert_close(parts.X.mean(parts.weight), centre)
+    for name in ("variance", "covariance"):
+        own = getattr(whole.X, name)(whole.weight, centre)
+        assert_close(getattr(parts.X, name)(parts.weight, centre), own)
+
+
+def test_single_precision_is_summed_in_double():
+    X = np.random.default_rng(0).normal(1e4, 1.0, size=(50, 2)).astype(np.float32)
+    (piece,) = as_features(X).split(100)
+    assert piece.X.dtype == torch.float64
 
 
 @pytest.mark.parametrize("risk", ["log for ranking", "soft_bins", "binormal"])
@@ -83,11 +201,11 @@ def test_rankings_start_and_are_measured_as_on_all_rows(risk):
     whole, _ = rows()
     fractions = [float(whole.weight[whole.y == k].sum() / whole.weight.sum()) for k in (0, 1)]
     notion = AUCParity("inter_group")
-    if risk in RISKS:
-        risk = RISKS[risk]
+    if risk == "log for ranking":
+        risk = RankedLoss()
     else:
         risk = PairwiseLoss(replace(notion, surrogate=risk).chosen_surrogate(), tuple(fractions))
-    exact, in_parts, x = both([notion], risk, RankingERM)
+    exact, in_parts, x = both([notion], risk=risk, kind=RankingERM)
     assert_close(in_parts.start(), exact.start())
     for at in (x, exact.start()):
         own, other = exact.linearize(at), in_parts.linearize(at)
