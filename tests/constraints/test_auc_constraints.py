@@ -146,19 +146,6 @@ def test_gradients(notion, surrogate):
 
 
 @each_of_both
-def test_order_is_nothing_and_weights_are_repetitions(notion, surrogate):
-    rows = random_rows(6)
-    c = constraint(notion, surrogate)
-    order = torch.as_tensor(np.random.default_rng(0).permutation(len(rows.y)))
-    rows = rows._replace(weight=torch.arange(len(rows.y)) % 3 + torch.ones_like(rows.weight))
-    repeated = torch.repeat_interleave(torch.arange(len(rows.y)), rows.weight.long())
-    copies = rows.take(repeated)._replace(weight=rows.weight.new_ones(len(repeated)))
-    for values in (soft, hard):
-        np.testing.assert_allclose(values(c, rows), values(c, rows.take(order)), atol=1e-12)
-        np.testing.assert_allclose(values(c, rows), values(c, copies), atol=1e-12)
-
-
-@each_of_both
 def test_constant_scores_are_feasible(notion, surrogate):
     """Lemma 2: for c1 c2^2 <= 1/2 (0.5 and 0.112 here) a constant is feasible, even at slack 0."""
     rows = random_rows(7)._replace(scores=torch.zeros(60, 1, dtype=torch.float64))

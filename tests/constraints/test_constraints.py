@@ -180,9 +180,6 @@ def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
         torch.testing.assert_close(found, expected)
 
 
-# --- derivatives and invariances -----------------------------------------------------------------
-
-
 @each_in_some_shape
 def test_jacobian_in_score_space_equals_differences(notion, shape):
     """Weighted sums of its rows against differences along directions, five random ones of each."""
@@ -204,17 +201,3 @@ def test_jacobian_in_score_space_equals_differences(notion, shape):
     expected = weights @ numerical_jacobian(values, torch.zeros(5, dtype=torch.float64))
     probed = gradients.reshape(5, -1) @ directions.reshape(5, -1).T
     torch.testing.assert_close(probed, expected, rtol=1e-6, atol=1e-8)
-
-
-@each_in_some_shape
-def test_order_and_repetition_of_rows_do_not_matter(notion, shape):
-    rows = random_rows(6, *shape)
-    constraint = bound(notion, shape)
-    order = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(0))
-    copies = 1 + torch.arange(len(rows.y)) % 3
-    weighted = rows._replace(weight=copies.double())
-    repeated = rows.take(torch.arange(len(rows.y)).repeat_interleave(copies))
-    repeated = repeated._replace(weight=torch.ones(len(repeated.y)).double())
-    for values in (soft_values, hard_values):
-        torch.testing.assert_close(values(constraint, rows.take(order)), values(constraint, rows))
-        torch.testing.assert_close(values(constraint, repeated), values(constraint, weighted))

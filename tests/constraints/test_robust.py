@@ -78,14 +78,6 @@ def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong(
     assert robust <= 0.105
 
 
-def test_margins():
-    data = make_biased_classification(1000, bias=0.5, random_state=0)
-    clf = RateConstrainedClassifier(RobustParity(DemographicParity(0.1), TWO, 0.03), margin=1.0)
-    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    assert clf.feasible_
-    assert "group 0 against group 1" in clf.constraints_[0]
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [

@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from fairconstrained import metrics
@@ -142,18 +141,3 @@ def test_bootstrap_ignores_warnings_of_single_draws():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         confidence_interval(metrics.equal_opportunity_difference, y_true, y_pred, **given)
-
-
-@pytest.mark.parametrize("form", [dict, pd.DataFrame])
-def test_bootstrap_takes_several_columns_of_groups_in_any_form(form, monkeypatch):
-    monkeypatch.setattr("fairconstrained.metrics.intervals.N_RESAMPLES", 50)
-    true, score, group = sample(n=200)
-    columns = {"group": group, "half": np.arange(200) % 2}
-    given = {"method": "bootstrap", "random_state": 0}
-    first, second = (
-        confidence_interval(
-            metrics.error_rate_difference, true, score > 0.2, sensitive_features=groups, **given
-        )
-        for groups in (form(columns), np.column_stack(list(columns.values())))
-    )
-    assert first == second

@@ -18,7 +18,7 @@ from fairconstrained.constraints import (
     stacked,
 )
 from fairconstrained.constraints.tables import ClassProbabilities
-from fairconstrained.losses import LOSSES, hard_classes, log_loss
+from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
 from fairconstrained.problems import FairERM, Rows, separate_estimates
@@ -139,35 +139,6 @@ def test_estimates_from_several_draws_are_those_of_each(build):
 # --- values --------------------------------------------------------------------------------------
 
 
-@every_problem
-def test_values_written_out_from_the_scores(build):
-    """Penalised mean loss; constraint of the scores; hard: error rate, constraint of labels."""
-    problem = build()
-    x, data, constraint = some_point(problem), problem.data, problem.constraint
-    w, aux = x[: problem.model.n_params], x[problem.model.n_params :]
-    scores = problem.model.scores(w, data.X)
-    share = data.weight / data.weight.sum()
-    coefficients = problem.model.attributes(w)
-    if "coef_" in coefficients:
-        squares = (coefficients["coef_"] ** 2).sum()
-    else:
-        squares = sum(
-            (p**2).sum().item() for p in coefficients["module_"].parameters() if p.ndim > 1
-        )
-    soft, hard = problem.evaluate(x)
-    objective = (share @ problem.risk.loss(scores, data.y)).item() + 0.05 * squares
-    assert soft[0].item() == pytest.approx(objective)
-    values = constraint.values(scores, constraint.place(data.y, data.group, data.weight), aux)
-    torch.testing.assert_close(soft[1:], values)
-    assert hard[0].item() == pytest.approx(
-        (share @ (hard_classes(scores) != data.y).double()).item()
-    )
-    sums = constraint.hard_sums(scores, constraint.place(data.y, data.group, data.weight))
-    counts = constraint.place(data.y, data.group, data.weight).counts()
-    torch.testing.assert_close(hard[1:], constraint.of_moments(sums, counts, aux))
-    torch.testing.assert_close(problem.linearize(x).value, soft)
-
-
 @pytest.mark.parametrize(
     ("name", "model", "size"),
     [
@@ -210,23 +181,6 @@ def test_a_batch_without_some_group_or_label_is_finite(build):
         assert terms.value.isfinite().all()
         assert terms.pullback(torch.ones_like(terms.value)).isfinite().all()
     assert problem.linearize(x, torch.tensor([0])).value.isfinite().all()
-
-
-@pytest.mark.parametrize(("model", "wrap"), [(linear, csr), (perceptron, dense)])
-def test_integer_weights_equal_repeated_rows(model, wrap):
-    data = batch(wrap=wrap)
-    copies = 1 + torch.arange(N_ROWS) % 3
-    weighted = erm(model, replace(data, weight=copies.double()))
-    repeated = data.take(torch.arange(N_ROWS).repeat_interleave(copies))
-    repeated = erm(model, replace(repeated, weight=torch.ones(len(repeated.y)).double()))
-    x = some_point(weighted)
-    for soft_or_hard in (0, 1):
-        torch.testing.assert_close(
-            weighted.evaluate(x)[soft_or_hard], repeated.evaluate(x)[soft_or_hard]
-        )
-    weights = torch.ones(1 + weighted.n_constraints).double()
-    gradients = [problem.linearize(x).pullback(weights) for problem in (weighted, repeated)]
-    torch.testing.assert_close(*gradients)
 
 
 def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
