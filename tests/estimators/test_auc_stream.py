@@ -58,18 +58,6 @@ def test_beyond_its_memory_a_stream_is_a_sample():
     assert inter_group_auc_gap(y, stream.decision_function(X), sensitive_features=group) < 0.2
 
 
-def test_the_sample_of_a_long_stream_is_uniform():
-    X, y, group = table(n=2000)
-    X = X.copy()
-    X[:, 4] = np.arange(2000)
-    clf = AUCFairClassifier(objective="auc", slack=np.inf, stream_memory=400, random_state=1)
-    for index in np.arange(2000).reshape(4, 500):
-        clf.partial_fit(X[index], y[index], sensitive_features=group[index])
-    counts = np.histogram(clf._stream_.rows.X[:, 4], bins=4, range=(0, 2000))[0]
-    assert counts.sum() == 400
-    assert (np.abs(counts - 100) < 40).all()
-
-
 def test_groups_may_come_later_and_names_are_kept_in_order():
     X, y, group = table(3)
     names = np.array(["c", "a", "b"])[group]

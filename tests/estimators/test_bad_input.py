@@ -106,15 +106,6 @@ def test_parameters_of_solvers_are_named_too(solver):
     refused(rf"{type(solver).__name__}\.{changed} must be .*; got ", solver=solver)
 
 
-def test_a_solver_that_yields_nothing_is_named():
-    class Nothing(AugmentedLagrangian):
-        def iterate(self, *args):
-            yield from ()
-
-    with pytest.raises(RuntimeError, match=r"Nothing\(\) yielded no iterate"):
-        fitted(solver=Nothing())
-
-
 @pytest.mark.parametrize("model", ["deep", (), (8, 0), lambda d, k: "net", lambda d, k: nn.ReLU()])
 def test_models_that_are_none(model):
     refused("model must", model=model)
@@ -209,34 +200,6 @@ def test_prediction_checks_its_input():
         clf.predict(X[:, :3])
     with pytest.raises(ValueError, match="NaN"):
         clf.predict(np.full((1, X.shape[1]), np.nan))
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda d, k: Gives(lambda z: (z, z)), "one tensor of real numbers; got tuple"),
-        (
-            lambda d, k: Gives(lambda z: z > 0),
-            "real numbers; got Tensor of torch.bool",
-        ),
-    ],
-    ids=["tuple", "bool"],
-)
-def test_modules_that_give_no_scores(build, message):
-    data = make_biased_classification(60, random_state=0)
-    with pytest.raises(ValueError, match=message):
-        RateConstrainedClassifier(model=build).fit(
-            data.data, data.target, sensitive_features=data.sensitive_features
-        )
-
-
-class Gives(nn.Module):
-    def __init__(self, then):
-        super().__init__()
-        self.layer, self.then = nn.Linear(10, 1), then
-
-    def forward(self, X):
-        return self.then(self.layer(X))
 
 
 def test_columns_whose_squares_overflow_are_named():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
@@ -77,24 +76,6 @@ def test_weights_and_warm_starts():
     again = read.fit(blocks(), Y, **options)
     assert again.converged_
     assert again.n_iter_ < whole.n_iter_
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda a, b: np.column_stack((a, b)).astype(object),
-        lambda a, b: {"a": a, "b": b},
-        lambda a, b: pl.LazyFrame({"a": a, "b": b}),
-    ],
-    ids=["array", "dict", "lazy"],
-)
-def test_labels_are_encoded_some_rows_at_a_time(form, monkeypatch):
-    monkeypatch.setattr("fairconstrained.estimators._parts._ENCODED_ROWS", 100)
-    crossed = form(GROUPS, np.sort(GROUPS))
-    whole = LossParityClassifier(slack=0.02).fit(X, Y, sensitive_features=crossed)
-    read = LossParityClassifier(slack=0.02).fit(blocks(), Y, sensitive_features=crossed)
-    assert read.groups_.tolist() == whole.groups_.tolist()
-    np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(

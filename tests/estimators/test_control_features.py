@@ -66,15 +66,6 @@ def test_within_strata_the_values_are_those_of_each_stratum_alone(kind, referenc
     np.testing.assert_allclose(sorted(found.tolist()), sorted(expected))
 
 
-def test_a_stratum_with_one_group_compares_nothing():
-    """Nor do its rows count, not even where the other constraints are made of them."""
-    lone = Space([0, 1], [("f", "old"), ("m", "young")], n_control=1)
-    assert len(DemographicParity(0.1).bind(lone).slack) == 0
-    assert DemographicParity(0.1).bind(SPACE).part_of_cell.max() == 4
-    three = SPACE._replace(groups=[*SPACE.groups[:4], ("x", "other")])
-    assert DemographicParity(0.1).bind(three).part_of_cell[0].tolist()[-1] == -1
-
-
 @pytest.mark.parametrize("kind", [EqualizedOdds, LossParity])
 def test_parallel_attributes_have_the_values_of_each_column_alone(kind):
     """With the slack of each."""

@@ -7,7 +7,7 @@ from fairconstrained import DPFermiClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.solvers import NoisyTables, ReleasedMoments
+from fairconstrained.solvers import NoisyTables
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 UNITS = ("sensitive_features", "record")
@@ -77,16 +77,6 @@ def test_records_may_fill_a_corner_of_their_range():
     clf = DPFermiClassifier(protect="record", epsilon=2.0, delta=1e-6, random_state=0)
     clf.fit(X, y, sensitive_features=group)
     assert (clf.predict(X) != y).mean() < 0.25
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", [ReleasedMoments(), NoisyTables(n_steps=10)], ids=repr)
-def test_equal_weights_are_no_weights(solver):
-    """Weights are relative and public with the features: equal ones change no bit, no promise."""
-    plain = private(n=4000, penalty=4.0, solver=solver)
-    weighted = weighed(np.full(4000, 3.0), penalty=4.0, solver=solver, random_state=0)
-    np.testing.assert_array_equal(weighted.coef_, plain.coef_)
-    assert weighted.privacy_ == plain.privacy_
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -139,21 +138,6 @@ def test_parameters_of_solver_and_constraint_are_reachable():
         "                          solver=AugmentedLagrangian(penalty=7))"
     )
     assert "AugmentedLagrangian" in clf._repr_html_()
-
-
-def test_names_of_columns_are_checked():
-    X, y, group = table()
-    named = pd.DataFrame(X, columns=list("abcdef"))
-    clf = fitted(data=(named, y, group), slack=np.inf)
-    assert clf.feature_names_in_.tolist() == list("abcdef")
-    assert clf.n_features_in_ == 6
-    assert (clf.predict(named) == fitted(slack=np.inf).predict(X)).all()
-    with pytest.warns(UserWarning, match="does not have valid feature names"):
-        clf.predict(X)
-    with pytest.raises(ValueError, match="feature names"):
-        clf.predict(named[list("bacdef")])
-    clf.fit(X, y, sensitive_features=group)
-    assert not hasattr(clf, "feature_names_in_")
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from fairconstrained.constraints import (
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.metrics import demographic_parity_difference, partial_statistical_parity
+from fairconstrained.metrics import demographic_parity_difference
 
 SPACE = Space([0, 1], ["a", "b", "c"])
 NO_AUX = torch.zeros(0)
@@ -123,24 +123,6 @@ def test_new_rows_keep_the_slack_as_often_as_the_margin_says():
     assert above[0] >= 4
     assert (above[1:] <= allowed(margins[1:], 15)).all()
     assert above[2] <= above[1] < above[0]
-
-
-@pytest.mark.slow
-def test_partial_parity_of_the_training_rows_is_kept_on_new_rows_with_a_margin():
-    """Six samples of 4,000 rows, slack .1: above it without a margin, never with one of 1."""
-    estimators = [PartialParityClassifier(slack=0.1, margin=margin) for margin in (0.0, 1.0)]
-    above = number_above(
-        estimators,
-        lambda clf, X, y, group: partial_statistical_parity(
-            y, clf.decision_function(X), sensitive_features=group, interval=clf.interval_
-        ),
-        n_rows=4000,
-        n_samples=6,
-        slack=0.1,
-    )
-    assert all(clf.feasible_ for clf in estimators)
-    assert above[0] >= 1
-    assert above[1] == 0
 
 
 def test_a_margin_that_leaves_nothing_is_told():

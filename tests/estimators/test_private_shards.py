@@ -149,12 +149,6 @@ def troubles(rank, size):
             "weights on one": said(lambda: fit(weight=None if first else np.ones(len(y)))),
             "ranges": said(lambda: fit(feature_range=narrow)),
             "categories": said(lambda: fit(group=declared)),
-            "network": said(lambda: fit(model=(4,))),
-            "weights that a solver refuses": said(
-                lambda: DPFermiClassifier(solver=DPFERMI()).fit(
-                    X, y, sensitive_features=group, sample_weight=np.full(len(y), 1.0 + first)
-                )
-            ),
             "planned": said(lambda: RateConstrainedClassifier(epsilon=1.0).planned_privacy(N)),
             "death": said(lambda: fit(callbacks=dies)),
         }
@@ -168,8 +162,6 @@ def test_what_is_wrong_is_said_on_all_before_anything_is_released(tmp_path):
         "weights on one": "worker 1 of 2 raised ValueError: sample_weight must be None",
         "ranges": "ValueError: workers must agree in their parameters: worker 0 has",
         "categories": "workers must agree in their categories of y and sensitive_features",
-        "network": "RateConstrainedClassifier.model must be linear or a fitted classifier",
-        "weights that a solver refuses": "sample_weight must be None with DPFERMI",
         "planned": "must be called outside of sharded_rows",
     }.items():
         message, spent, _ = found[case]

@@ -56,14 +56,6 @@ def test_without_an_index_of_X_the_others_are_compared():
         given(RateConstrainedClassifier(), {"sensitive_features": {"sex": groups}})
 
 
-def test_the_remedies_of_the_message_work():
-    moved = pd.Series(GROUP).iloc[ORDER]
-    aligned = given(RateConstrainedClassifier(), {"sensitive_features": moved.loc[FRAME.index]})
-    by_position = given(RateConstrainedClassifier(), {"sensitive_features": moved.to_numpy()})
-    np.testing.assert_array_equal(aligned.coef_, given(RateConstrainedClassifier(), {}, X=X).coef_)
-    assert not np.array_equal(aligned.coef_, by_position.coef_)
-
-
 def test_indices_with_other_labels_and_equal_orders_say_nothing():
     """Rows of a split have their labels out of order, alike in all inputs."""
     rows = ORDER[:300]

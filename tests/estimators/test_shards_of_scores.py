@@ -8,11 +8,6 @@ from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import AUCParity, DemographicParity, Quadratic
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
-from fairconstrained.metrics import (
-    inter_group_auc_gap,
-    partial_group_auc,
-)
-from fairconstrained.problems import rows as rows_module
 from fairconstrained.solvers import IDCA, QCQP, LevelSet
 from tests.helpers.processes import needs_gloo, run_on_workers
 from tests.helpers.shards import fitted, same_on_all, shard, table
@@ -67,7 +62,7 @@ def every(rank, size):
         X, *others = shard(easy(), rank, size)
         _, make = GAPS["columns of groups"]
         found["columns of groups in blocks"] = fitted(make(), (blocks(X), *others))
-    return found | {("many rows", name): own for name, own in many_rows(rank, size).items()}
+    return found
 
 
 def blocks(X):
@@ -110,44 +105,6 @@ def test_columns_of_groups_are_those_of_all_workers_in_blocks_too(on_workers):
         assert read["groups"].tolist() == whole["groups"].tolist()
         np.testing.assert_allclose(read["coef"], whole["coef"], rtol=0, atol=1e-6)
         np.testing.assert_allclose(read["intercept"], whole["intercept"], rtol=0, atol=1e-6)
-
-
-MOST = 1000
-MEASURED = {
-    "ranking": (ranking("inter_group"), inter_group_auc_gap, {}),
-    "AUC in an interval": (partial("group_auc"), partial_group_auc, {"interval": INTERVAL}),
-}
-
-
-def many_rows(rank, size):
-    """Fits in which a part of the scores stands for all of them, and what these have measured."""
-    X, y, group, weight = easy()
-    own = shard((X, y, group, weight), rank, size)
-    found = {}
-    with pytest.MonkeyPatch.context() as patch, sharded_rows():
-        patch.setattr(rows_module, "_MOST_SCORES", MOST)
-        for name, (make, metric, options) in MEASURED.items():
-            clf = make()
-            found[name] = fitted(clf, own)
-            scores = clf.decision_function(X)
-            options = {"sensitive_features": group, "sample_weight": weight} | options
-            found[name]["exact"] = metric(y == "yes", scores, **options)
-            found[name]["calibration"] = np.average(clf.predict_proba(X)[:, 1], weights=weight)
-    return found
-
-
-@pytest.mark.slow
-@needs_gloo
-def test_of_many_rows_the_violation_is_as_exact_as_is_said(on_workers):
-    """Two workers with up to 4 cells: K >= 125, AUCs within 4 / K, and gaps within 2 / (K L)."""
-    _, y, _, weight = easy()
-    for name in MEASURED:
-        first = same_on_all(on_workers, ("many rows", name))
-        part = 1.0 / (MOST // 8)
-        allowed = 4 * part if name == "ranking" else 2 * part / 0.5
-        assert 0 < abs(first["violation"] - first["exact"]) <= allowed
-        rate = np.average(y == "yes", weights=weight)
-        assert first["calibration"] == pytest.approx(rate, abs=0.02 if "AUC" in name else 0.01)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from fairconstrained.constraints import (
     EqualOpportunity,
     FalseNegativeRate,
 )
-from fairconstrained.groups import GroupProbabilities, RecordedGroups
+from fairconstrained.groups import RecordedGroups
 from fairconstrained.metrics import (
     equalized_odds_difference,
     group_report,
@@ -93,20 +93,6 @@ def test_any_classifier():
     clf = fitted(EqualOpportunity(0.1, **BAYES), model=Posteriors(TREE, cv=2))
     assert clf.shrunken_violation_ <= 0.101
     assert np.isfinite(clf.violation_)
-
-
-@pytest.mark.slow
-def test_missing_groups_and_probabilities_and_strata():
-    missing = np.where(np.random.default_rng(0).random(len(Y)) < 0.3, np.nan, GROUP)
-    certain = GroupProbabilities(np.eye(6)[GROUP])
-    with pytest.warns(UserWarning, match="group"):
-        partly = fitted(groups=missing)
-    assert partly.shrunken_violation_ <= 0.051
-    assert fitted(groups=certain).coef_ == pytest.approx(fitted().coef_, rel=1e-3, abs=1e-3)
-    clf = RateConstrainedClassifier(DemographicParity(0.1, **BAYES))
-    clf.fit(X, Y, sensitive_features=GROUP, control_features=(X[:, 2] > 0).astype(int))
-    assert clf.shrunken_violation_ <= 0.101
-    assert len(clf.groups_) == 12
 
 
 @pytest.mark.parametrize(

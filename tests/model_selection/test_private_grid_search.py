@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.integrate import trapezoid
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -106,27 +105,6 @@ def test_candidates_see_the_training_rows_and_the_choice_the_others():
     assert search.classes_.tolist() == [0, 1]
 
 
-class Told:
-    """A fitted candidate, by what it has released."""
-
-    def __init__(self, violation, error=0.0):
-        self.violation_, self.excess_, self.excess_error_ = violation, violation - 0.1, error
-        self.feasible_ = self.excess_ <= 0
-
-
-@pytest.mark.parametrize(
-    ("told", "right", "best"),
-    [
-        ([Told(0.4), Told(0.3), Told(0.5)], [500, 100, 700], 1),  # none keeps the slack of .1
-        ([Told(0.05, 0.03), Told(0.12, 0.03), Told(0.14, 0.03)], [500, 700, 900], 1),
-    ],
-    ids=["none kept", "within the error of the estimate"],
-)
-def test_the_choice_is_among_those_that_keep_their_constraints(told, right, best):
-    search = PrivateGridSearch(RATES, {}, epsilon=50.0, random_state=0)
-    assert search._choose(told, right, "record") == best
-
-
 @quiet
 @pytest.mark.parametrize("when", ["in the third fit", "after all fits"])
 def test_an_error_tells_what_all_fits_so_far_have_spent(when, monkeypatch):
@@ -144,36 +122,6 @@ def test_an_error_tells_what_all_fits_so_far_have_spent(when, monkeypatch):
         searched(RATES, grid, epsilon=1.5, delta=1e-6)
     assert 0.97 * 1.5 <= caught.value.privacy.epsilon <= 1.5
     assert any("2 candidates had been trained before" in note for note in caught.value.__notes__)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "scale"),
-    [
-        ([3, 2, 2], [3, 1, 1], 1.0),  # a null record: no count rises
-        ([3, 2, 2], [2, 2, 2], 1.0),
-        ([3, 2, 2], [2, 3, 3], 2.0),  # another record: some rise and some fall
-    ],
-)
-def test_the_choice_is_as_private_as_its_proof_says(one, other, scale):
-    """Probabilities of winning by a quadrature: none changes by more than a factor e."""
-    for a, b in ((one, other), (other, one)):
-        ratio = winning(a, scale) / winning(b, scale)
-        assert ratio.max() <= np.e * (1 + 1e-6)
-    if scale == 2.0:  # at half of the noise the promise would be broken
-        assert (winning(one, 1.0) / winning(other, 1.0)).max() > np.e
-
-
-def winning(counts, scale):
-    """P(c wins): the density of its noise times the probability that the others stay below."""
-    r = np.linspace(0, 60 * scale, 400_001)
-    density = np.exp(-r / scale) / scale
-    probabilities = []
-    for c, own in enumerate(counts):
-        below = [
-            -np.expm1(-np.maximum(own + r - u, 0) / scale) for k, u in enumerate(counts) if k != c
-        ]
-        probabilities.append(trapezoid(density * np.prod(below, axis=0), r))
-    return np.array(probabilities)
 
 
 @quiet

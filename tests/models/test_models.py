@@ -80,21 +80,6 @@ def test_penalty_gradient_equals_differences(model):
     torch.testing.assert_close(penalty.gradient, expected, rtol=1e-7, atol=1e-7)
 
 
-@every_model
-def test_restore_undoes_attributes(model):
-    """The attributes hold all of the model: scores survive, in whatever coordinates."""
-    w, features = some_parameters(model), DenseFeatures(X)
-    attributes = model.attributes(w)
-    again = model.restore(attributes)
-    torch.testing.assert_close(again, w, rtol=1e-8, atol=1e-8)
-    if "coef_" in attributes:
-        scores = X.numpy() @ attributes["coef_"].T + attributes["intercept_"]
-        np.testing.assert_allclose(model.scores(w, features).numpy(), scores, atol=1e-9)
-    else:
-        with torch.no_grad():
-            torch.testing.assert_close(attributes["module_"](X), model.scores(w, features))
-
-
 # --- linear models ------------------------------------------------------------------------------
 
 

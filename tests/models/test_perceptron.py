@@ -58,10 +58,6 @@ def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
 # --- files ---------------------------------------------------------------------------------------
 
 
-def first():
-    return Standardize(torch.ones(D), torch.full((D,), 2.0))
-
-
 class Squared(nn.Linear):
     """More than a layer of a perceptron."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fairconstrained.privacy import Gaussian, Laplace, Phase, privacy_spent
-from tests.helpers.releases import DELTA, few, noises, rates, spent, steps, units
+from tests.helpers.releases import DELTA, few, noises, spent, steps, units
 
 pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 Relation = importlib.import_module("dp_accounting").NeighboringRelation
@@ -148,19 +148,6 @@ def test_two_gaussians_of_a_batch_are_one(s, t, q, n, unit):
     joint = spent(Gaussian(s), Gaussian(t), q=q, n=n, unit=unit)
     one = (s**-2 + t**-2) ** -0.5  # up to what rounding costs: two releases are rounded twice
     assert joint == pytest.approx(spent(Gaussian(one), q=q, n=n, unit=unit), rel=1e-4)
-
-
-@pytest.mark.slow
-@given(s=noises, q=rates, n=steps, unit=units, b=st.sampled_from([1.0, 5.0, math.inf]))
-@few
-def test_epsilon_grows_with_rate_and_steps_and_falls_with_noise(s, q, n, unit, b):
-    """Up to the half percent by which a coarser grid may be above a finer one."""
-    b = math.inf if unit == "sensitive_features" else b
-    base = spent(Gaussian(s), Laplace(b), q=q, n=n, unit=unit)
-    assert spent(Gaussian(s), Laplace(b), q=q / 1.3, n=n, unit=unit) <= base * 1.003
-    assert spent(Gaussian(s), Laplace(b), q=q, n=2 * n, unit=unit) >= base * 0.997
-    assert spent(Gaussian(1.2 * s), Laplace(b), q=q, n=n, unit=unit) <= base * 1.003
-    assert spent(Gaussian(s), Laplace(1.2 * b), q=q, n=n, unit=unit) <= base * 1.003
 
 
 def test_phases_add_up_between_the_largest_and_the_sum():

@@ -151,7 +151,7 @@ def test_a_record_moves_no_fit_by_more_than_is_priced(name, unit, monkeypatch):
     assert OF_RECORDS[unit] * priced < moved <= priced
 
 
-@pytest.mark.parametrize("name", ["rates", "penalty, records"])
+@pytest.mark.parametrize("name", ["rates", "penalty, records", "ranking"])
 def test_no_entry_decides_how_all_rows_are_added_up(name, monkeypatch):
     """Where a range is far from zero, sums of squares of CSR rows are off by many rows.
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fairconstrained.privacy import mechanisms
 from fairconstrained.privacy.mechanisms import (
     ADD_NOISE,
     PoissonBatches,
@@ -68,22 +67,3 @@ def test_the_batches_of_workers_are_one_poisson_batch(source):
     cells = np.bincount(2 * first + second, minlength=4)
     law = np.outer([1 - rate, rate], [1 - rate, rate]).ravel()
     assert stats.chisquare(cells, n_batches * law).pvalue > 1e-6
-
-
-def test_a_worker_without_noise_of_its_own_is_found(monkeypatch):
-    """The first test sees noise on every worker, and noise that is not in what others get."""
-    parts = torch.ones((2, 50), dtype=torch.float64)
-    alone = with_gaussian_noise(parts.sum(dim=0), 1.0, seeded())
-
-    def everywhere(rng, part, noise):
-        return rng.workers.sum(torch.from_numpy(part + noise)).numpy()
-
-    def on_the_first(rng, part, noise):
-        total = rng.workers.sum(torch.from_numpy(part)).numpy()
-        return total + noise if rng.workers.rank == 0 else total
-
-    for broken in (everywhere, on_the_first):
-        with monkeypatch.context() as patch:
-            patch.setattr(mechanisms, "_released", broken)
-            _, last = released(with_gaussian_noise, parts, 1.0)
-        assert (last - alone).abs().max() > 0.1
