@@ -5,7 +5,6 @@ import pytest
 
 from fairconstrained import DPFermiClassifier
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.solvers import NoisyTables
 
@@ -102,13 +101,6 @@ def test_records_refuse_any_weights(unit):
 def test_gradients_of_single_rows_refuse_unequal_weights():
     with pytest.raises(ValueError, match="sample_weight must be None with NoisyTables"):
         weighed(np.where(LARGE.target == 1, 3.0, 1.0), solver=NoisyTables(n_steps=10))
-
-
-@pytest.mark.slow
-def test_a_tiny_group_is_named_with_its_released_fraction():
-    group = np.where(np.arange(20_000) < 150, "few", LARGE.sensitive_features.astype(str))
-    with pytest.warns(SmallGroupWarning, match=r"few makes up 0\.\d+% .* released counts.*sqrt"):
-        private(group=group, epsilon=9.0)
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -36,13 +36,6 @@ def rows(n=500, seed=0):
     return scores + 0.7 * group[:, None], y, group, torch.ones(n, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("n_grid", [1, 2.5])
-def test_bins_need_two_thresholds(n_grid):
-    notion = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=n_grid)
-    with pytest.raises(ValueError, match=r"InBins\.n_grid must be an integer >= 2; got"):
-        notion.bind(Space([0, 1], ["a", "b"]), 0.05)
-
-
 def test_distributions_in_bins_are_the_gaps_at_the_edges():
     """Against G from sorted scores at the same thresholds, without leak."""
     constraint = PARTIAL_PRIVATE["statistical_parity"](INTERVAL, n_grid=7, reach=2.0).bind(

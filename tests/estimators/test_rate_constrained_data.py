@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from benchmarks.scaling import apart, generate, measure
 from tests.helpers.fits import FORGIVEN, fitted, same_model, table
 
 
@@ -84,16 +83,6 @@ def test_fewer_rows_than_columns():
         gaps.append(free.violation_)
     assert np.median(scores) > 0.8
     assert np.median(gaps) > 0.1 + FORGIVEN
-
-
-@pytest.mark.slow
-def test_a_table_of_single_precision_is_not_copied(tmp_path):
-    """Beyond 500,000 float32 rows a fit needs a few vectors, and predictions only the labels."""
-    generate("mapped20", 500_000, 0, tmp_path)
-    for predicts, most in ((False, 2.5), (True, 0.5)):
-        found = apart(measure, "mapped20", tmp_path, predicts)
-        beyond = found["peak_mb"] - found["loaded_mb"] - found["data_mb"]
-        assert beyond / found["data_mb"] < most
 
 
 def test_single_precision_gives_the_model_of_the_same_numbers():

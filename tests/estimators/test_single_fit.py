@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -25,7 +24,6 @@ from fairconstrained.constraints import (
     LossParity,
 )
 from fairconstrained.models import SingleFit
-from fairconstrained.solvers import Iterate, Solver
 from tests.helpers.fits import FORGIVEN, measured, table
 
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
@@ -76,16 +74,6 @@ def test_whatever_the_classifier(model):
     assert gaps[0] < 0.7 * gaps[1]
 
 
-class Equal(Solver):
-    """Ends at equal scores."""
-
-    takes_known = True
-
-    def iterate(self, problem, x, dual, tol, rng):
-        zero = torch.zeros_like(x)
-        yield Iterate(zero, *problem.evaluate(zero), dual, residual=0.0)
-
-
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 def test_a_head_for_other_slacks_is_neither_a_constant_nor_lost():
     """Labels of a thousand rows miss what the head has, again and again."""
@@ -93,14 +81,6 @@ def test_a_head_for_other_slacks_is_neither_a_constant_nor_lost():
     clf = fitted("equalized_odds", data=data)
     assert clf.violation_ < 0.1
     assert clf.score(X, y) > 0.7
-
-
-def test_equal_scores_of_a_head_are_learnt():
-    """They prefer no class, so all weights are zero."""
-    rng = np.random.default_rng(0)
-    data = rng.normal(size=(400, 2)), (rng.random(400) < 0.4).astype(int), rng.integers(2, size=400)
-    clf = fitted("equalized_odds", LOGISTIC, data, slack=0.0, solver=Equal())
-    assert not clf.predict(data[0]).any()
 
 
 def test_what_is_hardly_better_than_equal_scores_is_said():

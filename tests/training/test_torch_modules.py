@@ -1,6 +1,5 @@
 """Lazy and compiled modules, arrays of numpy, low precision: they work, or a sentence says why."""
 
-import copy
 import pickle
 
 import numpy as np
@@ -50,13 +49,6 @@ def test_lazy_layers_take_their_shape_from_the_data():
     assert isinstance(lazy[0].weight, nn.UninitializedParameter)
 
 
-@pytest.mark.slow
-def test_a_compiled_module_trains_as_it_does_without():
-    plain = module()
-    compiled = trained(torch.compile(copy.deepcopy(plain), backend="eager"))
-    torch.testing.assert_close(weights(compiled), weights(trained(plain)))
-
-
 def test_low_precision_is_refused():
     with pytest.raises(ValueError, match=r"or float64; got torch.float16, in which small steps"):
         trained(module().half())
@@ -70,20 +62,12 @@ def fitted(model):
     return clf.fit(X, Y, sensitive_features=GROUP)
 
 
-def plain(n_features, n_outputs):
-    return nn.Linear(n_features, n_outputs)
-
-
 def lazy(n_features, n_outputs):
     return nn.LazyLinear(n_outputs)
 
 
 def low_precision(n_features, n_outputs):
     return nn.Linear(n_features, n_outputs).bfloat16()
-
-
-def compiled(n_features, n_outputs):
-    return torch.compile(nn.Linear(n_features, n_outputs), backend="eager")
 
 
 def test_lazy_layers_can_be_pickled():
