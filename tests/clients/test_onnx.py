@@ -42,7 +42,7 @@ OF_TWO = {
     ),
 }
 CASES = [(name, 2, False) for name in OF_TWO]
-CASES += [("linear", 3, True), ("perceptron", 3, False), ("odds", 3, True)]
+CASES += [("linear", 3, True), ("perceptron", 3, False), ("forest", 3, True)]
 
 
 def answers(graph, X):
@@ -172,6 +172,7 @@ def test_inputs_in_single_precision_are_computed_with_in_double():
     assert agrees(clf, X.astype(np.float32)).dtype == np.float32
 
 
+@pytest.mark.slow
 def test_modules_of_users_go_through_torch(tmp_path):
     pytest.importorskip("onnxscript", reason="onnxscript is in the extra `clients`")
     clf, X = fitted(RateConstrainedClassifier(model=torch.nn.Linear, max_iter=3), biased()[1])
