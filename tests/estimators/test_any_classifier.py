@@ -211,7 +211,7 @@ def test_private_training_is_refused_before_anything_is_fitted(clf):
 
 
 def test_models_of_secret_groups_are_refused_and_those_of_public_labels_fitted():
-    X, y, group = table()
+    X, y, group = table(n=1000)
     solver = NoisyTables(n_steps=5)
     clf = DPFermiClassifier(model=Posteriors(GaussianNB(), Untouched()), solver=solver)
     with pytest.raises(ValueError, match="reads the groups exactly"):
