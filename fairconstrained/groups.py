@@ -337,7 +337,11 @@ class RecordedGroups(UncertainGroups):
         if codes.ndim > 1 or (codes < 0).any():
             raise ValueError("RecordedGroups needs the recorded group of every sample.")
         self.confusion = checked_confusion(confusion, labels.tolist())
-        refuse_singular(self.confusion)
+        if np.linalg.cond(self.confusion) > _SINGULAR:
+            raise ValueError(
+                "confusion must have an inverse: groups that are recorded alike cannot be told "
+                f"apart; got {self.confusion.tolist()}."
+            )
         super().__init__(codes, labels, getattr(sensitive_features, "index", None))
 
     def encoded(self) -> Groups:
@@ -385,15 +389,6 @@ def checked_confusion(confusion: Any, names: list[Any]) -> NDArray[np.float64]:
             f"{names}, and rows of probabilities that sum to one; got {confusion!r}."
         )
     return matrix
-
-
-def refuse_singular(confusion: NDArray[np.float64]) -> None:
-    """Raise ValueError for a matrix without an inverse."""
-    if np.linalg.cond(confusion) > _SINGULAR:
-        raise ValueError(
-            "confusion must have an inverse: groups that are recorded alike cannot be told "
-            f"apart; got {confusion.tolist()}."
-        )
 
 
 def checked_bounds(bound: Any, confusion: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,20 +12,9 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.groups import Groups, encode_groups, group_name, within_strata
+from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import Ranked
-from fairconstrained.metrics.bounds import (
-    DIFFERENCE,
-    DISTRIBUTIONS,
-    NOTHING,
-    SHORTFALL,
-    Bound,
-    auc_bound,
-    cap_bound,
-    check_confidence,
-    distribution_bound,
-    parity_bound,
-    partial_parity_bound,
-)
+from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
 from fairconstrained.metrics.claims import OVERALL, Claim, Rows, checked, of_model, read_claim
 from fairconstrained.metrics.inputs import (
     Counts,
@@ -308,10 +297,10 @@ def _of_labels(rows: Rows, claim: Claim) -> _Judged:
         for g, e in np.argwhere(~kept)
     ]
     if claim.notion in CAPS:
-        bound = cap_bound(counts, notion, claim.alpha, kept)
+        bound = bounds.cap_bound(counts, notion, claim.alpha, kept)
     else:
-        comparison = DIFFERENCE if claim.ratio is None else SHORTFALL
-        bound = parity_bound(counts, notion, claim.alpha, kept, comparison, table.sets)
+        comparison = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
+        bound = bounds.parity_bound(counts, notion, claim.alpha, kept, comparison, table.sets)
         left_out += table.alone(kept, rates.given)
     return _Judged(bound, groups, list(dict.fromkeys(left_out)), table.n_samples, table.assumed)
 
@@ -388,7 +377,7 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
     )
     names, sizes = data.rows.names, np.bincount(data.rows.group)
     large = sizes >= claim.least(rows.size)
-    bound = Bound(float("nan"), 1.0, NOTHING, "none", [])
+    bound = Bound(float("nan"), 1.0, bounds.NOTHING, "none", [])
     if large.sum() > 1:
         bound = _score_bound(data.of_groups(large), rows, large[data.rows.group], claim)
     groups = dict(zip(names, sizes.tolist(), strict=True))
@@ -399,14 +388,16 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
 def _score_bound(data: Scored, rows: Rows, members: Array, claim: Claim) -> Bound:
     """Bound the criterion on the scores of large groups, of which the rows are `members`."""
     if claim.interval is not None and claim.notion in DISTRIBUTIONS:
-        return distribution_bound(data, claim.notion, claim.alpha)
+        return bounds.distribution_bound(data, claim.notion, claim.alpha)
     decided = data.above(claim.threshold)
     positive = decided > 0
     if rows.y_true is not None:
         codes, _, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive = (codes == target)[members]
     if claim.interval is None:
-        return auc_bound(Ranked.of(data.scores, positive, data.rows), claim.notion, claim.alpha)
+        return bounds.auc_bound(
+            Ranked.of(data.scores, positive, data.rows), claim.notion, claim.alpha
+        )
     decisions = Labels(positive.astype(int), decided, [False, True], [1])
     counts, notion = counted(data.rows, decisions), PARITIES[claim.notion]
-    return partial_parity_bound(counts, notion, data.intervals, claim.alpha)
+    return bounds.partial_parity_bound(counts, notion, data.intervals, claim.alpha)

@@ -11,22 +11,16 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn import config_context
 
+from fairconstrained import rates
 from fairconstrained.arrays import Array, Floats, Ints, check_array, check_samples
 from fairconstrained.engines.columns import where_rows_are
 from fairconstrained.groups import encode_groups, group_name
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
-from fairconstrained.rates import (
-    Rate,
-    Rates,
-    error_rates,
-    odds,
-    predictive_values,
-    selection_rates,
-)
+from fairconstrained.rates import Rate, Rates
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 # Gaps in these rates are the same for either of two classes.
-OF_EITHER = (selection_rates, odds, predictive_values, error_rates)
+OF_EITHER = (rates.selection_rates, rates.odds, rates.predictive_values, rates.error_rates)
 
 
 class GroupedRows(NamedTuple):

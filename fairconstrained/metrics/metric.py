@@ -80,6 +80,12 @@ def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_c
     return float(summary(ratios)) if ratios.size else float("nan")
 
 
+def zero_or_nan(weight: Array, groups: list[str]) -> float:
+    """Return zero, or nan with a warning if a group has no weight; warn if there is one group."""
+    rows = weight[:, None]
+    return gap(GroupRates(np.zeros_like(rows), rows, [""], groups))
+
+
 def _bounds(rates: GroupRates, method: str) -> tuple[Array, Array]:
     """Return the lower and the higher rate of each comparison, (n_comparisons, n_events)."""
     to_overall = choose({"between_groups": False, "to_overall": True}, "method", method)

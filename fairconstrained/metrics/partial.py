@@ -26,7 +26,7 @@ from fairconstrained.metrics.inputs import (
     grouped_rows,
     two_labels,
 )
-from fairconstrained.metrics.metric import GroupRates, examples, gap, metric_of
+from fairconstrained.metrics.metric import examples, gap, metric_of, zero_or_nan
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,
@@ -47,6 +47,10 @@ class Scored(NamedTuple):
     def ranks(self) -> Ranks:
         """Return ranks of all thresholds in each group."""
         return rank_of_scores(self.scores, self.rows.group, self.rows.weight, len(self.rows.labels))
+
+    def worst(self, values: Array) -> float:
+        """Return the largest of values, or nan if a group has no weight."""
+        return zero_or_nan(self.rows.sums(np.ones(1)), self.rows.names) + float(values.max())
 
     def above(self, threshold: float) -> Ints:
         """Return one for scores above a threshold, zero for others."""
@@ -144,7 +148,7 @@ def partial_statistical_parity(data: Scored) -> float:
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
-    return _worst(data, np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
+    return data.worst(np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
 @metric_of(read_scored)
@@ -176,7 +180,7 @@ def ccdf_gap(data: Scored) -> float:
     inside = data.intervals.may_contain(rank, rank)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
     to_others = np.maximum(rank.max(axis=0) - rank, rank - rank.min(axis=0))
-    return _worst(data, np.where(inside, to_others, 0.0))
+    return data.worst(np.where(inside, to_others, 0.0))
 
 
 @metric_of(read_decided, "pos_label")
@@ -273,14 +277,7 @@ def partial_group_auc(data: Scored) -> float:
     0.5
     """
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
-    return _worst(data, np.abs(aucs - 0.5))
-
-
-def _worst(data: Scored, values: Array) -> float:
-    """Return the largest of values, or nan with a warning if a group has no weight."""
-    weight = data.rows.sums(np.ones(1))[:, None]
-    nothing = gap(GroupRates(np.zeros_like(weight), weight, [""], data.rows.names))
-    return nothing + float(values.max())
+    return data.worst(np.abs(aucs - 0.5))
 
 
 __test__ = examples(globals())

@@ -26,8 +26,7 @@ from fairconstrained.metrics.metric import (
     examples,
     gap,
     metric_of,
-    warn_absent,
-    warn_single_group,
+    zero_or_nan,
 )
 
 
@@ -154,17 +153,13 @@ def wasserstein_distance_between_groups(
     power: Any = order
     if isinstance(power, bool) or not isinstance(power, Real) or not 1 <= float(power) < np.inf:
         raise ValueError(f"order must be a finite number >= 1; got {order!r}.")
-    if len(rows.names) == 1:
-        warn_single_group(rows.names[0])
-        return 0.0
-    if empty := [name for name, w in zip(rows.names, rows.sums(np.ones(1)), strict=True) if w <= 0]:
-        warn_absent([f"group {name} has no rows" for name in empty])
+    if np.isnan(zero_or_nan(rows.sums(np.ones(1)), rows.names)):
         return float("nan")
     members, found = [rows.group == g for g in range(len(rows.names))], []
     for column in scores.T:
         quantiles = [_quantiles(column[own], rows.weight[own]) for own in members]
         found += [_distance(*a, *b, float(order)) for a, b in combinations(quantiles, 2)]
-    return max(found)
+    return max(found, default=0.0)
 
 
 def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: float) -> float:

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from fairconstrained import rates
 from fairconstrained.arrays import Array, Floats, check_samples
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.groups import named_columns
@@ -26,26 +27,16 @@ from fairconstrained.metrics.inputs import (
     read_labels,
 )
 from fairconstrained.metrics.outcomes import favourable_values, listed
-from fairconstrained.rates import (
-    Rates,
-    base_rates,
-    error_rates,
-    false_omission_rates,
-    false_positive_rates,
-    precisions,
-    selection_rates,
-    shrunken_rates,
-    true_positive_rates,
-)
+from fairconstrained.rates import Rates, shrunken_rates
 
 _RATES: Mapping[str, Rates] = {
-    "base_rate": base_rates,
-    "selection_rate": selection_rates,
-    "true_positive_rate": true_positive_rates,
-    "false_positive_rate": false_positive_rates,
-    "error": error_rates,
-    "precision": precisions,
-    "false_omission_rate": false_omission_rates,
+    "base_rate": rates.base_rates,
+    "selection_rate": rates.selection_rates,
+    "true_positive_rate": rates.true_positive_rates,
+    "false_positive_rate": rates.false_positive_rates,
+    "error": rates.error_rates,
+    "precision": rates.precisions,
+    "false_omission_rate": rates.false_omission_rates,
 }
 
 

@@ -200,14 +200,8 @@ class Result(NamedTuple):
 
 def methods(table: Table, options: argparse.Namespace, cache: str) -> list[Method]:
     """Boosted trees and a linear model, with and without a constraint."""
-    codes = OrdinalEncoder(
-        handle_unknown="use_encoded_value",
-        unknown_value=np.nan,
-        encoded_missing_value=np.nan,
-        max_categories=200,
-    )
     trees = make_pipeline(
-        make_column_transformer((codes, table.words), remainder="passthrough"),
+        _coded(table.words, max_categories=200),
         HistGradientBoostingClassifier(
             categorical_features=list(range(len(table.words))), random_state=options.seed
         ),
@@ -233,15 +227,19 @@ def methods(table: Table, options: argparse.Namespace, cache: str) -> list[Metho
     ]
 
 
+def _coded(words: list[str], **options: Any) -> Any:
+    """Codes for words in columns, nan where they are missing or new; others as they are."""
+    missing = {"unknown_value": np.nan, "encoded_missing_value": np.nan}
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", **missing, **options)
+    return make_column_transformer((codes, words), remainder="passthrough")
+
+
 def proxies(train: Table, test: Table) -> list[str]:
     """Name the features that tell the group of more than 99 % of the held-out rows.
 
     A tree on one feature predicts each attribute; groups count alike, whatever their sizes.
     """
-    coded = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-    )
-    columns = make_column_transformer((coded, train.words), remainder="passthrough")
+    columns = _coded(train.words)
     columns.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
     tables, found = [columns.fit_transform(train.X), columns.transform(test.X)], []
     for attribute, values in pd.DataFrame(train.groups).items():
