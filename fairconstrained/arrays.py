@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,12 @@ def _values(X: Any, place: int) -> Any:
         return X[X.columns[place]]
     values = X[:, [place]]
     return (values.toarray() if hasattr(values, "toarray") else values).reshape(-1)
+
+
+def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> None:
+    """Raise ValueError unless a parameter is a number for which this holds."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
+        raise ValueError(f"{name} must be {allowed}; got {value!r}.")
 
 
 def check_all_samples(method: str, instead: str) -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -24,7 +23,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, check_number
 from fairconstrained.constraints.linear import Combinations, LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
@@ -375,8 +374,7 @@ def checked(
     notion: Notion, parameter: str, value: Any, allowed: str, holds: Callable[[float], Any]
 ) -> float:
     """Return the value as a float; raise ValueError unless it is a number for which this holds."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
-        raise ValueError(f"{type(notion).__name__}.{parameter} must be {allowed}; got {value!r}.")
+    check_number(f"{type(notion).__name__}.{parameter}", value, allowed, holds)
     return float(value)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, permutations
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
-from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.arrays import Array, Floats, Ints, check_number
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.inputs import Counts
@@ -32,9 +31,7 @@ N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out 
 
 def check_confidence(confidence: Any) -> None:
     """Raise ValueError unless it is a probability that is neither 0 nor 1."""
-    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
-    if not number or not 0 < float(confidence) < 1:
-        raise ValueError(f"confidence must be a number between 0 and 1; got {confidence!r}.")
+    check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
 
 
 def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[Array, Array]:

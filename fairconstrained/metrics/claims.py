@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
-from fairconstrained.arrays import Array, check_samples, rows_of
+from fairconstrained.arrays import Array, check_number, check_samples, rows_of
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.groups import named_columns
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
@@ -111,8 +111,7 @@ def read_claim(
 ) -> Claim:
     """Check the parameters of a claim, on one of the `known` criteria."""
     slack = own_bound(constraint) if slack is None else slack
-    if isinstance(slack, bool) or not isinstance(slack, Real) or not float(slack) >= 0:
-        raise ValueError(f"slack must be a number >= 0; got {slack!r}.")
+    check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
     number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
     if not number and min_group_size != "auto":
         raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from numbers import Real
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.arrays import Array, Floats, Ints, check_number
 from fairconstrained.groups import corners_within, group_name
 from fairconstrained.metrics.inputs import check_weights
 
@@ -202,11 +201,10 @@ class Weights:
 
     def of_rows(self, n_rows: int) -> Floats:
         """Return the weights of so many rows; raise ValueError if they are not within the bound."""
-        weights, most = check_weights(self.values, n_rows), cast(Any, self.most)
-        if isinstance(most, bool) or not isinstance(most, Real) or not float(most) > 0:
-            raise ValueError(f"Weights.most must be a number > 0; got {most!r}.")
-        if weights.max() > most:
-            raise ValueError(f"Weights.values must be at most {most}; got {weights.max()}.")
+        weights = check_weights(self.values, n_rows)
+        check_number("Weights.most", self.most, "a number > 0", lambda most: most > 0)
+        if weights.max() > self.most:
+            raise ValueError(f"Weights.values must be at most {self.most}; got {weights.max()}.")
         return weights
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Floats, check_array
+from fairconstrained.arrays import Array, Floats, check_array, check_number
 from fairconstrained.groups import refuse_negative
 from fairconstrained.metrics.inputs import (
     GroupedRows,
@@ -150,9 +149,7 @@ def wasserstein_distance_between_groups(
     scores = _columns(y_score, "y_score", len(true))[rows.row]
     if scores.shape[1] == 2:  # the second says it all for probabilities
         scores = scores[:, 1:]
-    power: Any = order
-    if isinstance(power, bool) or not isinstance(power, Real) or not 1 <= float(power) < np.inf:
-        raise ValueError(f"order must be a finite number >= 1; got {order!r}.")
+    check_number("order", order, "a finite number >= 1", lambda p: 1 <= p < np.inf)
     if np.isnan(zero_or_nan(rows.sums(np.ones(1)), rows.names)):
         return float("nan")
     members, found = [rows.group == g for g in range(len(rows.names))], []

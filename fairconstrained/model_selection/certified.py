@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,7 +19,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import as_numpy, check_all_samples, check_array, check_samples, rows_of
+from fairconstrained.arrays import (
+    as_numpy,
+    check_all_samples,
+    check_array,
+    check_number,
+    check_samples,
+    rows_of,
+)
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -213,8 +219,7 @@ class CertifiedClassifier(DelegatingClassifier):
         """
         check_confidence(self.confidence)
         size = self.certify_size
-        if isinstance(size, bool) or not isinstance(size, Real) or not 0 < float(size) < 1:
-            raise ValueError(f"certify_size must be a number between 0 and 1; got {size!r}.")
+        check_number("certify_size", size, "a number between 0 and 1", lambda s: 0 < s < 1)
         if self.on_failure not in ("warn", "raise"):
             raise ValueError(f"on_failure must be 'warn' or 'raise'; got {self.on_failure!r}.")
         check_all_samples(

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import check_samples, rows_of
+from fairconstrained.arrays import check_number, check_samples, rows_of
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.model_selection.splits import holdout_split
@@ -161,10 +161,8 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
         """
         check_positive("epsilon", self.epsilon)
         check_budget(delta=self.delta, unit="record")
-        if not 0 < self.holdout_size < 1:
-            raise ValueError(
-                f"holdout_size must be a number between 0 and 1; got {self.holdout_size!r}."
-            )
+        size = self.holdout_size
+        check_number("holdout_size", size, "a number between 0 and 1", lambda s: 0 < s < 1)
         check_samples(X=X, y=y, sensitive_features=sensitive_features)
         X, y = indexable(X, y)
         n_rows = len(y)  # type: ignore[arg-type]

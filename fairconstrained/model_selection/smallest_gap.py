@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from fairconstrained.arrays import check_number
 from fairconstrained.model_selection._common import DelegatingClassifier
 
 _KEPT = 1e-3  # excess up to which fits call themselves feasible
@@ -166,8 +167,7 @@ class SmallestGapClassifier(DelegatingClassifier):
                 "floors must be caps with a number as max, such as ExpectedCost(max=0.2); got "
                 f"{self.floors!r}."
             )
-        if isinstance(self.tol, bool) or not float(self.tol) > 0:
-            raise ValueError(f"tol must be a number > 0; got {self.tol!r}.")
+        check_number("tol", self.tol, "a number > 0", lambda tol: tol > 0)
         params = self.estimator.get_params(deep=False)
         if "slack" not in params or params.get("epsilon", 0) is not None:
             raise ValueError(

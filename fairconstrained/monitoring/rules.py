@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, as_numpy
+from fairconstrained.arrays import Array, as_numpy, check_number
 from fairconstrained.metrics.claims import Claim, own_bound, read_claim
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
 from fairconstrained.rates import CAPS, PARITIES
@@ -45,8 +45,7 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
             "FairnessMonitor compares crossed groups (attributes='crossed'): watch each column of "
             f"sensitive_features by a monitor of its own; got {constraint!r}."
         )
-    if not claim.slack < 1:
-        raise ValueError(f"slack must be a number >= 0 and < 1; got {most!r}.")
+    check_number("slack", most, "a number >= 0 and < 1", lambda s: s < 1)
     rates = list({**PARITIES, **CAPS}[claim.notion]([0, 1], [1]))
     return Rule(
         claim,
