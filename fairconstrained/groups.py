@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from fairconstrained.arrays import as_numpy, check_samples
@@ -580,11 +581,7 @@ def _to_numpy(values: Any) -> NDArray[Any]:
 
 def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Sorted values, and the position of that of each row; -1 where it is missing."""
-    known: NDArray[np.bool_] = np.ones(len(column), dtype=bool)
-    if column.dtype.kind in "fcmM":
-        known = column == column
-    elif column.dtype.kind == "O":
-        known = ~np.fromiter(map(_is_missing, column), bool, len(column))
+    known = ~pd.isna(column)
     column = column[known]
     if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
         column = column.astype(str)
@@ -602,11 +599,6 @@ def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     of_rows = np.where(known, 0, -1)
     of_rows[known] = codes.reshape(-1)
     return levels, of_rows
-
-
-def _is_missing(value: Any) -> bool:
-    equals_itself = value == value  # False for NaN, and pandas.NA for pandas.NA
-    return value is None or (equals_itself is not True and equals_itself is not np.True_)
 
 
 def _plain(value: Any) -> Any:

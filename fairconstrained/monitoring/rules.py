@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fairconstrained.arrays import Array, as_numpy, check_number
+from fairconstrained.groups import recoded
 from fairconstrained.metrics.claims import Claim, own_bound, read_claim
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
 from fairconstrained.rates import CAPS, PARITIES
@@ -62,14 +64,13 @@ def label_codes(
     array = np.asarray(as_numpy(values))
     if array.ndim != 1:
         raise ValueError(f"{name} must have one label per row; got shape {array.shape}.")
-    rows = array.tolist()
-    for value in set(rows):
-        known = value is not None and (value == value) is True  # not NaN, not pandas.NA
-        if known and value not in labels:
+    codes, seen = pd.factorize(array)
+    if not missing and (codes < 0).any():
+        raise ValueError(f"{name} has missing values.")
+    for value in seen.tolist():
+        if value not in labels:
             labels[value] = _code(value, name, labels, positive)
-        if not known and not missing:
-            raise ValueError(f"{name} has missing values.")
-    return np.array([labels.get(value, -1) for value in rows], dtype=np.int64)
+    return recoded(codes, [labels[value] for value in seen.tolist()])
 
 
 def _code(value: Any, name: str, labels: dict[Any, int], positive: Any) -> int:
