@@ -78,6 +78,15 @@ def _values(X: Any, place: int) -> Any:
     return (values.toarray() if hasattr(values, "toarray") else values).reshape(-1)
 
 
+def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) -> tuple[Any, Any]:
+    """Halve an interval, or each of several: `near` is where something holds, `far` where not."""
+    for _ in range(n_halvings):
+        middle = 0.5 * (near + far)
+        inside = holds(middle)
+        near, far = np.where(inside, middle, near)[()], np.where(inside, far, middle)[()]
+    return near, far
+
+
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> None:
     """Raise ValueError unless a parameter is a number for which this holds."""
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, bisected
 
 _HALVINGS = 60  # of an interval, to rounding
 
@@ -228,11 +228,11 @@ def shrunken_rates(rate: ArrayLike, size: ArrayLike) -> ShrunkenRates:
         precision = 1.0 / (within + variance)
         return precision, rate - rate @ precision / precision.sum()
 
-    low, high = 0.0, float(np.var(rate, ddof=1))  # at which the sum is at most G - 1
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        precision, apart = centred(middle)
-        low, high = (middle, high) if precision @ apart**2 > n_groups - 1 else (low, middle)
+    def too_small(variance: float) -> bool:
+        precision, apart = centred(variance)
+        return bool(precision @ apart**2 > n_groups - 1)
+
+    high = float(bisected(too_small, 0.0, float(np.var(rate, ddof=1)), _HALVINGS)[1])
     precision, apart = centred(high)
     factor = (n_groups - 3) / (n_groups - 1) * within * precision
     mean_within = precision @ within / precision.sum()

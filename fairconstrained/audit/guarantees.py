@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 from scipy.stats import norm
 
-from fairconstrained.arrays import Array
+from fairconstrained.arrays import Array, bisected
 from fairconstrained.audit.measures import quiet
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.audit.wording import Question
@@ -79,8 +79,5 @@ def rows_needed(found: Certificate, asked: Question) -> float | None:
             low, high = high, 2.0 * high
             if high > _MOST:
                 return None
-        for _ in range(8):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        most = high
+        most = float(bisected(lambda m: not enough(m), low, high, 8)[1])
     return most or None

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
-from fairconstrained.arrays import Array, Floats, Ints, check_number
+from fairconstrained.arrays import Array, Floats, Ints, bisected, check_number
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.inputs import Counts
@@ -82,13 +82,13 @@ def newcombe_auc(
 
     def edge(outer: float) -> Array:
         """Where values begin to be outside between the AUC and an outer one, by bisection."""
-        near, far = observed.copy(), np.full_like(observed, outer)
-        for _ in range(50):
-            a = 0.5 * (near + far)
+
+        def inside(a: Array) -> Any:
             more = (0.5 * (m + n) - 1.0) * ((1 - a) / (2 - a) + a / (1 + a))
-            outside = np.square(observed - a) > z**2 * a * (1 - a) * (1 + more) / (m * n)
-            near, far = np.where(outside, near, a), np.where(outside, a, far)
-        return np.asarray(np.where(np.isnan(observed), np.nan, 0.5 * (near + far)))
+            return np.square(observed - a) <= z**2 * a * (1 - a) * (1 + more) / (m * n)
+
+        near, far = bisected(inside, observed, np.full_like(observed, outer), 50)
+        return np.asarray(0.5 * (near + far))
 
     return edge(0.0), edge(1.0)
 
@@ -163,12 +163,12 @@ class Comparison(NamedTuple):
         """Upper bound that holds with probability 1 - alpha; 1 if a rate has no rows."""
         if min(rows) == 0:
             return 1.0
-        low, high = self.of_rates(hits[0] / rows[0], hits[1] / rows[1]), 1.0
-        for _ in range(12):
-            middle = 0.5 * (low + high)
-            rejected = self.p_value(hits, rows, middle, alpha / 50) <= alpha
-            low, high = (low, middle) if rejected else (middle, high)
-        return high
+        observed = self.of_rates(hits[0] / rows[0], hits[1] / rows[1])
+
+        def kept(v: float) -> bool:
+            return self.p_value(hits, rows, v, alpha / 50) > alpha
+
+        return float(bisected(kept, observed, 1.0, 12)[1])
 
 
 DIFFERENCE = Comparison(

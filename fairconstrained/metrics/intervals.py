@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from fairconstrained.arrays import Array, Floats, rows_of
+from fairconstrained.arrays import Array, Floats, bisected, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.groups import UncertainGroups
@@ -208,10 +208,8 @@ class _Inverted:
             low, high = high, 2.0 * high
             if low >= self.most or high > 1e12:
                 return self.most
-        for _ in range(14):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if beyond(self._sizes(middle)) else (middle, high)
-        return min(0.5 * (low + high), self.most)
+        low, high = bisected(lambda size: not beyond(self._sizes(size)), low, high, 14)
+        return min(float(0.5 * (low + high)), self.most)
 
 
 def _bootstrap(

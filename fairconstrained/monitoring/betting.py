@@ -17,11 +17,11 @@ Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, Floats
+from fairconstrained.arrays import Array, Floats, bisected
 
 # Paper: one bet, which follows the payoffs (online Newton steps); here: a mixture of constant ones,
 # because its wealth is a function of how often each payoff came: parts merge, and any slack can be
@@ -36,6 +36,7 @@ PARTS = 12  # means of one to four outcomes are multiples of 1/12
 MOST_PER_BLOCK = 4  # rows of the larger group against one of the smaller
 RESERVE = 32  # waiting rows of one group that are not needed to make blocks larger
 MOST_WAITING = 1000
+_HALVINGS = 14
 _SLICE = 10_000  # payoffs at a time
 _LOG_MOST = 600.0  # of wealth; beyond it nothing changes any more
 
@@ -178,16 +179,9 @@ def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> t
     def stays_below(v: float) -> bool:
         return bool(mixtures(counts, -payoffs(v)[:, seen]).min() >= 2.0 / alpha)
 
-    return last(exceeds), 1.0 - last(lambda w: stays_below(1.0 - w))
-
-
-def last(holds: Callable[[float], bool]) -> float:
-    """Bisect for the largest v in [0, 1] up to which something holds; 0 if it never does."""
-    low, high = 0.0, 1.0
-    for _ in range(14):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+    low, _ = bisected(exceeds, 0.0, 1.0, _HALVINGS)
+    left, _ = bisected(lambda w: stays_below(1.0 - w), 0.0, 1.0, _HALVINGS)
+    return float(low), float(1.0 - left)
 
 
 def rate_bounds(hits: Array, rows: Array, alpha: float) -> tuple[Floats, Floats]:
@@ -197,14 +191,14 @@ def rate_bounds(hits: Array, rows: Array, alpha: float) -> tuple[Floats, Floats]
         """The farthest rate on one side of the observed one that is not refuted."""
         with np.errstate(invalid="ignore", divide="ignore"):
             near = np.where(rows > 0, hits / rows, 0.5)
-        far = np.full_like(near, 0.5 - 0.5 * sign)
-        for _ in range(14):
-            p = 0.5 * (near + far)
+
+        def kept(p: Floats) -> Any:
             won = np.log1p(np.multiply.outer(sign * (1.0 - p), BETS))
             lost = np.log1p(np.multiply.outer(-sign * p, BETS))
             logs = np.minimum(hits[..., None] * won + (rows - hits)[..., None] * lost, _LOG_MOST)
-            refuted = np.exp(logs) @ SHARES >= 2.0 / alpha
-            near, far = np.where(refuted, near, p), np.where(refuted, p, far)
-        return np.asarray(far)
+            return np.exp(logs) @ SHARES < 2.0 / alpha
+
+        far = np.full_like(near, 0.5 - 0.5 * sign)
+        return np.asarray(bisected(kept, near, far, _HALVINGS)[1])
 
     return bound(1.0), bound(-1.0)
