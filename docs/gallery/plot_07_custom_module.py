@@ -14,7 +14,7 @@ import torch
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.training import train
 
-data = make_biased_classification(4000, bias=0.4, random_state=0)
+data = make_biased_classification(2000, bias=0.4, random_state=0)
 X = torch.tensor(data.data, dtype=torch.float32)
 y = torch.tensor(data.target, dtype=torch.float32)
 group = torch.tensor(data.sensitive_features)

@@ -15,7 +15,7 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.metrics import demographic_parity_difference
 
-slack, sizes, draws = 0.05, [50, 100, 200, 400], 8
+slack, sizes, draws = 0.05, [50, 100, 200, 400], 6
 rng = np.random.default_rng(0)
 population = make_biased_classification(30_000, bias=0.4, random_state=3)
 large, small = (np.flatnonzero(population.sensitive_features == g) for g in (0, 1))
