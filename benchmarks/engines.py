@@ -13,15 +13,13 @@ that a pass sends to each partition are those of the pickled function, with all 
 Milliseconds of a task are those of a pass over 100 partitions with next to no rows, by 100.
 
 With `--kill` a worker is killed at the third iteration. Spark then has two executors, each with a
-process of its own; Ray's store of objects survives its workers. Further columns are the largest
-difference of a coefficient from those of the first engine in the table, and by how much
-`group_report` of the table raises the peak of this process.
+process of its own; Ray's store of objects survives its workers. A further column is the largest
+difference of a coefficient from those of the first engine in the table.
 """
 
 from __future__ import annotations
 
 import logging
-import resource
 import tempfile
 import threading
 import time
@@ -45,12 +43,11 @@ KEY = ["engine", "rows", "killed"]
 COLUMNS = [
     *(*KEY, "seconds", "processor seconds", "passes", "peak MB", "violation"),
     *("kB sent, median", "kB sent, largest", "ms of a task"),
-    *("coefficients differ by", "report, bytes a row", "coefficients"),
+    *("coefficients differ by", "coefficients"),
 ]
 _FEATURES = [f"x{i}" for i in range(20)]
 _FILE, _LEAST_FILES = 250_000, 8  # rows of a file
 _FEW, _PARTITIONS = 20_000, 100
-_REPORTED = 40  # files, of which the columns of a report fit into memory beside the workers
 _TRIM = 2**28  # bytes; Dask's 2**16 makes every temporary array new pages, several times as slow
 
 
@@ -251,7 +248,6 @@ def task_milliseconds(X: Any) -> float:
 def measure(engine: str, folder: Path, few: Path, kill: bool) -> dict[str, Any]:
     """One fit, after one to a few rows."""
     from fairconstrained import RateConstrainedClassifier
-    from fairconstrained.metrics import group_report
 
     warnings.simplefilter("ignore")
     with ENGINES[engine](kill) as (read, divided, name):
@@ -264,11 +260,7 @@ def measure(engine: str, folder: Path, few: Path, kill: bool) -> dict[str, Any]:
         start = time.perf_counter()
         with Processes() as used, passes_over(X) as sent:
             clf.fit(X, y, sensitive_features=sex)
-        seconds, bytes_a_row = time.perf_counter() - start, None
-        if engine != "blocks" and len(list(folder.iterdir())) <= _REPORTED:
-            before = _peak()
-            report = group_report(y, y, sensitive_features=sex, X=X)
-            bytes_a_row = round((_peak() - before) / report["samples"]["overall"])
+        seconds = time.perf_counter() - start
     return {
         "killed": killer.killed,
         "seconds": round(seconds, 1),
@@ -279,13 +271,8 @@ def measure(engine: str, folder: Path, few: Path, kill: bool) -> dict[str, Any]:
         "ms of a task": ms_of_task,
         "peak MB": round(used.peak),
         "violation": round(clf.violation_, 6),
-        "report, bytes a row": bytes_a_row,
         "coefficients": np.round([*clf.coef_[0], clf.intercept_[0]], 9).tolist(),
     }
-
-
-def _peak() -> int:
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -67,29 +67,20 @@ class Case(NamedTuple):
     table: Table = Table()
 
 
-def rates(constraint: Any = "demographic_parity", **params: Any) -> Callable[[], Any]:
-    """Return a maker of rate-constrained classifiers."""
-    return lambda: RateConstrainedClassifier(constraint, random_state=0, **params)
+def maker(kind: Any, default: Any) -> Callable[..., Callable[[], Any]]:
+    """Return what gives makers of an estimator, with a constraint by default."""
+
+    def made(constraint: Any = default, **params: Any) -> Callable[[], Any]:
+        return lambda: kind(constraint, random_state=0, **params)
+
+    return made
 
 
-def partial(constraint: Any = "statistical_parity", **params: Any) -> Callable[[], Any]:
-    """Return a maker of classifiers under partial parity."""
-    return lambda: PartialParityClassifier(constraint, random_state=0, **params)
-
-
-def auc(constraint: Any = "group_auc", **params: Any) -> Callable[[], Any]:
-    """Return a maker of rankers."""
-    return lambda: AUCFairClassifier(constraint, random_state=0, **params)
-
-
-def losses(constraint: Any = "loss_parity", **params: Any) -> Callable[[], Any]:
-    """Return a maker of classifiers under loss parity."""
-    return lambda: LossParityClassifier(constraint, random_state=0, **params)
-
-
-def fermi(constraint: Any = "demographic_parity", **params: Any) -> Callable[[], Any]:
-    """Return a maker of penalised classifiers."""
-    return lambda: DPFermiClassifier(constraint, random_state=0, **params)
+rates = maker(RateConstrainedClassifier, "demographic_parity")
+partial = maker(PartialParityClassifier, "statistical_parity")
+auc = maker(AUCFairClassifier, "group_auc")
+losses = maker(LossParityClassifier, "loss_parity")
+fermi = maker(DPFermiClassifier, "demographic_parity")
 
 
 def trees() -> HistGradientBoostingClassifier:
@@ -212,35 +203,30 @@ def of_scores() -> dict[str, Case]:
 
 def of_solvers() -> dict[str, Case]:
     """Return fits by solvers other than the defaults."""
-    of_rates = {
-        "SGDA": solvers.SGDA(),
-        "SSLALM": solvers.SSLALM(),
-        "ALM": solvers.ALM(),
-        "StochasticGhost": solvers.StochasticGhost(),
-        "SwitchingSubgradient": solvers.SwitchingSubgradient(),
-        "EarlyStoppedSGDA": solvers.EarlyStoppedSGDA(),
-        "SequentialQuadratic": solvers.SequentialQuadratic(),
-    }
-    small = Table(400)
-    cases = {
-        f"solvers/{name}": Case(rates(solver=solver, max_iter=3), small)
-        for name, solver in of_rates.items()
-    }
-    of_aucs = {"LevelSet": solvers.LevelSet(), "ProximalLevelSet": solvers.ProximalLevelSet()}
+    of_rates = (
+        *(solvers.SGDA(), solvers.SSLALM(), solvers.ALM(), solvers.StochasticGhost()),
+        *(solvers.SwitchingSubgradient(), solvers.EarlyStoppedSGDA()),
+        solvers.SequentialQuadratic(),
+    )
     quadratic = constraints.AUCParity("group_auc", surrogate="quadratic")
-    for name, solver in of_aucs.items():
-        made = auc(quadratic, solver=solver, max_iter=3)
-        cases[f"solvers/{name}"] = Case(made, small)
-    of_differences = {
-        "IDCA": solvers.IDCA(),
-        "DirectSwitching": solvers.DirectSwitching(n_steps=300),
-        "StochasticIDCA": solvers.StochasticIDCA(),
-    }
-    for name, solver in of_differences.items():
-        cases[f"solvers/{name}"] = Case(partial(solver=solver, max_iter=2, slack=0.1), small)
-    for name, solver in {"FERMI": solvers.FERMI(), "LBFGS": solvers.LBFGS()}.items():
-        cases[f"solvers/{name}"] = Case(fermi(epsilon=None, solver=solver, max_iter=5), small)
-    return cases
+    of_differences = (
+        solvers.IDCA(),
+        solvers.DirectSwitching(n_steps=300),
+        solvers.StochasticIDCA(),
+    )
+    made = [
+        *((solver, rates(solver=solver, max_iter=3)) for solver in of_rates),
+        *(
+            (solver, auc(quadratic, solver=solver, max_iter=3))
+            for solver in (solvers.LevelSet(), solvers.ProximalLevelSet())
+        ),
+        *((s, partial(solver=s, max_iter=2, slack=0.1)) for s in of_differences),
+        *(
+            (solver, fermi(epsilon=None, solver=solver, max_iter=5))
+            for solver in (solvers.FERMI(), solvers.LBFGS())
+        ),
+    ]
+    return {f"solvers/{type(solver).__name__}": Case(fit, Table(400)) for solver, fit in made}
 
 
 def of_penalties() -> dict[str, Case]:

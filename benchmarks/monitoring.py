@@ -18,8 +18,7 @@ Streams of rows of two groups, of which the second has the larger rate of positi
 Rows are paired by the package as they come; fifty streams have their groups in the same order. The
 bets of a whole stream are then counted at once, which a test compares with a monitor that is
 updated row by row. A fixed sample's test is the one-sided z-test of the gap with known variance, at
-the same level and one look; its rows are those that it needs for a power of 80 and 95 %, and for
-the power that the monitor has reached at the end.
+the same level and one look; its rows are those that it needs for a power of 80 and 95 %.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ Array = NDArray[Any]
 ALPHA = 0.05
 N_ROWS = 20_000
 KEY = ("case", "slack", "rate", "gap", "share", "streams")
-MEASURED = ("alarms", "median", "rows_80", "rows_95", "rows_same", "seconds")
+MEASURED = ("alarms", "median", "rows_80", "rows_95", "seconds")
 PER_ORDER = 50  # streams in which the groups come in the same order
 
 
@@ -134,9 +133,7 @@ def measured(setting: Setting, n_streams: int) -> dict[str, Any]:
         found -= N_ROWS
     row: dict[str, Any] = {"alarms": alarms, "median": np.median(found)}
     if setting.gap > setting.slack:
-        same = min(float(alarms), 1 - 1 / n_streams)  # no more than so many streams can tell
-        for name, power in (("rows_80", 0.8), ("rows_95", 0.95), ("rows_same", same)):
-            row[name] = round(setting.fixed_rows(power))
+        row |= {f"rows_{power}": round(setting.fixed_rows(power / 100)) for power in (80, 95)}
     return {**row, "seconds": round(time.process_time() - start, 1)}
 
 

@@ -1,10 +1,10 @@
 """Ranking under AUC-based fairness: 1 - AUC against the gap of true AUCs, and the time it takes.
 
 A solver has ``METHOD``, ``OBJECTIVES`` and ``cells`` as for ``rate_constrained``, and
-``fit(X, y, sensitive_features, *, constraint, slack, seed)``, which is timed and returns
-``scores(X, sensitive_features) -> (n,)``. The slacks of a method that does not bound true gaps are
-values of its own parameter (the surrogate's slack, the weight of a penalty), enough of them to draw
-its frontier. All are linear models with the same l2 penalty.
+``fit(train, *, constraint, slack, seed)``, which is timed and gives ``scores(X, groups) -> (n,)``.
+The slacks of a method that does not bound true gaps are values of its own parameter (the
+surrogate's slack, the weight of a penalty), enough of them to draw its frontier. All are linear
+models with the same l2 penalty.
 """
 
 from __future__ import annotations

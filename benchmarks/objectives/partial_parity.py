@@ -33,7 +33,7 @@ PARAMETERS: dict[str, list[Any]] = {
 }
 COLUMNS = [
     f"{part}_{name}"
-    for part in ("train", "validation", "test")
+    for part in ("train", "test")
     for name in ("accuracy", "table", "definition", "rates")
 ] + ["fit_time", "cpu_time", "warnings"]
 Scores = Callable[[Any, Any], NDArray[np.float64]]
@@ -43,7 +43,7 @@ class Split(NamedTuple):
     """The data of a run."""
 
     task: Task
-    parts: tuple[Rows, ...]  # training, validation, test
+    parts: tuple[Rows, Rows]  # training, test
 
 
 def prepare(data: Bunch, seed: int) -> Split:
@@ -57,9 +57,9 @@ def prepare(data: Bunch, seed: int) -> Split:
         validation /= 1.0 - test
     else:
         train, last = rows[given == "train"], rows[given == "test"]
-    train, middle = train_test_split(train, test_size=validation, random_state=seed)
-    parts = (Rows(data.data[index], y[index], groups[index]) for index in (train, middle, last))
-    return Split(task, tuple(parts))
+    train, _ = train_test_split(train, test_size=validation, random_state=seed)
+    first, second = (Rows(data.data[index], y[index], groups[index]) for index in (train, last))
+    return Split(task, (first, second))
 
 
 def measure(solver: Any, split: Split, seed: int, *, constraint: str, level: int) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def measure(solver: Any, split: Split, seed: int, *, constraint: str, level: int
         )
         taken = time.perf_counter() - start, time.process_time() - cpu
     row: dict[str, Any] = {}
-    for part, rows in zip(("train", "validation", "test"), split.parts, strict=True):
+    for part, rows in zip(("train", "test"), split.parts, strict=True):
         row |= {f"{part}_{name}": value for name, value in _quality(scores, rows, split).items()}
     return row | {
         "fit_time": taken[0],

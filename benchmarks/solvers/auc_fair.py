@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from benchmarks.objectives.auc_fair import FREE, OURS, OURS_WITH_GROUPS, RESCALED, WITH_MARGIN
-from benchmarks.objectives.rate_constrained import ALPHA, base_model
+from benchmarks.objectives.rate_constrained import ALPHA, Rows, base_model
 from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
@@ -29,12 +29,10 @@ SCALES, OFFSETS, QUANTILES = np.arange(0.05, 5.001, 0.05), np.arange(-3.0, 3.001
 def ranker(name: str, surrogate: str = "soft_bins", **options: Any) -> Method:
     """Return the classifier with these parameters."""
 
-    def fit(
-        X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-    ) -> Any:
+    def fit(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
         given = {"slack": slack, "alpha": ALPHA, "random_state": seed, **options}
         model = AUCFairClassifier(AUCParity(constraint, surrogate=surrogate), **given)
-        model.fit(X, y, sensitive_features=sensitive_features)
+        model.fit(train.X, train.y, sensitive_features=train.groups)
         return lambda X, groups: model.decision_function(X)
 
     return Method(name, ["auc_fair"], fit)
@@ -45,16 +43,15 @@ def default_cells(asked: dict[str, list[Any]]) -> Cells:
     return grid({**asked, "slack": sorted({*asked["slack"], *WIDE})})
 
 
-def fit_with_groups(
-    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-) -> Any:
+def fit_with_groups(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
     """Train the default with each column once more, zero outside of the second group.
 
     The scores of one group can then be rescaled, as by the post-processing, and everybody's group
     is needed to predict.
     """
     model = AUCFairClassifier(constraint, slack=slack, alpha=ALPHA)
-    model.fit(_with_groups(X, sensitive_features), y, sensitive_features=sensitive_features)
+    columns = _with_groups(train.X, train.groups)
+    model.fit(columns, train.y, sensitive_features=train.groups)
     return lambda X, groups: model.decision_function(_with_groups(X, groups))
 
 
@@ -65,17 +62,16 @@ def _with_groups(X: Any, groups: Any) -> Any:
     return np.hstack([X, X * second, second])
 
 
-def correlation_penalty(
-    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-) -> Any:
+def correlation_penalty(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
     """Minimise the log loss plus `slack` times the absolute correlation of scores with the group.
 
     Beutel et al. (2019) minimise a pairwise loss by mini-batches; here the log loss, which ranks
     better, by L-BFGS.
     """
+    X, y = train.X, train.y
     n, d = X.shape
     sign = 2.0 * y - 1.0
-    group = (sensitive_features - sensitive_features.mean()) / sensitive_features.std()
+    group = (train.groups - train.groups.mean()) / train.groups.std()
 
     def penalised(w: Any) -> tuple[float, Any]:
         z = X @ w[:d] + w[d]
@@ -102,22 +98,21 @@ def correlation_cells(asked: dict[str, list[Any]]) -> Cells:
     return grid({"constraint": wanted, "slack": WEIGHTS})
 
 
-def rescaled_group(
-    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-) -> Any:
+def rescaled_group(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
     """Replace one group's scores by w1 score + w2 (Kallus and Zhou 2019).
 
     The paper's grid of w1 and w2, on the scores of a logistic regression without constraints in
     units of their deviation; among the pairs that keep the training gap the one of highest AUC. It
     needs everybody's group to predict, and cannot change the AUC within a group.
     """
+    X, y = train.X, train.y
     model = base_model(len(y)).fit(X, y)
     scores = model.decision_function(X)
     mean, deviation = scores.mean(), scores.std()
     z = (scores - mean) / deviation
     levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
     cells = [(label, group) for label in (0, 1) for group in (0, 1)]
-    masks = [(y == label) & (sensitive_features == group) for label, group in cells]
+    masks = [(y == label) & (train.groups == group) for label, group in cells]
     quantiles = [np.quantile(z[mask], levels) for mask in masks]
     fractions = np.array([mask.mean() for mask in masks])
 
@@ -157,11 +152,9 @@ def between_groups(asked: dict[str, list[Any]]) -> Cells:
     return [cell for cell in grid(asked) if cell["constraint"] != "intra_group"]
 
 
-def unconstrained(
-    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-) -> Any:
+def unconstrained(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
     """Train LogisticRegression without the sensitive features."""
-    model = base_model(len(y)).fit(X, y)
+    model = base_model(len(train.y)).fit(train.X, train.y)
     return lambda X, groups: model.decision_function(X)
 
 

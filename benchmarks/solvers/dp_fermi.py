@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted
+from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted, Rows
 from benchmarks.solvers import Cells, Method, grid
 from fairconstrained import DPFermiClassifier
 
@@ -17,27 +17,12 @@ def cells(asked: dict[str, list[Any]]) -> Cells:
 
 
 def fit(
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    *,
-    constraint: str,
-    unit: str,
-    epsilon: float,
-    penalty: float,
-    seed: int,
+    train: Rows, *, constraint: str, unit: str, epsilon: float, penalty: float, seed: int
 ) -> Fitted:
     """Train with default settings."""
-    model = DPFermiClassifier(
-        constraint,
-        penalty=penalty,
-        epsilon=None if math.isnan(epsilon) else epsilon,
-        delta=DELTA,
-        protect=unit,
-        alpha=ALPHA,
-        random_state=seed,
-    )
-    model.fit(X, y, sensitive_features=sensitive_features)
+    given = {"epsilon": None if math.isnan(epsilon) else epsilon, "delta": DELTA, "protect": unit}
+    model = DPFermiClassifier(constraint, penalty=penalty, alpha=ALPHA, random_state=seed, **given)
+    model.fit(train.X, train.y, sensitive_features=train.groups)
     return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -20,9 +21,9 @@ from fairconstrained.solvers import (
 )
 
 
-def method(name: str, solver: Solver | None, alpha: float = 0.0) -> Method:
-    """Return the network trained by `solver`, without an l2 penalty, as in the paper."""
-    return Method(name, ["loss_parity"], partial(train_network, solver=solver, alpha=alpha))
+def method(name: str, solver: Solver | None, **options: Any) -> Method:
+    """Return the network of the paper, or with other options, trained by `solver`."""
+    return Method(name, ["loss_parity"], partial(train_network, solver=solver, **options))
 
 
 # The paper's batches and steps; step sizes where not given are the solvers' defaults.
@@ -52,9 +53,7 @@ SOLVERS = {
     # The solver of networks in estimators before EarlyStoppedSGDA.
     "sgda": method("SGDA", SGDA(), alpha=1e-4),
     # The estimator as a user gets it.
-    "loss_parity_default": Method(
-        "LossParityClassifier",
-        ["loss_parity"],
-        partial(train_network, alpha=1e-4, network=Network((64, 32))),
+    "loss_parity_default": method(
+        "LossParityClassifier", None, alpha=1e-4, model=Network((64, 32))
     ),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from fairlearn.reductions import DemographicParity, EqualizedOdds, ExponentiatedGradient
 from numpy.typing import NDArray
 
-from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted, base_model, dense
+from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted, Rows, base_model, dense
 from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import RateConstrainedClassifier
 
@@ -17,25 +17,14 @@ MOMENTS = {"demographic_parity": DemographicParity, "equalized_odds": EqualizedO
 
 
 def default(
-    X: Any,
-    y: Any,
-    sensitive_features: Any,
-    *,
-    constraint: str,
-    slack: float,
-    seed: int,
-    epsilon: float = math.nan,
+    train: Rows, *, constraint: str, slack: float, seed: int, epsilon: float = math.nan
 ) -> Fitted:
     """Train with default settings, without privacy if epsilon is nan."""
+    given = {"epsilon": None if math.isnan(epsilon) else epsilon, "delta": DELTA}
     model = RateConstrainedClassifier(
-        constraint,
-        slack=slack,
-        alpha=ALPHA,
-        epsilon=None if math.isnan(epsilon) else epsilon,
-        delta=DELTA,
-        random_state=seed,
+        constraint, slack=slack, alpha=ALPHA, random_state=seed, **given
     )
-    model.fit(X, y, sensitive_features=sensitive_features)
+    model.fit(train.X, train.y, sensitive_features=train.groups)
     return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
 
 
@@ -44,9 +33,7 @@ def with_and_without_privacy(asked: dict[str, list[Any]]) -> Cells:
     return grid({**asked, "epsilon": [*asked["epsilon"], math.nan]})
 
 
-def reductions(
-    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-) -> Fitted:
+def reductions(train: Rows, *, constraint: str, slack: float, seed: int) -> Fitted:
     """Train fairlearn's ExponentiatedGradient (Agarwal et al. 2018) with its defaults.
 
     Its predictions are random: each row draws one of the trained classifiers. Errors and rates are
@@ -55,8 +42,8 @@ def reductions(
     guarantees the bound only up to its own `eps` and duality gap. Compare at equal violation.
     """
     moment = MOMENTS[constraint](difference_bound=slack)
-    model = ExponentiatedGradient(base_model(len(y)), moment)
-    model.fit(dense(X), y, sensitive_features=sensitive_features)
+    model = ExponentiatedGradient(base_model(len(train.y)), moment)
+    model.fit(dense(train.X), train.y, sensitive_features=train.groups)
 
     def acceptance(X: Any, groups: Any) -> NDArray[np.float64]:
         return model._pmf_predict(dense(X))[:, 1].clip(0, 1)  # the public predict only draws
@@ -69,11 +56,9 @@ def without_caps(asked: dict[str, list[Any]]) -> Cells:
     return [cell for cell in grid(asked) if cell["constraint"] in MOMENTS]
 
 
-def unconstrained(
-    X: Any, y: Any, sensitive_features: Any, *, constraint: str, slack: float, seed: int
-) -> Fitted:
+def unconstrained(train: Rows, *, constraint: str, slack: float, seed: int) -> Fitted:
     """Train LogisticRegression without the sensitive features."""
-    model = base_model(len(y)).fit(X, y)
+    model = base_model(len(train.y)).fit(train.X, train.y)
     return Fitted(lambda X, groups: model.predict(X).astype(float))
 
 

@@ -7,9 +7,8 @@
 Two groups, 20 columns in double precision, default settings, one thread a worker: demographic
 parity within 0.02, or another constraint, of which the gap of all rows is measured as well. One
 worker fits on all rows in memory, several each on their part of the same rows. The first worker
-prints the model, so that the fits can be compared, and what a pass costs: with it,
-and with an assumed network (`--latency` of one hop and `--bandwidth`), the time of `--plan-workers`
-workers with `--plan-rows` rows follows, for sums along a tree:
+prints the model, so that the fits can be compared, and what a pass costs: with it, and with an
+assumed network, the time of 1,000 workers with 1e11 rows follows, for sums along a tree:
 
     passes * (rows / workers * seconds a row and pass + 2 log2(workers) * latency)
     + bytes / bandwidth * 2 log2(workers).
@@ -17,10 +16,8 @@ workers with `--plan-rows` rows follows, for sums along a tree:
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import pickle
 import time
 from collections.abc import Sequence
@@ -29,12 +26,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmarks import results
 from benchmarks.command import command
+from benchmarks.results import append
+from benchmarks.speed import as_worker
 from fairconstrained import (
     AUCFairClassifier,
     PartialParityClassifier,
@@ -53,6 +50,8 @@ CONSTRAINTS: dict[str, tuple[Any, Any]] = {
         partial(metrics.partial_statistical_parity, interval=(0.0, 0.3)),
     ),
 }
+_WORKERS, _ROWS = 1_000, 1e11  # of the plan
+_LATENCY, _BANDWIDTH = 50e-6, 1e9  # seconds of one hop, bytes per second
 _BLOCK = 10_000
 _FEW = 2_000
 
@@ -125,16 +124,16 @@ def measured(constraint: str, n_rows: int, rank: int, size: int) -> dict[str, An
     }
 
 
-def planned(found: dict[str, Any], options: argparse.Namespace) -> dict[str, float]:
+def planned(found: dict[str, Any]) -> dict[str, float]:
     """Seconds of arithmetic and of network of many workers, from what one of these has measured."""
     of_worker = found["rows of all"] / found["workers"]
     a_row = found["processor seconds of a worker"] / of_worker
-    hops = 2 * math.log2(options.plan_workers)
-    arithmetic = options.plan_rows / options.plan_workers * a_row
+    hops = 2 * math.log2(_WORKERS)
+    arithmetic = _ROWS / _WORKERS * a_row
     messages = found["sums"] + found["gathers"]
     n_bytes = found["bytes of sums"] + found["bytes of gathers"]
-    network = hops * (messages * options.latency + n_bytes / options.bandwidth)
-    asked = {"planned workers": options.plan_workers, "planned rows": options.plan_rows}
+    network = hops * (messages * _LATENCY + n_bytes / _BANDWIDTH)
+    asked = {"planned workers": _WORKERS, "planned rows": _ROWS}
     return {**asked, "seconds of arithmetic": arithmetic, "seconds of network": network}
 
 
@@ -143,24 +142,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = command(__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--constraint", choices=list(CONSTRAINTS), default="demographic_parity")
-    parser.add_argument("--plan-workers", type=int, default=1_000)
-    parser.add_argument("--plan-rows", type=float, default=1e11)
-    parser.add_argument("--latency", type=float, default=50e-6, help="seconds of one hop")
-    parser.add_argument("--bandwidth", type=float, default=1e9, help="bytes per second")
     options = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    together = "WORLD_SIZE" in os.environ
-    if together:
-        dist.init_process_group("gloo")
-    rank, size = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
-    found = measured(options.constraint, options.rows, rank, size)
-    if rank == 0:
-        found |= planned(found, options)
-        print(json.dumps(found))
-        key = ["constraint", "workers", "rows of all"]
-        results.append(options.output / "sharded.csv", found, list(found), key)
-    if together:
-        dist.destroy_process_group()
+    with as_worker() as (rank, size):
+        found = measured(options.constraint, options.rows, rank, size)
+        if rank == 0:
+            found |= planned(found)
+            print(json.dumps(found))
+            key = ["constraint", "workers", "rows of all"]
+            append(options.output / "sharded.csv", found, list(found), key)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,17 @@ milliseconds of a step and the values that training ends with, and adds them to 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks import results
 from benchmarks.command import command
+from benchmarks.results import append
+from benchmarks.speed import as_worker
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.solvers import ALM
 from fairconstrained.training import train
@@ -51,20 +50,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=150)
     options = parser.parse_args(argv)
-    torch.set_num_threads(1)
-    together = "WORLD_SIZE" in os.environ
-    if together:
-        dist.init_process_group("gloo")
-    rank, size = (dist.get_rank(), dist.get_world_size()) if together else (0, 1)
-    measured = trained(options.width, options.batch, options.steps)
-    if rank == 0:
-        print(f"workers: {size}; processor ms a step: {measured['processor ms']:.2f}")
-        print(f"constraint values: {measured['values']}")
-        asked = {"width": options.width, "batch": options.batch, "steps": options.steps}
-        row = {**asked, "workers": size, **measured}
-        results.append(options.output / "workers.csv", row, list(row), KEY)
-    if together:
-        dist.destroy_process_group()
+    asked = {"width": options.width, "batch": options.batch, "steps": options.steps}
+    with as_worker() as (rank, size):
+        row = {**asked, "workers": size, **trained(**asked)}
+        if rank == 0:
+            print(f"workers: {size}; processor ms a step: {row['processor ms']:.2f}")
+            print(f"constraint values: {row['values']}")
+            append(options.output / "workers.csv", row, list(row), KEY)
 
 
 def trained(width: int, batch: int, steps: int) -> dict[str, Any]:
