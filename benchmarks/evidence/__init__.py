@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from benchmarks.evidence.aggregates import AGGREGATES
 
 FOLDER = Path(__file__).parent
+_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
 
 
 class Cell(NamedTuple):
@@ -44,18 +45,18 @@ def _is_number(text: str) -> bool:
 
 
 @cache
-def _read(name: str) -> pd.DataFrame:
-    return pd.read_csv(FOLDER / name, dtype=str, keep_default_na=False)
+def _read(name: str, **options: Any) -> pd.DataFrame:
+    return pd.read_csv(FOLDER / name, **options)
 
 
 def sources() -> pd.DataFrame:
     """One row for each table, by its name: results, head, command, date."""
-    return _read("sources.csv").set_index("table")
+    return _read("sources.csv", **_TEXT).set_index("table")
 
 
 def claims() -> pd.DataFrame:
     """One row for each claim: claim, unit, ours, other, method; the two are references to cells."""
-    return _read("claims.csv")
+    return _read("claims.csv", **_TEXT)
 
 
 @cache
@@ -67,7 +68,7 @@ def table(name: str) -> pd.DataFrame:
     KeyError
         If ``sources.csv`` has no such table.
     """
-    return AGGREGATES[name].table(pd.read_csv(FOLDER / sources().loc[name, "results"]))
+    return AGGREGATES[name].table(_read(sources().loc[name, "results"]))
 
 
 def cell(reference: str) -> Cell:

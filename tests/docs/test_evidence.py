@@ -1,5 +1,6 @@
 """The evidence shows what the results files hold: each table on one page, no number typed twice."""
 
+import gzip
 import re
 
 import numpy as np
@@ -60,18 +61,13 @@ def test_every_number_that_a_page_takes_from_a_table_is_there():
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_has_one_number_a_cell(name):
+def test_a_table_has_one_number_a_cell_and_a_page_shows_each(name):
     cells = evidence.table(name)
     assert len(cells)
     assert not cells.duplicated(["row", "column"]).any()
     numbers = cells[~cells["column"].isin(WORDS)]
     assert np.isfinite(numbers["value"].astype(float)).all()
     assert (numbers.loc[numbers["std"] != "", "std"].astype(float) >= 0).all()
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_page_shows_each_cell_of_a_table(name):
-    cells = evidence.table(name)
     head, _, *lines = parsed(pages.table_markdown(name))
     n_parts = len(evidence.sources().loc[name, "head"].split(" / "))
     assert all(len(line) == len(head) for line in lines)
@@ -134,15 +130,8 @@ def test_what_is_kept_replaces_earlier_runs(tmp_path, monkeypatch):
 
 def test_runs_name_no_path_of_a_machine():
     for path in (evidence.FOLDER / "runs").glob("*.csv.gz"):
-        text = pd.read_csv(path, dtype=str, keep_default_na=False).to_csv()
+        text = gzip.decompress(path.read_bytes()).decode()
         assert not re.search(r"/(home|tmp|work|root)/", text)
-
-
-def test_a_ratio_is_the_other_number_by_ours():
-    for claim in pages.compared():
-        expected = float(claim["other"].value) / float(claim["ours"].value)
-        assert claim["ratio"] == expected
-        assert f"> {pages.ratio_text(expected)} |" in pages.claims_markdown()
 
 
 def test_first_page_and_evidence_name_one_ratio_to_reductions():
