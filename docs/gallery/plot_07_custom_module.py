@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.solvers import EarlyStoppedSGDA
 from fairconstrained.training import train
 
 data = make_biased_classification(2000, bias=0.4, random_state=0)
@@ -43,10 +44,9 @@ module = torch.nn.Sequential(
     torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
 )
 rows = (X, y, group)
-free = train(
-    module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, random_state=0
-)
-bound = train(module, loss, equal_mean_scores, rows, groups=group, random_state=0)
+given = {"solver": EarlyStoppedSGDA(n_steps=600), "random_state": 0}
+free = train(module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, **given)
+bound = train(module, loss, equal_mean_scores, rows, groups=group, **given)
 print("constraint values:", np.round(bound.values, 3), "feasible:", bound.feasible)
 
 # %%
