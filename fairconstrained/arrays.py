@@ -107,16 +107,6 @@ def check_samples(**inputs: Any) -> None:
     aligns by index, so an input whose index holds the labels of another one in a different order
     means other samples than those at its positions: either reading would be a guess. Indices with
     different labels say nothing about the order.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from fairconstrained.arrays import check_samples
-    >>> y = pd.Series([0, 1, 1])
-    >>> check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[7, 8, 9]))
-    >>> check_samples(y=y, sensitive_features=pd.Series(["a", "b", "b"], index=[2, 1, 0]))
-    Traceback (most recent call last):
-    ValueError: sensitive_features has the samples of y in another order: ...
     """
     first, known = "", None  # the first input with an index
     for name, values in inputs.items():

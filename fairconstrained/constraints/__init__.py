@@ -1,11 +1,9 @@
 """Criteria of fairness, and the constraints on scores to which they are bound."""
 
-from fairconstrained.constraints.auc import AUCS, AUCConstraint, AUCParity
+from fairconstrained.constraints.auc import AUCS, AUCParity
 from fairconstrained.constraints.expected_cost import ExpectedCost
-from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES, LossParity
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.notions import Cap, Event, Notion, Parity, as_notion
+from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
     PARTIAL_PRIVATE,
@@ -13,7 +11,6 @@ from fairconstrained.constraints.partial_notions import (
     PartialEqualizedOdds,
     PartialEqualOpportunity,
     PartialGroupAUC,
-    PartialNotion,
     PartialRankParity,
     PartialStatisticalParity,
     PartialStatisticalParityInBins,
@@ -31,9 +28,8 @@ from fairconstrained.constraints.rates import (
     RejectionRate,
 )
 from fairconstrained.constraints.robust import RobustParity
-from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
-from fairconstrained.constraints.tables import Placement, Space
+from fairconstrained.constraints.tables import Space
 
 # The names that RateConstrainedClassifier accepts. Tests cover all of this table.
 CONSTRAINTS: dict[str, type[Notion]] = {
@@ -59,7 +55,6 @@ __all__ = [
     "LOSS_PARITIES",
     "PARTIAL",
     "PARTIAL_PRIVATE",
-    "AUCConstraint",
     "AUCParity",
     "Binormal",
     "Cap",
@@ -73,20 +68,16 @@ __all__ = [
     "FalseOmissionRateParity",
     "FalsePositiveRate",
     "FalsePositiveRateParity",
-    "LinearMoments",
     "LossParity",
-    "MomentConstraint",
     "Notion",
     "Parity",
     "PartialDemographicParity",
     "PartialEqualOpportunity",
     "PartialEqualizedOdds",
     "PartialGroupAUC",
-    "PartialNotion",
     "PartialRankParity",
     "PartialStatisticalParity",
     "PartialStatisticalParityInBins",
-    "Placement",
     "PredictiveParity",
     "Quadratic",
     "RateConstraint",
@@ -94,7 +85,4 @@ __all__ = [
     "RobustParity",
     "SoftBins",
     "Space",
-    "Stack",
-    "as_notion",
-    "stacked",
 ]

@@ -43,25 +43,8 @@ class AUCConstraint(MomentConstraint):
         g_j = \ell(G_1', G_1) + \ell(G_2, G_2') - 1 - \mathrm{slack}_j, \qquad
         g_{m+j} = \ell(G_2', G_2) + \ell(G_1, G_1') - 1 - \mathrm{slack}_j
 
-    (equations 4 and 5).
-
-    Parameters
-    ----------
-    space : Space
-        It has two classes.
-    comparisons : array-like of shape (m, 4, 2, n_groups)
-        Zeros and ones: the cells of :math:`G_1, G_1', G_2, G_2'`.
-    slack : array-like of shape (m,)
-    surrogate : Surrogate
-    name : str
-        The criterion, for messages.
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import AUCParity, Space
-    >>> constraint = AUCParity("group_auc").bind(Space([0, 1], ["a", "b"]), 0.05)
-    >>> type(constraint).__name__, len(constraint.slack)
-    ('AUCConstraint', 2)
+    (equations 4 and 5). The space has two classes. Comparisons, (m, 4, 2, n_groups), are zeros and
+    ones: the cells of :math:`G_1, G_1', G_2, G_2'`.
     """
 
     def __init__(self, space: Space, comparisons: Any, slack: Any, surrogate: Surrogate, name: str):

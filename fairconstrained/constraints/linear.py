@@ -273,36 +273,11 @@ class LinearMoments(MomentConstraint):
         g_j = \sum_r C_{jr}\, \rho_r - \mathrm{slack}_j .
 
     Every rate constraint and every loss parity has this form, so a new criterion needs no new
-    class of constraints.
-
-    Parameters
-    ----------
-    space : Space
-    numerators : array or sparse matrix of shape (n_rates, n_cells * n_columns)
-        :math:`A`, given for each (label, group) cell, ordered by label. Cells with equal
-        coefficients are joined into parts.
-    denominators : array or sparse matrix of shape (n_rates, n_cells)
-        :math:`B`, zeros and ones.
-    combinations : array, sparse matrix or Combinations of shape (m, n_rates)
-        :math:`C`.
-    slack : array-like of shape (m,)
-    statistic : Statistic
-    name : str
-        The criterion.
-    title : str, optional
-        The criterion in descriptions of values, where it is more than the name.
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import EqualOpportunity, Space
-    >>> constraint = EqualOpportunity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
-    >>> constraint.part_of_cell  # the rows of label 0 are in no part
-    tensor([[-1, -1],
-            [ 1,  0]])
+    class of constraints. Arrays or sparse matrices give :math:`A`, (n_rates, n_cells * n_columns),
+    :math:`B`, (n_rates, n_cells), zeros and ones, and :math:`C`, (m, n_rates), for (label, group)
+    cells, ordered by label. Cells with equal coefficients are joined into parts. The title is the
+    name in descriptions of values.
     """
-
-    #: Numbers, (n_rates,), of the families of rates that are shrunken together; -1 for others.
-    families: NDArray[np.int64] | None = None
 
     def __init__(
         self,

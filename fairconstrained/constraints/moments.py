@@ -37,44 +37,22 @@ class MomentConstraint:
 
     A subclass implements :meth:`of_moments`, :meth:`describe` and :meth:`without_small`. It
     overrides other methods if it supports more.
-
-    Parameters
-    ----------
-    part_of_cell : LongTensor of shape (n_classes, n_groups)
-        The part of each (label, group) cell, or -1 for cells in no part.
-    statistic : Statistic
-    slack : Tensor of shape (m,)
-        The slack that the values contain.
-    name : str
-        Name of the criterion in messages.
-    n_aux : int, default=0
-        Number of extra primal variables.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.constraints import DemographicParity, Space
-    >>> constraint = DemographicParity(slack=0.1).bind(Space([0, 1], ["a", "b"]))
-    >>> rows = constraint.place(torch.tensor([0, 1]), torch.tensor([0, 1]), torch.ones(2))
-    >>> scores, aux = torch.tensor([[-9.0], [9.0]]), torch.zeros(0)
-    >>> constraint.values(scores, rows, aux).round(decimals=2)  # a gap of 1 minus slack
-    tensor([-1.1000,  0.9000])
-    >>> constraint.hard_values(scores, rows, aux)
-    tensor([-1.1000,  0.9000])
     """
 
     space = Space((), ())  # the labels and groups that the constraint is bound to
     of_labels = False  # whether hard values depend on scores by predicted labels only
+    #: Numbers, (n_rates,), of the families of rates that are shrunken together; -1 for others.
+    families: NDArray[np.int64] | None = None
     difference_of_convex = False  # whether `convex_parts` is implemented
 
     def __init__(
         self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
     ):
-        self.part_of_cell = part_of_cell
+        self.part_of_cell = part_of_cell  # (n_classes, n_groups), -1 for cells in no part
         self.statistic = statistic
-        self.slack = slack
-        self.name = name
-        self.n_aux = n_aux
+        self.slack = slack  # (m,), which the values contain
+        self.name = name  # of the criterion in messages
+        self.n_aux = n_aux  # number of extra primal variables
         self.n_parts = int(part_of_cell.max()) + 1 if part_of_cell.numel() else 0
 
     @property

@@ -336,28 +336,9 @@ def as_notion(
     kind: type[Notion] = Notion,
     parameter: str = "constraint",
 ) -> Notion:
-    """Return the criterion for a name or an object.
+    """Return the criterion for a name or an object of a kind; raise ValueError for anything else.
 
-    Parameters
-    ----------
-    given : str or Notion
-    names : mapping of str to callable
-        The criterion of each allowed name: ``CONSTRAINTS``, ``PARTIAL``, ``AUCS``, ...
-    kind : type, default=Notion
-        Allowed class of objects.
-    parameter : str, default="constraint"
-        Name of the parameter in the message.
-
-    Raises
-    ------
-    ValueError
-        If it is neither. The message lists the allowed values.
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import AUCS, as_notion
-    >>> as_notion("inter_group", AUCS)
-    AUCParity(comparison='inter_group')
+    The message names the parameter and lists the allowed values.
     """
     if isinstance(given, str) and given in names:
         return names[given]()

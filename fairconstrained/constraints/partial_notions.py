@@ -41,19 +41,7 @@ _EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log od
 
 @dataclass(eq=False, repr=False)
 class PartialNotion(Notion):
-    """Base of the partial criteria.
-
-    Parameters
-    ----------
-    interval, slack, temperature
-        As in :class:`PartialStatisticalParity`.
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import PARTIAL, PartialNotion
-    >>> issubclass(PARTIAL["rank_parity"], PartialNotion)
-    True
-    """
+    """Base of the partial criteria, with parameters as in :class:`PartialStatisticalParity`."""
 
     interval: Any = None
     slack: float | None = None
@@ -64,12 +52,7 @@ class PartialNotion(Notion):
     ) -> WithinIntervals:
         """Return the constraint on these labels and groups.
 
-        Parameters
-        ----------
-        space : Space
-            It must have two classes.
-        slack, interval
-            Those of the estimator, used if the criterion has none of its own.
+        The slack and the interval of the estimator are used if the criterion has none of its own.
         """
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")

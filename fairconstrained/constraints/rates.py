@@ -302,13 +302,11 @@ class RateConstraint(Notion):
 
     Parameters
     ----------
-    part : mapping, or array-like of shape (n_classes, n_groups)
-        Disjoint parts of the samples. A mapping has their names as keys. Its values are mappings
-        with one or both of the keys ``"group"`` and ``"label"``, whose values are a group (label)
-        or a list of them. An array gives the number of the part of each label and group, in sorted
-        order, and -1 for no part.
-    unions : list of lists of str, or array-like of shape (n_unions, n_parts)
-        The parts in each union: their names, or zeros and ones.
+    part : mapping
+        Disjoint parts of the samples, by name. The values are mappings with one or both of the keys
+        ``"group"`` and ``"label"``, whose values are a group (label) or a list of them.
+    unions : list of lists of str
+        The names of the parts in each union.
     weights : array-like of shape (m, n_unions, n_classes)
     slack : float or array-like of shape (m,), optional
         Default: the estimator's ``slack``.
@@ -340,12 +338,7 @@ class RateConstraint(Notion):
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
-        if isinstance(self.part, Mapping):
-            part, names = self._named_parts(space), list(self.part)
-            unions = self._unions(len(names), names)
-        else:
-            part = self._numbered_parts(space)
-            unions = self._unions(int(part.max()) + 1, [])
+        part, unions = self._parts(space), self._unions()
         n_classes = len(space.classes)
         weights = np.asarray(self.weights, dtype=float)
         if weights.ndim != 3 or weights.shape[1:] != (len(unions), n_classes):
@@ -379,8 +372,13 @@ class RateConstraint(Notion):
             self.name,
         )
 
-    def _named_parts(self, space: Space) -> NDArray[np.int64]:
+    def _parts(self, space: Space) -> NDArray[np.int64]:
         """The part of each label and group, numbered in the order of the names."""
+        if not isinstance(self.part, Mapping):
+            raise ValueError(
+                "RateConstraint.part must be a mapping from names of parts to their rows; got "
+                f"{self.part!r}."
+            )
         part = np.full((len(space.classes), len(space.groups)), -1)
         names = list(self.part)
         for number, name in enumerate(names):
@@ -402,40 +400,16 @@ class RateConstraint(Notion):
             part[own] = number
         return part
 
-    def _numbered_parts(self, space: Space) -> NDArray[np.int64]:
-        """The given number of the part of each label and group, after checks."""
-        shape = (len(space.classes), len(space.groups))
-        part = np.asarray(self.part)
-        if part.shape != shape or part.dtype.kind not in "iu" or part.min() < -1:
-            raise ValueError(
-                f"RateConstraint.part must be a mapping from names of parts to their rows, or give "
-                f"an integer >= -1 for each of {shape[0]} labels and {shape[1]} groups; got shape "
-                f"{part.shape}, dtype {part.dtype}."
-            )
-        return part.astype(np.int64)
-
-    def _unions(self, n_parts: int, names: list[str]) -> Floats:
+    def _unions(self) -> Floats:
         """Zeros and ones, (n_unions, n_parts)."""
-        if names and _has_text(self.unions):
-            strange = [u for u in self.unions if isinstance(u, str) or not set(u) <= set(names)]
-            if strange:
-                raise ValueError(
-                    f"RateConstraint.unions must be lists of names out of {names}; got {strange}."
-                )
-            return np.array([[float(name in union) for name in names] for union in self.unions])
-        unions = np.asarray(self.unions, dtype=float)
-        if unions.ndim != 2 or not np.isin(unions, (0, 1)).all() or unions.shape[1] != n_parts:
+        names = list(self.part)
+        lists = (list, tuple, set)
+        strange = [u for u in self.unions if not isinstance(u, lists) or not set(u) <= set(names)]
+        if strange:
             raise ValueError(
-                "RateConstraint.unions must be zeros and ones of shape (n_unions, n_parts) with "
-                f"n_parts = {n_parts}, one column for each part; got shape {unions.shape}."
+                f"RateConstraint.unions must be lists of names out of {names}; got {strange}."
             )
-        return unions
-
-
-def _has_text(value: Any) -> bool:
-    if isinstance(value, (list, tuple, set)):
-        return any(map(_has_text, value))
-    return isinstance(value, str)
+        return np.array([[float(name in union) for name in names] for union in self.unions])
 
 
 def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any]) -> list[int]:

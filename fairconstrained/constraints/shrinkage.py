@@ -24,7 +24,7 @@ from fairconstrained.rates import shrunken_rates
 
 def has_families(constraint: MomentConstraint) -> bool:
     """Whether some rates of a constraint are to be shrunken."""
-    return any(getattr(member, "families", None) is not None for member in constraint.members)
+    return any(member.families is not None for member in constraint.members)
 
 
 def told_apart(space: Space, y: Tensor, group: Tensor, reference: Tensor) -> Tensor:

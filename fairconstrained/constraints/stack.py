@@ -27,23 +27,8 @@ from fairconstrained.constraints.tables import (
 class Stack(MomentConstraint):
     """Several moment constraints as one constraint on a common table.
 
-    The parts are the coarsest common refinement of the partitions of all members. Equal statistics
-    are computed once.
-
-    Parameters
-    ----------
-    space : Space
-    members : sequence of MomentConstraint
-        At least one; :func:`stacked` takes any number.
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
-    >>> space = Space([0, 1], ["a", "b"])
-    >>> notions = DemographicParity(), FalseNegativeRate(max=0.3)
-    >>> stack = Stack(space, [notion.bind(space, 0.1) for notion in notions])
-    >>> [member.name for member in stack.members], stack.n_parts
-    (['demographic_parity', 'false_negative_rate'], 4)
+    The parts are the coarsest common refinement of the partitions of all members, of which there is
+    at least one. Equal statistics are computed once.
     """
 
     def __init__(self, space: Space, members: Sequence[MomentConstraint]):
@@ -246,21 +231,7 @@ class Unconstrained(MomentConstraint):
 
 
 def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:
-    """Return several constraints as one; a single one as it is, none as one without values.
-
-    Parameters
-    ----------
-    space : Space
-    members : sequence of MomentConstraint
-
-    Examples
-    --------
-    >>> from fairconstrained.constraints import DemographicParity, Space, stacked
-    >>> space = Space([0, 1], ["a", "b"])
-    >>> parity = DemographicParity(slack=0.1).bind(space)
-    >>> [type(stacked(space, own)).__name__ for own in ([], [parity], [parity, parity])]
-    ['Unconstrained', 'LinearMoments', 'Stack']
-    """
+    """Return several constraints as one; a single one as it is, none as one without values."""
     if not members:
         return Unconstrained(space)
     return members[0] if len(members) == 1 else Stack(space, members)

@@ -100,19 +100,6 @@ class Placement(NamedTuple):
 
     :meth:`MomentConstraint.place` creates them. A row is in one part, or belongs to parts by
     fractions where its group is known with a probability only.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.constraints import EqualOpportunity, Space
-    >>> constraint = EqualOpportunity().bind(Space([0, 1], ["a", "b"]), slack=0.1)
-    >>> y, group = torch.tensor([1, 1, 0, 1]), torch.tensor([0, 1, 1, 1])
-    >>> placed = constraint.place(y, group, torch.ones(4))
-    >>> placed.part, placed.counts()  # the negative is in no part, and parts are numbered from 0
-    (tensor([1, 0, 2, 0]), tensor([2., 1.]))
-    >>> uncertain = torch.tensor([[0.9, 0.1], [0.0, 1.0], [0.5, 0.5], [0.2, 0.8]])
-    >>> constraint.place(y, uncertain, torch.ones(4)).counts()
-    tensor([1.9000, 1.1000])
     """
 
     y: Tensor  # (n,) class indices

@@ -176,8 +176,7 @@ class Steps:
         model = copy.deepcopy(self.problem.model)
         problem = replace(self.problem, data=data, risk=risk, model=model)
         state, w = self.state, self.state.x[: model.n_params]
-        soft, hard = problem.evaluate(w)
-        iterate = Iterate(w, soft, hard, state.descent.multipliers(), torch.inf)
+        iterate = Iterate(w, *problem.evaluate(w), state.descent.multipliers(), torch.inf)
         told, known = [recorded(problem.constraint, iterate)], Status.STREAMING
         return Stage(problem, Solution(iterate, state.n_steps, known, told, [0.0], known))
 

@@ -11,12 +11,7 @@ from fairconstrained.privacy.accounting import (
     PrivacyGuarantee,
     Unit,
 )
-from fairconstrained.privacy.plans import (
-    calibrate,
-    plan_releases,
-    privacy_guarantee,
-    privacy_spent,
-)
+from fairconstrained.privacy.plans import calibrate, privacy_guarantee, privacy_spent
 
 __all__ = [
     "Budget",
@@ -26,7 +21,6 @@ __all__ = [
     "PrivacyGuarantee",
     "Unit",
     "calibrate",
-    "plan_releases",
     "privacy_guarantee",
     "privacy_spent",
 ]

@@ -276,20 +276,7 @@ ADD_NOISE = {Gaussian: with_gaussian_noise, Laplace: with_laplace_noise}
 
 
 class Releases:
-    """The noisy sums of a plan: each is made as often as it was priced, and no more often.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.privacy import Budget, plan_releases
-    >>> from fairconstrained.privacy.mechanisms import Releases, noise_generator
-    >>> releases = Releases(plan_releases({"counts": 0.99}, Budget(1.0, 1e-5, "record")))
-    >>> counts = releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0))
-    >>> releases.noisy("counts", torch.tensor([200.0, 100.0]), 1.0, noise_generator(0))
-    Traceback (most recent call last):
-    ...
-    RuntimeError: The privacy budget is spent: the plan has no counts left.
-    """
+    """The noisy sums of a plan: each is made as often as it was priced, and no more often."""
 
     def __init__(self, plan: PrivacyGuarantee):
         self.plan = plan
@@ -302,20 +289,15 @@ class Releases:
         A row adds at most `bound` to it: in the l2 norm, or the l1 norm for Laplace noise. It is a
         RuntimeError if the release has been made as often as planned.
         """
-        add_noise, noise = self._spend(name)
-        return add_noise(total, noise * bound, rng)
+        return self.noisy_parts(name, [total], bound, rng)[0]
 
     def noisy_parts(
         self, name: str, totals: Sequence[Tensor], bound: float, rng: Generator
     ) -> list[Tensor]:
         """Release several sums, to which a row adds at most `bound` together."""
-        add_noise, noise = self._spend(name)
-        return [add_noise(total, noise * bound, rng) for total in totals]
-
-    def _spend(self, name: str) -> tuple[Callable[[Tensor, float, Generator], Tensor], float]:
-        """Count a release; return how its noise is added, and the size of the noise."""
         if self._left.get(name, 0) < 1:
             raise RuntimeError(f"The privacy budget is spent: the plan has no {name} left.")
         self._left[name] -= 1
         release, _ = self._planned[name]
-        return ADD_NOISE[type(release)], release.noise
+        add_noise = ADD_NOISE[type(release)]
+        return [add_noise(total, release.noise * bound, rng) for total in totals]

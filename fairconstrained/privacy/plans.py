@@ -183,41 +183,11 @@ def plan_releases(
 ) -> PrivacyGuarantee:
     """Plan noise within a budget: for sums over all rows, and for steps on Poisson batches.
 
-    Parameters
-    ----------
-    fractions : dict of str to float
-        Names of Gaussian releases of all rows, with fractions of the budget in (0, 1). Fractions
-        are of the variance of the privacy loss, which adds up over releases.
-    budget : Budget
-    times : dict of str to int, optional
-        How often a release of all rows is made, if not once; its fraction is for all times.
-    step : dict of str to float, optional
-        Names of the joint releases of each step, with fractions of 1 by which the precision
-        1/noise**2 of a step is split. The steps get what the other releases leave of the budget.
-    sampling_rate : float, default=1.0
-        Probability of each row to be in the batch of a step.
-    n_steps : int, default=1
-        Number of steps.
-    laplace : collection of str, default=()
-        The releases of a step with Laplace noise. Noise of scale b costs about as much as Gaussian
-        noise of multiplier b where b is large.
-
-    Raises
-    ------
-    ValueError
-        If a fraction is not in (0, 1), or if the fractions are more than the budget.
-
-    Examples
-    --------
-    >>> from fairconstrained.privacy import Budget, plan_releases
-    >>> budget = Budget(1.0, 1e-5, "record")
-    >>> plan = plan_releases({"counts": 0.1, "moments": 0.89}, budget)
-    >>> print(f"{plan.noise('counts'):.1f} {plan.noise('moments'):.1f} {plan.epsilon:.3f}")
-    11.8 4.0 0.994
-    >>> steps = {"histogram": 0.1, "gradient": 0.9}
-    >>> plan = plan_releases({}, budget, step=steps, sampling_rate=0.05, n_steps=400)
-    >>> print(f"{plan.noise('gradient'):.2f} {plan.noise('histogram'):.1f} {plan.epsilon:.2f}")
-    4.10 12.3 1.00
+    Gaussian releases of all rows have fractions of the budget in (0, 1), for all `times` that they
+    are made. Fractions are of the variance of the privacy loss, which adds up over releases. The
+    joint releases of each `step` have fractions of 1, by which the precision 1/noise**2 of a step
+    is split; the steps get what the other releases leave. Some of a step may have Laplace noise:
+    of scale b it costs about as much as Gaussian noise of multiplier b where b is large.
     """
     check_positive("epsilon", budget.epsilon)
     check_budget(delta=budget.delta, unit=budget.unit)

@@ -140,15 +140,7 @@ class SampledProblem(Problem, Protocol):
 
 
 def one_in(every: int, cell: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
-    """Indices of most rows, and of one in `every` rows of each cell chosen at random.
-
-    Parameters
-    ----------
-    every : int
-    cell : LongTensor of shape (n_rows,)
-        The cell of each row, on the CPU.
-    rng : Generator
-    """
+    """Indices of most rows, and of one in `every` rows of each cell chosen at random."""
     order = torch.randperm(len(cell), generator=rng)
     order = order[torch.argsort(cell[order], stable=True)]
     counts = torch.bincount(cell)

@@ -60,26 +60,6 @@ class FairERM:
     Linear constraints are then estimated without bias, and a group may be missing in the draw. In
     the same way mean losses are divided by the weight of all rows. If rows are not drawn uniformly,
     as with equally many from each part, each row has a scale.
-
-    Parameters
-    ----------
-    model : Model
-        Linear, if the rows are not in memory.
-    data : Rows
-    risk : Objective
-    constraint : MomentConstraint
-    alpha : float
-        Weight of half the squared norm of the coefficients.
-    initial : Tensor of shape (n_params,), optional
-        Starting parameters; default: those of the model.
-    free : Tensor of shape (n_params,), optional
-        A solution of the problem without constraints, which no result may be worse than.
-    log_odds : Tensor of shape (n_params,), optional
-        Parameters of a linear model whose scores are log odds of two classes. No result may be
-        worse than thresholds by group on them.
-    simpler : callable, optional
-        Gives the point and the multipliers of a simpler model that is fitted to the rows of a
-        problem, from which training on them begins.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -92,14 +72,18 @@ class FairERM:
         {"draws", "held_out", "convex_parts", "convex_bounds", "saddle"}
     )
 
-    model: Model
+    model: Model  # linear, if the rows are not in memory
     data: Rows
     risk: Objective
     constraint: MomentConstraint
-    alpha: float
-    initial: Tensor | None = None
+    alpha: float  # weight of half the squared norm of the coefficients
+    initial: Tensor | None = None  # parameters (n_params,) to start from in place of the model's
+    # Solutions that no result may be worse than: without constraints, and thresholds by group on
+    # the scores of these parameters of a linear model, which are log odds of two classes.
     free: Tensor | None = None
     log_odds: Tensor | None = None
+    # Gives the point and the multipliers of a simpler model that is fitted to the rows of a
+    # problem, from which training on them begins.
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     @cached_property
@@ -340,13 +324,8 @@ class FairERM:
     # ------------------------------------------------------------------ rows held out
 
     def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on most rows, and one in `every` rows of each label and group.
-
-        Of rows with shares in groups it is the group with the largest. If a label has too few rows
-        for that in all groups, every row is in both.
-        """
         y, group = self.data.y.cpu(), self.data.group.cpu()
-        group = group if group.ndim == 1 else group.argmax(dim=1)
+        group = group if group.ndim == 1 else group.argmax(dim=1)  # of shares the largest
         cell = y * (group.max() + 1) + group
         kept, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
@@ -354,11 +333,9 @@ class FairERM:
         return replace(self, data=self.data.take(kept)), held
 
     def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where training on these rows begins: here, or at the simpler model."""
         return (x, dual) if self.simpler is None else self.simpler(self)
 
     def risks(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
         own = self.data.take(rows)
         scores = self.model.scores(x[: self.model.n_params], own.X)
         return torch.stack(

@@ -26,17 +26,6 @@ class FermiERM(FairERM):
     There are no constraints: the values of the criterion are only measured, on soft and on
     predicted labels. The memberships S of the rows are zeros and ones where the groups are known,
     and fractions elsewhere.
-
-    Parameters
-    ----------
-    model, data, risk, constraint, alpha
-        As in :class:`FairERM`; the constraint is the criterion measured.
-    information : MutualInformation
-        With the counts N: exact, released or public.
-    weight : float
-        :math:`\lambda`.
-    shift : Tensor of shape (n_parts, n_classes), optional
-        Added to the table M in the penalty.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -46,9 +35,9 @@ class FermiERM(FairERM):
     affine = None  # the penalty is no linear function of the table
     n_constraints: ClassVar[Literal[0]] = 0  # the penalty takes their place
 
-    information: MutualInformation = field(kw_only=True)
-    weight: float = field(kw_only=True)
-    shift: Tensor | None = field(default=None, kw_only=True)
+    information: MutualInformation = field(kw_only=True)  # with the counts N
+    weight: float = field(kw_only=True)  # lambda
+    shift: Tensor | None = field(default=None, kw_only=True)  # added to the table M in the penalty
 
     def start(self) -> Tensor:
         return self.model.init()

@@ -160,14 +160,8 @@ def whitened_model(
 class MomentERM(FixedSoftness, FairERM):
     r"""Pairwise risk of a linear model under a constraint, both functions of group moments.
 
-    The surrogates of both are functions of score moments. Hard values are measured on the rows.
-
-    Parameters
-    ----------
-    model, data, risk, constraint, alpha, free
-        As in :class:`FairERM`; the model has no intercept, which changes no AUC.
-    moments : GroupMoments
-        Moments of the (label, group) cells.
+    The surrogates of both are functions of score moments. Hard values are measured on the rows. The
+    model has no intercept, which changes no AUC.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -176,7 +170,7 @@ class MomentERM(FixedSoftness, FairERM):
 
     model: LinearModel
     risk: PairwiseLoss
-    moments: GroupMoments = field(kw_only=True)
+    moments: GroupMoments = field(kw_only=True)  # of the (label, group) cells
 
     @cached_property
     def counts(self) -> Tensor:

@@ -37,42 +37,16 @@ class Rows:
 
     Whatever is computed from all rows is a sum over them, and :meth:`total` is the only place where
     such sums are taken: over the pieces of this worker's blocks, then over the workers. Rows in
-    memory are one piece.
-
-    Parameters
-    ----------
-    blocks : iterable of Features
-        This worker's rows. It is iterated over in every pass, and gives the same blocks each time.
-        A tuple of one block are rows in memory.
-    y : Tensor of integers of any size, shape (n,)
-        Class indices of this worker's rows.
-    group : Tensor of shape (n,) or (n, n_groups)
-        Group indices, integers of any size; or how much of each row belongs to each group, where
-        groups are known with a probability only: fractions that add up to one.
-    weight : Tensor of shape (n,)
-        Positive. A tensor of ones that is expanded from one number takes no memory.
-    workers : Workers, default=ALONE
-        The processes that have the rows together.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from fairconstrained.models.features import DenseFeatures
-    >>> from fairconstrained.problems import Rows
-    >>> X = DenseFeatures(torch.arange(6.0).reshape(3, 2))
-    >>> y, group = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1])
-    >>> rows = Rows((X,), y, group, torch.ones(3))
-    >>> rows.take(torch.tensor([2, 0])).X.to_dense().tolist()
-    [[4.0, 5.0], [0.0, 1.0]]
-    >>> rows.total(lambda piece: piece.X.to_dense().sum(dim=0)).tolist()
-    [6.0, 9.0]
+    memory are one piece: a tuple of one block.
     """
 
-    blocks: Iterable[Features]
-    y: Tensor
+    blocks: Iterable[Features]  # this worker's rows, iterated over in every pass
+    y: Tensor  # (n,) class indices, integers of any size
+    # (n,) group indices, integers of any size; or where groups are known with a probability only,
+    # (n, n_groups): fractions of each row that belong to the groups, which add up to one.
     group: Tensor
-    weight: Tensor
-    workers: Workers = field(default=ALONE)
+    weight: Tensor  # (n,) positive; ones that are expanded from one number take no memory
+    workers: Workers = field(default=ALONE)  # the processes that have the rows together
 
     # ------------------------------------------------------------------ which rows these are
 

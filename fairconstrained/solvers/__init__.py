@@ -1,9 +1,8 @@
 """Algorithms: each is given a problem and yields iterates; ``run`` does the rest."""
 
-from fairconstrained.privacy import Budget
 from fairconstrained.solvers.alm import ALM, SSLALM, SwitchingSubgradient
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import Iterate, Solution, Solver, Status, check_solves, solves
+from fairconstrained.solvers.base import Iterate, Solution, Solver, Status
 from fairconstrained.solvers.idca import IDCA, DirectSwitching, StochasticIDCA
 from fairconstrained.solvers.lbfgs import LBFGS, LabelRounds
 from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
@@ -27,7 +26,6 @@ __all__ = [
     "SGDA",
     "SSLALM",
     "AugmentedLagrangian",
-    "Budget",
     "DirectSwitching",
     "EarlyStoppedSGDA",
     "Iterate",
@@ -43,9 +41,7 @@ __all__ = [
     "StochasticGhost",
     "StochasticIDCA",
     "SwitchingSubgradient",
-    "check_solves",
     "constant",
     "cosine",
     "run",
-    "solves",
 ]

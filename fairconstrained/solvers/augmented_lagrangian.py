@@ -26,7 +26,6 @@ from fairconstrained.solvers.lbfgs import (
     FEW_ROWS,
     ROUNDING,
     Curvature,
-    Effort,
     Found,
     Function,
     lbfgs,
@@ -74,10 +73,6 @@ class AugmentedLagrangian(Solver):
     ----------
     penalty : float, default=10.0
         :math:`\rho`.
-    inner_max_iter : int, default=60
-        Largest number of L-BFGS iterations in one minimisation.
-    memory : int, default=20
-        Number of pairs that L-BFGS keeps.
     patience : int, default=5
         Number of rounds without progress after which the solver leaves a sharpness.
 
@@ -116,8 +111,6 @@ class AugmentedLagrangian(Solver):
     scope = "problems with constraints, without privacy (epsilon=None)"
 
     penalty: float = positive(10.0)
-    inner_max_iter: int = count(60)
-    memory: int = count(20)
     patience: int = count(5)
 
     def iterate(
@@ -183,16 +176,16 @@ class AugmentedLagrangian(Solver):
             bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
         # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums:
         # the result then depends neither on their order nor on weights given as repetitions.
-        effort = Effort(self.inner_max_iter, Curvature(self.memory))
+        curvature = Curvature()
         if problem.n_rows <= FEW_ROWS:
-            polish = partial(lbfgs_then_newton, accuracy=ROUNDING, effort=effort)
+            polish = partial(lbfgs_then_newton, accuracy=ROUNDING, curvature=curvature)
         else:
-            polish = partial(lbfgs, accuracy=1e-3 * tol, effort=effort)
+            polish = partial(lbfgs, accuracy=1e-3 * tol, curvature=curvature)
         targets = _Targets(shift)
         while targets.stalled < self.patience and targets.rounds < _MAX_ROUNDS:
             accuracy = tol if targets.settled else _LOOSE
             for _ in range(_UPDATES):
-                minimise = partial(lbfgs, accuracy=0.5 * accuracy, effort=effort)
+                minimise = partial(lbfgs, accuracy=0.5 * accuracy, curvature=curvature)
                 iterate, gap = self._update(problem, linearize, x, dual, targets.shift, minimise)
                 x, dual = iterate.x, iterate.dual
                 # While the targets move it is enough that the constraints are met.

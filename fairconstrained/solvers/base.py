@@ -190,23 +190,9 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
     """Return whether a solver is for a problem, or None if one of them does not say.
 
-    The problem must offer all capabilities that the solver requires. If `problem` is an object,
-    ``suits`` of the solver is asked as well.
-
-    Parameters
-    ----------
-    solver : Solver, or its class
-    problem : object or type
-        A problem, or its class if the problem has not been built yet.
-    in_memory : bool, default=True
-        Whether the problem has all its rows in memory, and not in blocks or shards.
-
-    Examples
-    --------
-    >>> from fairconstrained.problems import FairERM
-    >>> from fairconstrained.solvers import DPSGDA, SGDA, solves
-    >>> solves(SGDA(), FairERM), solves(DPSGDA(), FairERM)
-    (True, False)
+    The problem, or its class if it has not been built yet, must offer all capabilities that the
+    solver requires; of rows in blocks or shards, which are not `in_memory`, it offers fewer. If
+    `problem` is an object, ``suits`` of the solver is asked as well.
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None
@@ -218,29 +204,7 @@ def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = Tru
 
 
 def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> None:
-    """Raise IncompatibleSolverError if a solver is not for a problem.
-
-    Parameters
-    ----------
-    solver : Solver
-    problem, in_memory
-        As in :func:`solves`. With a class the check is possible before the problem is built.
-
-    Raises
-    ------
-    IncompatibleSolverError
-        The message names the solver, the problem and the solvers of this package for it.
-
-    Examples
-    --------
-    >>> from fairconstrained.problems import FairERM
-    >>> from fairconstrained.solvers import DPSGDA, check_solves
-    >>> try:
-    ...     check_solves(DPSGDA(), FairERM)
-    ... except ValueError as error:
-    ...     print(str(error).split(":")[0])
-    DPSGDA cannot solve FairERM
-    """
+    """Raise IncompatibleSolverError, which names others, if a solver is not for a problem."""
     if solves(solver, problem, in_memory=in_memory) is not False:
         return
     from fairconstrained import solvers  # which imports this module

@@ -157,8 +157,7 @@ class DirectSwitching(FromFeasible):
             reached = merit(problem.linearize(candidate).value, self.epsilon)
             if reached <= best:
                 x, best = candidate, reached
-            soft, hard = problem.evaluate(x)
-            yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
+            yield Iterate(x, *problem.evaluate(x), torch.zeros_like(dual), torch.inf)
         self._found(problem.linearize(x).value)
 
 

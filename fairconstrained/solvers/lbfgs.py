@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ Point = tuple[Floats, float, Floats]  # x, value, gradient
 Found = tuple[Floats, Floats]  # x, gradient
 
 FEW_ROWS = 1000
+_MAX_ITER = 60  # of one minimisation
 _NOISE = 1e-14  # rounding error of the entries of a gradient, and relative one of a value
 ROUNDING = 1e-12  # rounding error of a gradient summed over few rows, with a margin
 _DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
@@ -46,7 +47,7 @@ _NEAR = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of score
 class Curvature:
     """L-BFGS approximation of a Hessian, which similar minimisations may share."""
 
-    def __init__(self, memory: int):
+    def __init__(self, memory: int = 20):
         self.pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
         self._scale = 1.0  # of the identity matrix from which the recursion starts
 
@@ -82,18 +83,10 @@ class Curvature:
         self._scale = 1.0
 
 
-class Effort(NamedTuple):
-    """Largest number of iterations, and the curvature that each adds to."""
-
-    max_iter: int
-    curvature: Curvature
-
-
-def lbfgs(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Found:
+def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvature) -> Found:
     """Return the first point with no gradient entry above `accuracy`, or the last; its gradient."""
     point: Point = (np.asarray(x, dtype=float), *function(x))
-    curvature = effort.curvature
-    for _ in range(effort.max_iter):
+    for _ in range(_MAX_ITER):
         x, _, gradient = point
         if np.abs(gradient).max(initial=0.0) <= accuracy:
             break
@@ -138,16 +131,18 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
     return None
 
 
-def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort: Effort) -> Found:
+def lbfgs_then_newton(
+    function: Function, x: Floats, *, accuracy: float, curvature: Curvature
+) -> Found:
     """Run :func:`lbfgs`, then Newton steps by conjugate gradients while these halve the gradient.
 
     They use no values, because values near the minimum differ by rounding.
     """
-    x, at_x = lbfgs(function, x, accuracy=accuracy, effort=effort)
+    x, at_x = lbfgs(function, x, accuracy=accuracy, curvature=curvature)
     if np.abs(at_x).max() <= accuracy:
         return x, at_x
 
-    def curvature(direction: Floats) -> Floats:
+    def bend(direction: Floats) -> Floats:
         step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
         # Where there is no curvature, as along equal intercepts of all classes, a step would be a
@@ -156,8 +151,8 @@ def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort:
 
     # Steps from smaller gradients are rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:
-        hessian = LinearOperator((len(x), len(x)), matvec=curvature, dtype=x.dtype)
-        step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=effort.max_iter)
+        hessian = LinearOperator((len(x), len(x)), matvec=bend, dtype=x.dtype)
+        step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=_MAX_ITER)
         smaller = function(x - step)[1]
         if not np.abs(smaller).max() < 0.5 * np.abs(at_x).max():
             break
@@ -165,22 +160,16 @@ def lbfgs_then_newton(function: Function, x: Floats, *, accuracy: float, effort:
     return x, at_x
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LBFGS(Solver):
     r"""Minimise :math:`f(x)` on all rows, without constraints.
 
-    Parameters
-    ----------
-    inner_max_iter : int, default=60
-        Most L-BFGS iterations in one recorded iteration, which reduces the gradient to a tenth.
-    memory : int, default=20
-        Number of pairs of steps and gradient changes that L-BFGS keeps.
-
     Notes
     -----
-    The residual is the largest entry of the gradient in the coordinates of the model. The last
-    iterations go well beyond ``tol``, and to rounding with at most 1000 rows, so the result does
-    not depend on the order of the data. Of ERMI, which is not convex, it is a stationary point.
+    A recorded iteration reduces the gradient to a tenth, by at most 60 iterations of L-BFGS, which
+    keeps 20 pairs of steps and gradient changes. The residual is the largest entry of the gradient
+    in the coordinates of the model. The last iterations go well beyond ``tol``, and to rounding
+    with at most 1000 rows, so the result does not depend on the order of the data. Of ERMI, which
+    is not convex, it is a stationary point.
 
     References
     ----------
@@ -189,17 +178,14 @@ class LBFGS(Solver):
     Examples
     --------
     >>> from fairconstrained.solvers import LBFGS
-    >>> LBFGS(memory=10)
-    LBFGS(memory=10)
+    >>> LBFGS()
+    LBFGS()
     """
 
     requires = ("exact",)
     takes_known = True
     keeps_last = True  # the objective descends
     scope = "problems without constraints, without privacy: DPFermiClassifier(epsilon=None)"
-
-    inner_max_iter: int = count(60)
-    memory: int = count(20)
 
     @classmethod
     def suits(cls, problem: Problem) -> bool:
@@ -215,17 +201,17 @@ class LBFGS(Solver):
             gradient = terms.pullback(torch.ones_like(terms.value))
             return terms.value.item(), gradient.cpu().numpy()
 
-        effort = Effort(self.inner_max_iter, Curvature(self.memory))
-        exact = problem.n_rows <= FEW_ROWS
+        curvature, exact = Curvature(), problem.n_rows <= FEW_ROWS
         point, accuracy = x.cpu().numpy(), _FIRST
         for _ in range(_MOST):
-            found, gradient = lbfgs(objective, point, accuracy=max(accuracy, tol), effort=effort)
+            least = max(accuracy, tol)
+            found, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
             residual = float(np.abs(gradient).max())
             stuck = np.array_equal(found, point)
             if residual <= tol:
                 last_steps = lbfgs_then_newton if exact else lbfgs
                 goal = ROUNDING if exact else 1e-3 * tol
-                found, gradient = last_steps(objective, found, accuracy=goal, effort=effort)
+                found, gradient = last_steps(objective, found, accuracy=goal, curvature=curvature)
                 residual = min(residual, float(np.abs(gradient).max()))
             point = found
             there = torch.as_tensor(point, device=x.device)
@@ -263,11 +249,11 @@ class LabelRounds(LBFGS):
     rounds : int, default=20
         Most rounds at each sharpness. They end where three bring nothing better, or labels are
         independent of the groups.
-    inner_max_iter, memory
-        As in :class:`LBFGS`, by which each round is minimised.
 
     Notes
     -----
+    Each round is minimised by :class:`LBFGS`.
+
     Larger penalties are 100 at first, and ten times as large at each sharpness until they are
     reached: if there are hardly more parameters than equations of independence, exactly independent
     *probabilities* are nearly constant, and labels need not be.

@@ -201,8 +201,7 @@ class LevelSet(Solver):
             # above the optimum says that these steps were too inaccurate.
             if bound < 0 or first:
                 w = saddle.parameters(state.average())
-                soft, hard = problem.evaluate(w)
-                yield Iterate(w, soft, hard, state.multipliers(), torch.inf)
+                yield Iterate(w, *problem.evaluate(w), state.multipliers(), torch.inf)
             if bound >= -accuracy:
                 return
             r, first = r + bound / (2.0 * self.theta), False

@@ -42,6 +42,7 @@ _RESCUE_STEPS = 15
 _POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
 _ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
 _SMALLEST_STEP = 1e-12
+_UNBOUNDED = 1e8  # multipliers of an infeasible problem
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -75,8 +76,6 @@ class SequentialQuadratic(Solver):
         Largest number of steps at one sharpness.
     sharpenings : int, default=3
         Largest number of doublings of the sharpness.
-    memory : int, default=20
-        Number of pairs that L-BFGS keeps.
 
     Notes
     -----
@@ -102,14 +101,13 @@ class SequentialQuadratic(Solver):
 
     n_steps: int = count(15)
     sharpenings: int = count(3, sign=">=")
-    memory: int = count(20)
 
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Take steps at increasing sharpness, then solve for fixed shifts; deterministic."""
         if not len(dual):
-            yield from AugmentedLagrangian(memory=self.memory).iterate(problem, x, dual, tol, rng)
+            yield from AugmentedLagrangian().iterate(problem, x, dual, tol, rng)
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
@@ -132,7 +130,7 @@ class SequentialQuadratic(Solver):
             problem, kept = sharper, feasible
         assert best is not None
         if best.excess > FEASIBILITY_TOL:
-            solver, none = AugmentedLagrangian(memory=self.memory), torch.zeros_like(dual)
+            solver, none = AugmentedLagrangian(), torch.zeros_like(dual)
             for other in islice(solver.iterate(posed, best.x, none, tol, rng), _RESCUE_STEPS):
                 found = other._replace(residual=torch.inf)
                 yield found
@@ -167,7 +165,7 @@ class SequentialQuadratic(Solver):
 
     def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
         """Take steps with shifts that follow the hard values; they do not end the run."""
-        path = _Path(problem, x, dual, self.memory)
+        path = _Path(problem, x, dual)
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
@@ -188,7 +186,7 @@ class SequentialQuadratic(Solver):
         room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
         for _ in range(_POLISHES):
-            path, least = _Path(problem, start.x, start.dual, self.memory), torch.inf
+            path, least = _Path(problem, start.x, start.dual), torch.inf
             for k in range(_POLISH_STEPS):
                 iterate = path.step(shift)
                 yield iterate._replace(residual=torch.inf)
@@ -210,10 +208,10 @@ class SequentialQuadratic(Solver):
 class _Path:
     """A point, the problem's terms there, and the curvature estimated from its steps."""
 
-    def __init__(self, problem: Problem, x: Tensor, dual: Tensor, memory: int):
+    def __init__(self, problem: Problem, x: Tensor, dual: Tensor):
         self.problem, self.x, self.dual = problem, x, dual
         self.terms = problem.linearize(x)
-        self.curvature = Curvature(memory)
+        self.curvature = Curvature()
 
     def step(self, shift: Tensor) -> Iterate:
         """Take a step for the soft constraints with this shift."""
@@ -246,9 +244,9 @@ class _Path:
         change = gradient - (program.gradient + dual[program.near] @ program.slopes)
         self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
         self.x, self.terms, self.dual = point, there, dual
-        soft, hard = self.problem.evaluate(point)
         gap = not_complementary(dual, there.value[1:] + shift)
-        return Iterate(point, soft, hard, dual, max(float(gradient.abs().max()), gap))
+        residual = max(float(gradient.abs().max()), gap)
+        return Iterate(point, *self.problem.evaluate(point), dual, residual)
 
 
 class _QuadraticProgram:
@@ -307,7 +305,6 @@ class Quadratics:
         return x, factor
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class QCQP(Solver):
     r"""Projected Newton ascent on the dual of a convex quadratic program.
 
@@ -322,14 +319,10 @@ class QCQP(Solver):
     and a d x d factorisation for each trial. True gaps can be far from those of the quadratic
     surrogate, which :class:`AugmentedLagrangian` corrects.
 
-    Parameters
-    ----------
-    max_dual : float, default=1e8
-        Larger multipliers mean that no point is feasible.
-
     Notes
     -----
     The residual is the largest entry of the KKT conditions. Stationarity holds to rounding.
+    Multipliers above 1e8 mean that no point is feasible.
 
     References
     ----------
@@ -357,8 +350,6 @@ class QCQP(Solver):
         "(epsilon=None)"
     )
 
-    max_dual: float = 1e8
-
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
@@ -367,9 +358,8 @@ class QCQP(Solver):
         x, factor = quadratics.minimiser(dual)
         while True:
             value = quadratics.values(x)[1:]
-            gap = not_complementary(dual, value)
             soft, hard = problem.evaluate(x)
-            yield Iterate(x, soft, hard, dual, gap)
+            yield Iterate(x, soft, hard, dual, not_complementary(dual, value))
             # A Newton step in the free multipliers; the others stay at zero.
             free = (dual > 0) | (value > 0)
             J = (quadratics.P @ x + quadratics.q)[1:][free]  # the Jacobian of the free constraints
@@ -378,7 +368,7 @@ class QCQP(Solver):
             step = torch.zeros_like(dual)
             step[free] = torch.linalg.solve(curvature, value[free])
             moved = _line_search(quadratics, x, dual, step)
-            if moved is None or float(moved[1].max()) > self.max_dual:
+            if moved is None or float(moved[1].max()) > _UNBOUNDED:
                 return
             (x, factor), dual = moved
 

@@ -134,9 +134,7 @@ class Estimates:
         self.problem = problem
         self.rng = rng
         self.held_out = held_out  # rows that the problem does not draw from
-        # A problem with a penalty in place of constraints has no parts.
-        strata = getattr(problem, "strata", torch.zeros(problem.n_rows, dtype=torch.long))
-        self.balanced = Balanced(strata)
+        self.balanced = Balanced(problem.strata)
         self.shift: Tensor | float = 0.0
         first, self._scale = self.balanced.batches(batch_size, rng)
         second, self._second_scale = self.balanced.batches(constraint_batch_size or batch_size, rng)

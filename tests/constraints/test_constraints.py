@@ -164,15 +164,15 @@ def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
     """RaCO's P(k | z) - P(k | not z) <= slack for all z and k: of two classes k, one suffices."""
     n_groups = 3
     rows = random_rows(4, 2, n_groups)
-    members = np.eye(n_groups)
+    members, names = np.eye(n_groups), ["a", "b", "c"]
     weights = [
         [[(k == c) * side[r] for c in range(2)] for r in range(2 * n_groups)]
         for k in range(2)
         for side in np.hstack((members, -members))
     ]
-    paper = RateConstraint(
-        [list(range(n_groups))] * 2, np.vstack((members, 1 - members)), weights, slack=0.1
-    )
+    rest = [[other for other in names if other != name] for name in names]
+    unions = [*([name] for name in names), *rest]
+    paper = RateConstraint({name: {"group": name} for name in names}, unions, weights, slack=0.1)
     ours = DemographicParity(0.1, reference="rest")
     for values in (soft_values, hard_values):
         found = values(bound(ours, (2, n_groups)), rows).sort().values

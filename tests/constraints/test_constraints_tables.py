@@ -20,8 +20,8 @@ from fairconstrained.constraints import (
     RateConstraint,
     SoftBins,
     Space,
-    Stack,
 )
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import SplineBins
 from fairconstrained.constraints.tables import ClassProbabilities, Columns
@@ -156,23 +156,26 @@ def test_an_infinite_slack_never_binds(name):
 # --- what users write ----------------------------------------------------------------------------
 
 
-def by_hand(notion_pairs, part, n_parts):
+def by_hand(notion_pairs, part):
     """Ordered pairs of unions that are single parts, for the positive of two classes."""
-    weights = np.zeros((len(notion_pairs), n_parts, 2))
+    weights = np.zeros((len(notion_pairs), len(part), 2))
     for j, (first, second) in enumerate(notion_pairs):
         weights[j, first, 1], weights[j, second, 1] = 1.0, -1.0
-    return RateConstraint(part, np.eye(n_parts), weights, slack=0.1)
+    return RateConstraint(part, [[name] for name in part], weights, slack=0.1)
 
 
 PAIRS = [(g, h) for g in range(3) for h in range(3) if g != h]
+GROUPS = {group: {"group": group} for group in "abc"}
+CELLS = {f"{y}{group}": {"group": group, "label": y} for y in (0, 1) for group in "abc"}
+POSITIVES = {name: cell for name, cell in CELLS.items() if cell["label"] == 1}
 
 
 @pytest.mark.parametrize(
     ("notion", "constraint"),
     [
-        (DemographicParity(0.1), by_hand(PAIRS, [[0, 1, 2]] * 2, 3)),
-        (EqualizedOdds(0.1), by_hand([*PAIRS, *np.add(PAIRS, 3)], [[0, 1, 2], [3, 4, 5]], 6)),
-        (EqualOpportunity(0.1), by_hand(PAIRS, [[-1, -1, -1], [0, 1, 2]], 3)),
+        (DemographicParity(0.1), by_hand(PAIRS, GROUPS)),
+        (EqualizedOdds(0.1), by_hand([*PAIRS, *np.add(PAIRS, 3)], CELLS)),
+        (EqualOpportunity(0.1), by_hand(PAIRS, POSITIVES)),
     ],
 )
 def test_rate_constraints_written_by_hand_equal_the_notions(notion, constraint):
@@ -186,19 +189,17 @@ def test_rate_constraints_written_by_hand_equal_the_notions(notion, constraint):
 
 
 def rate_constraint(**changes):
-    given = {"part": [[0, 1], [0, 1]], "unions": np.eye(2), "weights": np.ones((3, 2, 2))}
+    part = {"a": {"group": "a"}, "b": {"group": "b"}}
+    given = {"part": part, "unions": [["a"], ["b"]], "weights": np.ones((3, 2, 2))}
     return RateConstraint(**(given | {"slack": 0.1} | changes))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"part": [0, 1]}, r"2 labels and 2 groups; got shape \(2,\)"),
-        ({"part": [[0.0, 1.0]] * 2}, "dtype float64"),
-        ({"part": [[0, -2]] * 2}, "integer >= -1"),
-        ({"unions": [[1], [0]]}, r"n_parts = 2, one column for each part; got shape \(2, 1\)"),
-        ({"unions": [1, 0]}, r"zeros and ones .* got shape \(2,\)"),
-        ({"unions": [[1, 0.5]]}, "zeros and ones"),
+        ({"part": [[0, 1]] * 2}, "a mapping from names of parts to their rows"),
+        ({"unions": [1, 0]}, r"lists of names out of \['a', 'b'\]; got \[1, 0\]"),
+        ({"unions": [[1, 0]]}, "lists of names"),
         ({"weights": np.ones((2, 2))}, r"\(m, 2, 2\).* got \(2, 2\)"),
         ({"weights": np.full((1, 2, 2), np.nan)}, "finite"),
         ({"slack": [0.1, 0.1]}, r"a number or of shape \(3,\)"),

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained.constraints import (
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    Space,
-    Stack,
-)
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, FalseNegativeRate, Space
+from fairconstrained.constraints.stack import Stack
 from tests.helpers.notions import random_rows, table
 
 

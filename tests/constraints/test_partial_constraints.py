@@ -17,9 +17,9 @@ from fairconstrained.constraints import (
     PartialRankParity,
     PartialStatisticalParity,
     Space,
-    Stack,
 )
 from fairconstrained.constraints.partial_notions import _EDGES
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
 from tests.helpers.notions import at_temperature, hard_values, random_rows, soft_values
 from tests.helpers.notions import bound as bound_to

@@ -9,10 +9,10 @@ from fairconstrained import metrics
 from fairconstrained.constraints import (
     DemographicParity,
     FalseOmissionRateParity,
-    MomentConstraint,
     PredictiveParity,
     RejectionRate,
 )
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.metrics import certify

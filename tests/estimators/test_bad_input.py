@@ -31,7 +31,8 @@ class NeverRuns(AugmentedLagrangian):
 
 def rate_constraint(**changes):
     """Of the first group's rate of the first label, but for `changes`."""
-    good = {"part": [[0, 1], [0, 1]], "unions": [[1, 0]], "weights": [[[1, 0]]]}
+    part = {"first": {"group": 0}, "second": {"group": 1}}
+    good = {"part": part, "unions": [["first"]], "weights": [[[1, 0]]]}
     return RateConstraint(**{**good, **changes}, slack=0.1)
 
 
@@ -76,8 +77,8 @@ def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter):
         (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
         (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
         (LossParity(within="some"), "LossParity.within must be one of .*; got 'some'"),
-        (rate_constraint(part=[0, 1]), r"RateConstraint.part must .*; got shape \(2,\)"),
-        (rate_constraint(unions=[[1]]), r"RateConstraint.unions must .* got shape \(1, 1\)"),
+        (rate_constraint(part=[0, 1]), r"RateConstraint.part must be a mapping .*; got \[0, 1\]"),
+        (rate_constraint(unions=[[1]]), r"RateConstraint.unions must be lists .* got \[\[1\]\]"),
         (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
     ],
 )
@@ -92,7 +93,7 @@ def test_parameters_of_constraints_are_named_too(constraint, message):
         SGDA(step_size=0.0),
         SGDA(dual_step_size=np.inf),
         SGDA(batch_size=2.5),
-        AugmentedLagrangian(inner_max_iter=True),
+        AugmentedLagrangian(patience=True),
         AugmentedLagrangian(patience=np.nan),
     ],
 )

@@ -223,7 +223,7 @@ def test_routing():
         PartialParityClassifier(),
         DPFermiClassifier(epsilon=None),
         RateConstrainedClassifier([DemographicParity(), AUCParity()]),
-        RateConstrainedClassifier(RateConstraint([[0, 1]] * 2, np.eye(2), np.ones((1, 2, 2)))),
+        RateConstrainedClassifier(RateConstraint({"a": {"label": 1}}, [["a"]], [[[0, 1]]])),
     ],
 )
 def test_what_has_no_strata_says_so(clf):

@@ -106,8 +106,8 @@ def test_a_rate_constraint_of_the_user():
     """P(positive | last group) >= P(positive | everybody else) - 0.02: one-sided."""
     X, _, group = data = table(2, 4)
     one_sided = RateConstraint(
-        part=[[0, 0, 0, 1], [0, 0, 0, 1]],
-        unions=[[1, 0], [0, 1]],
+        part={"others": {"group": [0, 1, 2]}, "last": {"group": 3}},
+        unions=[["others"], ["last"]],
         weights=[[[0, 1], [0, -1]]],
         slack=0.02,
     )

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from fairconstrained.constraints import Space, stacked
+from fairconstrained.constraints import Space
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_specification

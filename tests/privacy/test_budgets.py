@@ -13,9 +13,9 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.privacy import privacy_spent
+from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.problems.private.moments import plan_moments
-from fairconstrained.solvers import DPFERMI, DPSGDA, Budget, NoisyTables, ReleasedMoments
+from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables, ReleasedMoments
 
 DATA = make_biased_classification(4000, 6, bias=0.6, random_state=0)
 

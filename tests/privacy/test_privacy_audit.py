@@ -10,7 +10,8 @@ import pytest
 import torch
 from sklearn.dummy import DummyClassifier
 
-from fairconstrained.constraints import DemographicParity, Space, Stack
+from fairconstrained.constraints import DemographicParity, Space
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.model_selection import PrivateGridSearch, private_search
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.models import LinearModel

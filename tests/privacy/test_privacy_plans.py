@@ -19,10 +19,10 @@ from fairconstrained.privacy import (
     Laplace,
     Phase,
     calibrate,
-    plan_releases,
     privacy_guarantee,
     privacy_spent,
 )
+from fairconstrained.privacy.plans import plan_releases
 from tests.helpers.releases import DELTA, few, spent, units
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained.constraints import PARTIAL, Stack
+from fairconstrained.constraints import PARTIAL
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.steps import STEPS
 from fairconstrained.losses import log_loss
 from fairconstrained.models.features import as_features

@@ -13,10 +13,10 @@ from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
     LossParity,
-    MomentConstraint,
     Space,
-    stacked,
 )
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models import LinearModel, NetworkModel

@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import Binormal, Quadratic, Space, stacked
+from fairconstrained.constraints import Binormal, Quadratic, Space
+from fairconstrained.constraints.stack import stacked
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
-from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, check_solves, run
+from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
+from fairconstrained.solvers.base import check_solves
 from fairconstrained.solvers.sequential_quadratic import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
@@ -183,6 +185,6 @@ def test_qcqp_refuses_what_is_not_quadratic():
 def test_beyond_half_nothing_is_feasible_and_the_dual_grows():
     """c1 c2^2 > 1/2 and slack 0: the program is infeasible, and QCQP ends without a solution."""
     p = problem(rows(11), "inter_group", Quadratic(c1=0.8), slack=0.0)
-    solution = solve(p, QCQP(max_dual=1e4), tol=1e-9)
+    solution = solve(p, QCQP(), tol=1e-9)
     assert solution.status is Status.FINISHED
     assert solution.iterate.residual > 0.1

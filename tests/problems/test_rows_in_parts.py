@@ -20,10 +20,9 @@ from fairconstrained.constraints import (
     LossParity,
     Quadratic,
     Space,
-    Stack,
-    stacked,
 )
 from fairconstrained.constraints.mutual_information import MutualInformation
+from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel

@@ -67,7 +67,8 @@ def main() -> float:
     gap: float = demographic_parity_difference(
         data.target, clf.predict(data.data), sensitive_features=data.sensitive_features
     )
-    one_sided = RateConstraint([[0, 1], [0, 1]], [[1, 0], [0, 1]], [[[0, 1], [0, -1]]])
+    part = {"first": {"group": 0}, "second": {"group": 1}}
+    one_sided = RateConstraint(part, [["first"], ["second"]], [[[0, 1], [0, -1]]])
     RateConstrainedClassifier([SelectionRate(max=0.5), one_sided], slack=0.02)
 
     scorer = fairness_scorer(demographic_parity_difference, method="to_overall")

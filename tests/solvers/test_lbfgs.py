@@ -8,7 +8,6 @@ from scipy.optimize import rosen, rosen_der
 
 from fairconstrained.solvers.lbfgs import (
     Curvature,
-    Effort,
     lbfgs,
     lbfgs_then_newton,
 )
@@ -58,9 +57,9 @@ def test_directions_are_those_of_dense_bfgs_and_meet_the_secant_equation(seed, n
 
 @pytest.mark.parametrize("minimise", [lbfgs, lbfgs_then_newton])
 def test_the_minimum_of_rosenbrock(minimise):
-    effort = Effort(200, Curvature(10))
     start = np.array([-1.2, 1.0, -0.5, 2.0])
-    found, _ = minimise(lambda x: (rosen(x), rosen_der(x)), start, accuracy=1e-9, effort=effort)
+    effort = {"accuracy": 1e-9, "curvature": Curvature()}
+    found, _ = minimise(lambda x: (rosen(x), rosen_der(x)), start, **effort)
     np.testing.assert_allclose(found, 1.0, atol=1e-8)
 
 
@@ -74,7 +73,6 @@ def test_gradients_go_on_falling_where_values_differ_by_rounding_only(seed):
         value, gradient = function(x)
         return 1000.0 + value, gradient
 
-    effort = Effort(500, Curvature(20))
-    found, gradient = lbfgs(high, np.zeros(8), accuracy=1e-10, effort=effort)
+    found, gradient = lbfgs(high, np.zeros(8), accuracy=1e-10, curvature=Curvature())
     np.testing.assert_array_equal(gradient, hessian @ (found - centre))
     assert np.abs(gradient).max() <= 1e-10

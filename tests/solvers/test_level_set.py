@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import DemographicParity, Quadratic, Stack, stacked
+from fairconstrained.constraints import DemographicParity, Quadratic
+from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import log_loss
 from fairconstrained.models import NetworkModel
@@ -23,9 +24,9 @@ from fairconstrained.solvers import (
     LevelSet,
     ProximalLevelSet,
     Status,
-    check_solves,
     run,
 )
+from fairconstrained.solvers.base import check_solves
 from fairconstrained.solvers.level_set import (
     Dual,
     dual_step,

@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks import stress
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import AUCS, CONSTRAINTS, Space, Stack
+from fairconstrained.constraints import AUCS, CONSTRAINTS, Space
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features

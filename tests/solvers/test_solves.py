@@ -31,9 +31,8 @@ from fairconstrained.solvers import (
     StochasticGhost,
     StochasticIDCA,
     SwitchingSubgradient,
-    check_solves,
-    solves,
 )
+from fairconstrained.solvers.base import check_solves, solves
 from fairconstrained.training.problem import ModuleProblem
 from tests.helpers.quadratic import QuadraticProblem
 
@@ -89,7 +88,7 @@ def test_an_object_is_asked_for_what_its_class_does_not_say():
     "solver",
     [
         AugmentedLagrangian(penalty=0.0),
-        LBFGS(memory=0),
+        AugmentedLagrangian(patience=2.5),
         LabelRounds(rounds=True),
         SequentialQuadratic(n_steps=0),
         IDCA(epsilon=0),

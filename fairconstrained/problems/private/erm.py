@@ -26,7 +26,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.losses import log_loss
+from fairconstrained.losses import linearized, log_loss
 from fairconstrained.models.features import Model
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
 from fairconstrained.problems.rows import Rows
@@ -160,11 +160,9 @@ class PrivateERM:
         """Derivative of dual . g with respect to the table, (n_parts, n_columns)."""
         if self._affine is not None:
             return self._affine.on_table(dual)
-        table = table.detach().requires_grad_()
-        with torch.enable_grad():
-            total = dual @ self.constraint.of_moments(table, self.counts, self.counts[:0])
-        (weights,) = torch.autograd.grad(total, table)
-        return weights
+        none = self.counts[:0]
+        _, pullback = linearized(lambda t: self.constraint.of_moments(t, self.counts, none), table)
+        return pullback(dual)[0]
 
     def deviations_of_estimates(self) -> Tensor:
         """Approximate standard deviations of the noise on the values of the final table, (m,).

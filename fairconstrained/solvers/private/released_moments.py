@@ -23,7 +23,6 @@ from fairconstrained.solvers.base import (
     Solver,
     check_solves,
     count,
-    positive,
     solves,
 )
 from fairconstrained.solvers.lbfgs import LabelRounds
@@ -32,6 +31,7 @@ from fairconstrained.solvers.sgda import FERMI, SGDA
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
 # Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
 _COUNTS_FRACTION, _LABELS_FRACTION, _LEFT = 0.02, 0.05, 0.01
+_FIRST = 0.5  # of the rounds' budget for the first
 _ROUGH = 1e-2  # residual at which a round that is not the last one ends
 _ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
 _LONG = 1.5  # largest norm of the first queries, in units of the root mean square
@@ -61,8 +61,6 @@ class ReleasedMoments(Solver):
     Parameters
     ----------
     n_rounds : int, default=3
-    first_fraction : float, default=0.5
-        Fraction of the rounds' budget for the first.
     n_components : int, default=128
         Most components of the first round; fewer where the noise would outweigh them (one for each
         ten rows in units of the noise).
@@ -102,28 +100,22 @@ class ReleasedMoments(Solver):
     )
 
     n_rounds: int = count(3)
-    first_fraction: float = positive(0.5)
     n_components: int = count(128)
     inner: Solver | None = None
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         super().check(None)
-        if self.first_fraction > 1:
-            raise ValueError(
-                f"ReleasedMoments.first_fraction must be in (0, 1]; got {self.first_fraction!r}."
-            )
         if budget.unit != "sensitive_features":
             raise IncompatibleSolverError(
                 "ReleasedMoments takes features and labels for public: use it with "
                 "protect='sensitive_features'."
             )
-        later = self.n_rounds - 1
-        first = self.first_fraction if later else 1.0
+        first = _FIRST if self.n_rounds > 1 else 1.0
         rest = 1.0 - _LEFT - _COUNTS_FRACTION - _LABELS_FRACTION
         fractions = {_ROUND.format(1): rest * first}
-        for k in range(2, self.n_rounds + 1 if first < 1 else 2):
-            fractions[_ROUND.format(k)] = rest * ((1.0 - first) / later)
+        for k in range(2, self.n_rounds + 1):
+            fractions[_ROUND.format(k)] = rest * ((1.0 - first) / (self.n_rounds - 1))
         fractions |= {COUNTS: _COUNTS_FRACTION, _LABELS: _LABELS_FRACTION}
         return plan_releases(fractions, budget)
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.privacy import Budget, Gaussian, Phase, plan_releases, privacy_spent
+from fairconstrained.privacy import Budget, Gaussian, Phase, privacy_spent
 from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems import Rows
 from fairconstrained.problems.private.secret_groups import noisy_sums, principal_components
 from tests.helpers.releases import answered_by, without_noise

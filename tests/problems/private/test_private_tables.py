@@ -3,15 +3,18 @@
 import pytest
 import torch
 
-from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space, Stack
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
+from fairconstrained.privacy import Budget
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems import Rows
 from fairconstrained.problems.private.erm import PrivateERM
-from fairconstrained.solvers import DPSGDA, Budget, check_solves
+from fairconstrained.solvers import DPSGDA
+from fairconstrained.solvers.base import check_solves
 from tests.helpers.releases import answered_by, without_noise
 
 SIZES = [10, 30, 60]

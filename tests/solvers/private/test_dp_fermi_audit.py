@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space, Stack
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space
+from fairconstrained.constraints.stack import Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
-from fairconstrained.privacy import Budget, Phase, plan_releases
+from fairconstrained.privacy import Budget, Phase
 from fairconstrained.privacy.audit import epsilon_lower_bound
 from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
+from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems import Rows
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.fermi import FermiERM
