@@ -76,13 +76,12 @@ def test_times_faster_is_a_ratio_on_one_split():
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_private_tables_separate_small_groups_and_are_of_linear_models(small):
+def test_private_tables_separate_small_groups(small):
     dataset = "acs_income_race" if small else "adult"
     runs = [
         {"dataset": dataset, "constraint": "demographic_parity", "slack": 0.05, "seed": seed}
-        | {"method": f"fairconstrained, private{kind}", "epsilon": epsilon}
-        | dict.fromkeys(("test_error", "test_violation", "train_violation"), value + 0.1 * seed)
-        for kind, value in (("", 0.1), (" network", 0.5))
+        | {"epsilon": epsilon}
+        | dict.fromkeys(("test_error", "test_violation", "train_violation"), 0.1 + 0.1 * seed)
         for epsilon in (1.0, np.nan)
         for seed in (0, 1)
     ]

@@ -23,9 +23,8 @@ def _ours(runs: pd.DataFrame, data: str, unit: str) -> Cells:
     """Give test error and gap of each penalty and budget."""
     chosen = runs[(runs["dataset"] == data) & (runs["unit"] == unit)]
     chosen = chosen[chosen["constraint"] == "demographic_parity"]
-    for (method, penalty), of in chosen.groupby(["method", "penalty"]):
-        setting = method.removeprefix("DPFermiClassifier")
-        yield from by_budget(of, f"ours, penalty {penalty:g}{setting}", _TEST)
+    for penalty, of in chosen.groupby("penalty"):
+        yield from by_budget(of, f"ours, penalty {penalty:g}", _TEST)
 
 
 def _published(data: str, epsilons: set[str]) -> Cells:

@@ -17,7 +17,6 @@ from benchmarks.objectives.auc_fair import (
 
 _PEERS = {
     "quadratic surrogate, exact": "paper's surrogate, exact",
-    "proxy-Lagrangian": "proxy-Lagrangian",
     "correlation penalty": "correlation penalty",
     "fairconstrained, log loss": "log loss",
 }

@@ -82,15 +82,9 @@ def _times_faster_than_reductions(runs: pd.DataFrame) -> Cells:
             yield name(*key), column, *number(value, ".2g")
 
 
-def _linear(runs: pd.DataFrame, small_groups: bool = False) -> pd.DataFrame:
-    """Runs of linear models on data with large groups only, or with small ones."""
-    linear = runs["method"] == "fairconstrained, private"
-    return runs[linear & (runs["dataset"].isin(_SMALL_GROUPS) == small_groups)]
-
-
 @table("private_rates", "private_rates")
 def _private_rates(runs: pd.DataFrame) -> Cells:
-    runs = _linear(runs)
+    runs = runs[~runs["dataset"].isin(_SMALL_GROUPS)]
     runs = runs[runs["epsilon"].isna() | (runs["epsilon"] == 1.0)]
     runs = runs[runs["constraint"] != "false_negative_rate"]
     for (data, notion, slack), of in runs.groupby(["dataset", "constraint", "slack"], sort=False):
@@ -100,7 +94,7 @@ def _private_rates(runs: pd.DataFrame) -> Cells:
 
 @table("private_budgets", "private_rates")
 def _private_budgets(runs: pd.DataFrame) -> Cells:
-    runs = _linear(runs)
+    runs = runs[~runs["dataset"].isin(_SMALL_GROUPS)]
     runs = runs[(runs["constraint"] == "demographic_parity") & (runs["slack"] == 0.05)]
     for data, of in runs.groupby("dataset", sort=False):
         if of["epsilon"].nunique() > 1:
@@ -110,7 +104,7 @@ def _private_budgets(runs: pd.DataFrame) -> Cells:
 @table("private_small_groups", "private_rates")
 def _private_small_groups(runs: pd.DataFrame) -> Cells:
     measures = {"train_violation": "training gap", **_TEST}
-    for data, of in _linear(runs, small_groups=True).groupby("dataset", sort=False):
+    for data, of in runs[runs["dataset"].isin(_SMALL_GROUPS)].groupby("dataset", sort=False):
         yield from by_budget(of, name(data), measures)
 
 
