@@ -104,8 +104,9 @@ def test_groups_alone_do_not_move_gaps_but_move_caps_on_all_rows():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["proportions", "weights"])
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize(
+    ("name", "kind"), list(zip(CHANGED, ["proportions", "weights"] * 2, strict=True))
+)
 def test_certificates_err_at_most_as_stated(name, kind):
     """In 60 draws at the confidence 0.8 more than 22 errors have a chance below 1e-3.
 
