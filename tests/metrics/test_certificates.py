@@ -108,10 +108,10 @@ def test_many_groups_cost_nothing():
 def test_at_the_boundary_the_largest_difference_errs_as_one_pair(rates):
     """The worst pair differs by exactly the slack: at most 5 % are certified, without correction.
 
-    An intersection-union test (Berger 1982). Frequencies in 250 samples, up to three standard
+    An intersection-union test (Berger 1982). Frequencies in 120 samples, up to three standard
     deviations; of one pair alone at the boundary little is given away.
     """
-    rng, n_samples, slack = np.random.default_rng(0), 250, 0.15
+    rng, n_samples, slack = np.random.default_rng(0), 120, 0.15
     group = np.repeat(np.arange(len(rates)), 400)
     kept = 0
     for _ in range(n_samples):

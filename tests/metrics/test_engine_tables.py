@@ -8,7 +8,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import fairconstrained
-from fairconstrained import PartialParityClassifier
 from fairconstrained.metrics import (
     certify,
     confidence_interval,
@@ -16,7 +15,7 @@ from fairconstrained.metrics import (
     group_report,
 )
 from fairconstrained.monitoring import FairnessMonitor
-from tests.helpers.tables import features, frame, in_memory
+from tests.helpers.tables import features, frame
 
 dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
 
@@ -96,15 +95,6 @@ def test_an_audit_of_decisions_and_of_a_model(table, rows):
     # Probabilities of a piece may differ in the last bit, and so their means.
     pd.testing.assert_frame_equal(*(pd.DataFrame(x.pop("calibration")) for x in (found, whole)))
     assert found == whole
-
-
-@pytest.mark.slow
-def test_a_model_that_reads_groups(table, rows):
-    clf = PartialParityClassifier(slack=0.2, group_features=True, max_iter=2)
-    in_memory(clf, rows)
-    told = {"constraint": "demographic_parity", "slack": 0.5}
-    whole = certify(clf, features(rows), rows.label, sensitive_features=rows.sex, **told)
-    assert certify(clf, table, "label", sensitive_features="sex", **told) == whole
 
 
 def test_a_monitor_sees_the_rows_in_their_order(table, rows):

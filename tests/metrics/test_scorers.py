@@ -137,15 +137,10 @@ def test_ready_made_scorers(name, data, routing):
 
 
 @pytest.mark.parametrize(
-    ("routed", "on", "container", "n_jobs"),
-    [
-        (True, True, pd.DataFrame, 1),
-        (False, True, pd.DataFrame, 1),
-        (False, False, to_polars, 1),
-        pytest.param(True, True, pd.DataFrame, 2, marks=pytest.mark.slow),
-    ],
+    ("routed", "on", "container"),
+    [(True, True, pd.DataFrame), (False, True, pd.DataFrame), (False, False, to_polars)],
 )
-def test_grid_search_with_routing_or_a_column(routed, on, container, n_jobs, data):
+def test_grid_search_with_routing_or_a_column(routed, on, container, data):
     X, y, sex = data
     X = container(X)
     model, grid = pipeline(), {"logisticregression__C": [1e-3, 1.0]}
@@ -155,7 +150,7 @@ def test_grid_search_with_routing_or_a_column(routed, on, container, n_jobs, dat
         grid = {"rateconstrainedclassifier__slack": [0.1, 1.0]}
         scorer, given = demographic_parity_scorer, {"sensitive_features": sex}
     scoring = {"accuracy": "accuracy", "dp": scorer}
-    options = {"refit": "dp", "cv": CV, "n_jobs": n_jobs, "error_score": "raise"}
+    options = {"refit": "dp", "cv": CV, "error_score": "raise"}
     with config_context(enable_metadata_routing=on):
         search = GridSearchCV(model, grid, scoring=scoring, **options).fit(X, y, **given)
         final = search.score(X, y, **given)

@@ -95,7 +95,7 @@ def test_a_line_has_all_labels_within_reach(seed, n_classes, reach):
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from(sorted(COMPARISONS)), st.integers(0, 10_000), st.sampled_from([0.3, math.inf])
 )
