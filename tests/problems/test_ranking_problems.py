@@ -12,13 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import Binormal, Quadratic, Space
+from fairconstrained.constraints import Quadratic, Space
 from fairconstrained.constraints.stack import stacked
-from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
-from fairconstrained.solvers.base import check_solves
 from fairconstrained.solvers.sequential_quadratic import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
@@ -173,13 +171,6 @@ def test_no_constraints_are_one_linear_system():
     solution = solve(free, QCQP(), tol=1e-9)
     assert solution.n_iter == 1
     np.testing.assert_allclose(solution.iterate.x, free.start(), atol=1e-5)
-
-
-def test_qcqp_refuses_what_is_not_quadratic():
-    for p in (problem(rows(10)), QuadraticProblem.random(0)):
-        with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
-            check_solves(QCQP(), p)
-    assert not problem(rows(10), surrogate=Binormal()).is_quadratic
 
 
 def test_beyond_half_nothing_is_feasible_and_the_dual_grows():

@@ -9,14 +9,10 @@ import torch
 from torch import nn
 
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.constraints import DemographicParity, Quadratic
-from fairconstrained.constraints.stack import Stack, stacked
-from fairconstrained.exceptions import IncompatibleSolverError
-from fairconstrained.losses import log_loss
+from fairconstrained.constraints import Quadratic
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
-from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.saddle import Saddle
 from fairconstrained.solvers import (
     QCQP,
@@ -26,13 +22,11 @@ from fairconstrained.solvers import (
     Status,
     run,
 )
-from fairconstrained.solvers.base import check_solves
 from fairconstrained.solvers.level_set import (
     Dual,
     dual_step,
     upper_bound,
 )
-from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import problem as moment_problem
 from tests.helpers.ranking import rows, solve
 
@@ -181,23 +175,6 @@ def test_constants_must_be_strictly_feasible(surrogate, slack, feasible):
     else:
         with pytest.raises(ValueError, match=r"2 c1 c2\^2 < 1 \+ slack.*got c1=0\.\d, c2=1.0"):
             LevelSet().check(p)
-
-
-def test_other_problems_are_refused_by_name():
-    p, moments = on_rows(15)
-    space = p.constraint.members[0].space
-    rates = Stack(space, [DemographicParity().bind(space, 0.1)])
-    unsuitable = [
-        QuadraticProblem.random(0),
-        moments,
-        on_rows(15, surrogate="binormal")[0],
-        FairERM(p.model, p.data, MeanLoss(log_loss), rates, 0.1),
-        FairERM(p.model, p.data, MeanLoss(log_loss), stacked(space, []), 0.1),
-    ]
-    for other in unsuitable:
-        for solver in (LevelSet(), ProximalLevelSet()):
-            with pytest.raises(IncompatibleSolverError, match="surrogate='quadratic'"):
-                check_solves(solver, other)
 
 
 # --- closed forms, against cvxpy ------------------------------------------------------------------
