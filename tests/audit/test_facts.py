@@ -165,18 +165,6 @@ def test_the_rows_that_are_said_to_be_enough_are_enough(slack, kept):
     assert DIFFERENCE.bound(hits, rows, 0.05) == pytest.approx(slack, rel=0.02)
 
 
-def test_an_object_brings_its_slack():
-    found = report(constraint=DemographicParity(slack=0.25))
-    assert found.provenance["slack"] == 0.25
-    assert found.certificates == report(slack=0.25).certificates
-
-
-def test_no_rows_are_enough_if_the_difference_is_larger():
-    (entry,) = report(slack=0.01).certificates
-    assert entry["rows_needed"] is None
-    assert entry["estimate"] > 0.01
-
-
 @pytest.mark.parametrize(
     ("pred", "slack", "words"),
     [

@@ -171,11 +171,6 @@ def test_private_fits_estimate_the_ratio():
     assert clf.violation_ < 0.3
 
 
-def test_messages_name_the_ratio():
-    clf = fitted(DemographicParity(ratio=0.8))
-    assert clf.constraints_[0] == "demographic_parity: 0.8 times group 0 against group 1"
-
-
 # --- certificates ---------------------------------------------------------------------------------
 
 
