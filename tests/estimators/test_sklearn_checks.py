@@ -35,7 +35,7 @@ FERMI_PRIVATE = DPFermiClassifier()  # fits without sensitive features have no s
 FERMI_EXACT = DPFermiClassifier(epsilon=None)
 
 TREE = RateConstrainedClassifier(model=DecisionTreeClassifier())
-BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier())
+BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=10))
 
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
 # Two of them are not for boosted trees, which take missing values and no sparse matrices: that NaN
