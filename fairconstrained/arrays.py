@@ -87,10 +87,11 @@ def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) 
     return near, far
 
 
-def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> None:
-    """Raise ValueError unless a parameter is a number for which this holds."""
+def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
+    """Return a number as a float; raise ValueError unless it is one for which this holds."""
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
+    return float(value)
 
 
 def check_all_samples(method: str, instead: str) -> None:

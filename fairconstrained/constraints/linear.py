@@ -166,9 +166,13 @@ class AffineMap:
         offset: Tensor,
         shape: tuple[int, int],
     ):
-        self.combinations = [own.to(offset) for own in combinations]
-        self._n_values = [own.rate.shape[1] for own in combinations]
-        self._n_rates = [own.n_rates for own in combinations]
+        self.combinations: list[Combinations] = []
+        self._n_values: list[int] = []
+        self._n_rates: list[int] = []
+        for own in combinations:
+            self.combinations.append(own.to(offset))
+            self._n_values.append(own.rate.shape[1])
+            self._n_rates.append(own.n_rates)
         self.offset = offset
         self.n_parts, self.n_columns = shape
         # The last part takes the rows in no part, with coefficients zero.
@@ -411,8 +415,9 @@ class LinearMoments(MomentConstraint):
     ) -> tuple[LinearMoments, list[str]]:
         """Drop the values with a rate of too few rows; a rate of no rows is undefined."""
         n = self.cell_denominators @ rows.reshape(-1)
-        cells = map(self._cells_of_rate, range(len(n)))
-        small = n < np.array([self.least_rows(own, rows, min_rows) for own in cells])
+        small = np.zeros(len(n), dtype=bool)
+        for r in range(len(n)):
+            small[r] = n[r] < self.least_rows(self._cells_of_rate(r), rows, min_rows)
         if not small.any():
             return self, []
         combinations, keep, needed = self.combinations.without(small)

@@ -351,35 +351,28 @@ def as_notion(
     )
 
 
-def checked(
-    notion: Notion, parameter: str, value: Any, allowed: str, holds: Callable[[float], Any]
-) -> float:
-    """Return the value as a float; raise ValueError unless it is a number for which this holds."""
-    check_number(f"{type(notion).__name__}.{parameter}", value, allowed, holds)
-    return float(value)
-
-
 def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
     """Return the value as a float; raise ValueError unless it is a number >= minimum."""
-    return checked(notion, parameter, value, f"a number >= {minimum:g}", lambda v: v >= minimum)
+    name = f"{type(notion).__name__}.{parameter}"
+    return check_number(name, value, f"a number >= {minimum:g}", float(minimum).__le__)
 
 
 def checked_ratio(notion: Any) -> float:
     """Return the ratio; raise ValueError unless it is between 0 and 1, in place of a slack."""
-    allowed = "a number between 0 and 1 (equal rates: slack=0)"
-    ratio = checked(notion, "ratio", notion.ratio, allowed, lambda v: 0 < v < 1)
+    name, allowed = type(notion).__name__, "a number between 0 and 1 (equal rates: slack=0)"
+    ratio = check_number(f"{name}.ratio", notion.ratio, allowed, lambda v: 0 < v < 1)
     if notion.slack is not None:
         raise ValueError(
-            f"{type(notion).__name__} takes slack or ratio; got both, {notion.slack!r} and "
-            f"{ratio!r}. For both bounds give a list of two constraints."
+            f"{name} takes slack or ratio; got both, {notion.slack!r} and {ratio!r}. For both "
+            "bounds give a list of two constraints."
         )
     return ratio
 
 
 def checked_temperature(notion: Any) -> float:
     """Return the temperature; raise ValueError unless it is a positive finite number."""
-    given = notion.temperature
-    return checked(notion, "temperature", given, "a finite number > 0", lambda v: 0 < v < np.inf)
+    name, given = f"{type(notion).__name__}.temperature", notion.temperature
+    return check_number(name, given, "a finite number > 0", lambda v: 0 < v < np.inf)
 
 
 def named_positive(notion: Notion, classes: Sequence[Any]) -> str:

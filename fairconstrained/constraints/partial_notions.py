@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fairconstrained.arrays import check_number
 from fairconstrained.constraints.notions import (
     FEWER,
     Notion,
-    checked,
     checked_number,
     checked_temperature,
     chosen,
@@ -169,7 +169,8 @@ class PartialDemographicParity(PartialNotion):
     leak: float = field(default=0.05, kw_only=True)
 
     def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
-        threshold = checked(self, "threshold", self.threshold, "a finite number", np.isfinite)
+        name = f"{type(self).__name__}.threshold"
+        threshold = check_number(name, self.threshold, "a finite number", np.isfinite)
         leak = checked_number(self, "leak", self.leak)
         return PartialRates, {"statistic": self._steps(np.array([threshold])), "leak": leak}
 
