@@ -36,8 +36,6 @@ ERROR_TOL = 1e-3
 # The same for points of a relaxation. They are not what users expect, as constants and the model
 # without constraints are, and a converged result has the better loss.
 RELAXED_TOL = 1e-2
-# The same for thresholds by group: results have the better loss, and other splits smaller gaps.
-THRESHOLDS_TOL = 2e-3
 
 # Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
 # any threshold.
@@ -88,8 +86,18 @@ def known_points(problem: FairERM) -> list[Known]:
         return found
     found.append(Known(problem.variables(problem.free)))
     if problem.log_odds is not None and (rule := thresholds_by_group(problem)) is not None:
-        found.append(Known(problem.variables(rule), THRESHOLDS_TOL))
+        x = problem.variables(rule)
+        found.append(Known(x, max(ERROR_TOL, _standard_error(problem, x))))
     return found + _relaxed(problem, problem.free)
+
+
+def _standard_error(problem: FairERM, x: Tensor) -> float:
+    """That of an error. Thresholds have the least of these rows, so that a smaller lead is noise.
+
+    A result has the better loss, and is the better one on other rows (Breiman et al. 1984).
+    """
+    error = min(float(problem.evaluate(x).hard[0]), 1.0)
+    return math.sqrt(error * (1.0 - error) / problem.n_rows)
 
 
 def _relaxed(problem: FairERM, free: Tensor) -> list[Known]:
