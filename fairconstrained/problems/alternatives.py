@@ -92,10 +92,7 @@ def known_points(problem: FairERM) -> list[Known]:
 
 
 def _standard_error(problem: FairERM, x: Tensor) -> float:
-    """That of an error. Thresholds have the least of these rows, so that a smaller lead is noise.
-
-    A result has the better loss, and is the better one on other rows (Breiman et al. 1984).
-    """
+    """That of an error: thresholds fit these rows best, so that a smaller lead says little."""
     error = min(float(problem.evaluate(x).hard[0]), 1.0)
     return math.sqrt(error * (1.0 - error) / problem.n_rows)
 

@@ -1,4 +1,4 @@
-r"""The best thresholds by group, which no head on posteriors may be worse than.
+r"""The best thresholds by group, which no head on posteriors may be clearly worse than.
 
 Error and constraints are affine in how many rows of each label and group are predicted 1. For
 thresholds on one score these numbers lie, in each group, between the convex hull of its ROC curve
