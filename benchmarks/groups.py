@@ -9,8 +9,8 @@ odds of a positive to be hidden are 7.4 times those of a negative), or by the gr
 which nothing here is made. The fit is given the groups that are left ("known"), probabilities of a
 logistic regression on features and label ("probabilities"), these corrected by the known groups
 ("estimated"), or the most likely groups ("guesses"). "few columns" are posteriors of a logistic
-regression in place of the features; margins are 1, or 0.5 where half of the groups are known, and
-"wide" and "wider" ones are the normal quantiles of 0.9 and 0.95.
+regression in place of the features; margins are the normal quantile of 0.9, or
+half of it where half of the groups are known.
 "name" are probabilities by label from a name that has an AUC of 0.8 and nothing else, which the
 predictions know more than. "recorded" groups err with known probabilities; "as recorded" takes them
 for true. "all" sees the groups of all rows. Gaps are those of the true groups of all training rows.
@@ -63,8 +63,7 @@ HIDDEN = {"at random": (0.5, 0.9), "by label": (0.5, 0.9), "by group": (0.5,)}
 CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])  # of recorded groups
 GROUP_MODEL = LogisticRegression(max_iter=300)
 FEW = {"model": GROUP_MODEL, "random_state": 0}  # columns
-MARGIN = 1.0  # standard errors; half of it where half of the groups are known
-WIDE = {"wide": 1.28, "wider": 1.64}  # normal quantiles of 0.9 and 0.95
+MARGIN = 1.28  # standard errors, by which chance moves a gap one time of ten
 KEY = ("case", "data", "hidden", "how", "given", "seed")
 MEASURED = ("auc", "said", "gap", "error", "truth", "covered", "below", "above", "certified")
 Way = tuple[str, Callable[[], dict[str, Any]]]  # what a fit is given, and the fit
@@ -130,9 +129,6 @@ class Table(NamedTuple):
             yield "estimated", partial(fitted, found)
             yield "estimated, margin", partial(fitted, found, **margin)
             yield "estimated, few columns", partial(fitted, found, **FEW)
-            for words, wide in WIDE.items():
-                few = partial(fitted, found, **FEW, margin=wide)
-                yield f"estimated, few columns, {words} margin", few
             yield "known, few columns, margin", partial(fitted, partly, **FEW, **margin)
 
     def recorded(self, seed: int) -> Iterator[Way]:
