@@ -21,8 +21,6 @@ STEPS = {
     "estimated, margin": "corrected, margin",
     "estimated, few columns": "corrected, few columns",
     RECIPE: "all three",
-    "estimated, few columns, wide margin": "all three, margin 1.28",
-    "estimated, few columns, wider margin": "all three, margin 1.64",
     "known, few columns, margin": "known groups, few columns, margin",
 }
 FALSE = {"name": "name", "name, few columns, margin": "name, corrected, few columns, margin"}
