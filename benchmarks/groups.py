@@ -130,6 +130,9 @@ class Table(NamedTuple):
             yield "estimated, margin", partial(fitted, found, **margin)
             yield "estimated, few columns", partial(fitted, found, **FEW)
             yield "known, few columns, margin", partial(fitted, partly, **FEW, **margin)
+        elif how != "by group":
+            whole = partial(fitted, found, **FEW, margin=MARGIN)
+            yield "estimated, few columns, whole margin", whole
 
     def recorded(self, seed: int) -> Iterator[Way]:
         """The fits where groups were recorded with errors."""
