@@ -96,10 +96,6 @@ class MomentConstraint:
         """The table of soft statistics, (n_parts, n_columns)."""
         return self.statistic_at(aux).sums(scores, rows)
 
-    def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        """The table of hard statistics, (n_parts, n_columns)."""
-        return rows.sums(self.statistic.hard, scores)
-
     def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
@@ -114,7 +110,8 @@ class MomentConstraint:
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Hard values on these rows, (m,), as users measure them; here from the table."""
-        return self.hard_of_moments(self.hard_sums(scores, rows), rows.counts(), aux)
+        sums = rows.sums(self.statistic.hard, scores)
+        return self.hard_of_moments(sums, rows.counts(), aux)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Two rows, (2, m), convex in scores and extra variables, with difference `values`."""

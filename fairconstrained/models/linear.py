@@ -135,7 +135,8 @@ class LinearModel:
 
     def penalty(self, w: Tensor) -> Penalty:
         scale = self.scale[:, None]
-        gradient = self.coordinates(scale * (scale * self._coef(w))).reshape(-1)
+        coef, _ = self.unpack(w)
+        gradient = self.coordinates(scale * (scale * coef)).reshape(-1)
         value = 0.5 * gradient @ w[: self.n_coef]
         return Penalty(value, torch.cat((gradient, torch.zeros_like(w[self.n_coef :]))))
 
@@ -149,13 +150,10 @@ class LinearModel:
 
     def unpack(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return coefficients (d, K) and intercept (K,) for the original columns."""
-        coef = self._coef(w)
+        v = w[: self.n_coef].reshape(-1, self.n_outputs)
+        coef = self.transform @ v if self.transform.ndim == 2 else self.transform[:, None] * v
         intercept = 0.0 - self.centre @ coef
         return coef, intercept + w[self.n_coef :] if self.fit_intercept else intercept
-
-    def _coef(self, w: Tensor) -> Tensor:
-        v = w[: self.n_coef].reshape(-1, self.n_outputs)
-        return self.transform @ v if self.transform.ndim == 2 else self.transform[:, None] * v
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
         coef = torch.as_tensor(attribute(attributes, "coef_")).to(self.centre).T

@@ -566,7 +566,8 @@ class FairERM:
         error = self.risk.hard(scores, rows.y, rows.weight) * (
             rows.weight.sum() / self.data.total_weight
         )
-        return torch.cat((error[None], self.constraint.hard_sums(scores, rows).reshape(-1)))
+        table = rows.sums(self.constraint.statistic.hard, scores)
+        return torch.cat((error[None], table.reshape(-1)))
 
     # ------------------------------------------------------------------ pieces
 

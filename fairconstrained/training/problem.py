@@ -163,7 +163,8 @@ class NotionConstraint(Term):
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
         rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
-        hard = self._stack.hard_sums(outputs.reshape(len(outputs), -1), rows).reshape(-1)
+        scores = outputs.reshape(len(outputs), -1)
+        hard = rows.sums(self._stack.statistic.hard, scores).reshape(-1)
         return torch.stack((self.soft(outputs, batch, drawn), hard))
 
     def values(self, moments: Tensor) -> Tensor:
