@@ -9,8 +9,7 @@ odds of a positive to be hidden are 7.4 times those of a negative), or by the gr
 which nothing here is made. The fit is given the groups that are left ("known"), probabilities of a
 logistic regression on features and label ("probabilities"), these corrected by the known groups
 ("estimated"), or the most likely groups ("guesses"). "few columns" are posteriors of a logistic
-regression in place of the features; margins are the normal quantile of 0.9, or
-half of it where half of the groups are known.
+regression in place of the features; margins are the normal quantile of 0.9.
 "name" are probabilities by label from a name that has an AUC of 0.8 and nothing else, which the
 predictions know more than. "recorded" groups err with known probabilities; "as recorded" takes them
 for true. "all" sees the groups of all rows. Gaps are those of the true groups of all training rows.
@@ -113,7 +112,7 @@ class Table(NamedTuple):
         found = estimate_group_probabilities(
             GROUP_MODEL, self.X, partly, y=self.y, random_state=seed
         )
-        p, margin = found.probabilities, {"margin": MARGIN if fraction > 0.5 else 0.5 * MARGIN}
+        p, margin = found.probabilities, {"margin": MARGIN}
         fitted = partial(self.fitted, auc=roc_auc_score(self.group[hidden], p.rows[hidden, 1]))
         yield "known", partial(fitted, partly)
         yield "probabilities", partial(fitted, p)
@@ -130,9 +129,6 @@ class Table(NamedTuple):
             yield "estimated, margin", partial(fitted, found, **margin)
             yield "estimated, few columns", partial(fitted, found, **FEW)
             yield "known, few columns, margin", partial(fitted, partly, **FEW, **margin)
-        elif how != "by group":
-            whole = partial(fitted, found, **FEW, margin=MARGIN)
-            yield "estimated, few columns, whole margin", whole
 
     def recorded(self, seed: int) -> Iterator[Way]:
         """The fits where groups were recorded with errors."""
