@@ -209,7 +209,7 @@ def test_group_features_and_predictions_need_known_groups():
         clf.score(X, y)
     with (
         pytest.warns(MissingSensitiveFeaturesWarning),
-        pytest.raises(ValueError, match="needed to fit"),
+        pytest.raises(ValueError, match="the group of every row"),
     ):
         clf.fit(X, y)
 
