@@ -88,7 +88,7 @@ class SmallestGapClassifier(DelegatingClassifier):
     >>> from fairconstrained.constraints import ExpectedCost
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.model_selection import SmallestGapClassifier
-    >>> data = make_biased_classification(800, random_state=0)
+    >>> data = make_biased_classification(2000, random_state=0)
     >>> X, y, groups = data.data, data.target, data.sensitive_features
     >>> free = RateConstrainedClassifier(slack=1.0).fit(X, y, sensitive_features=groups)
     >>> floor = ExpectedCost(1 - free.score(X, y) + 0.02)
