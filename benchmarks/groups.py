@@ -112,23 +112,23 @@ class Table(NamedTuple):
         found = estimate_group_probabilities(
             GROUP_MODEL, self.X, partly, y=self.y, random_state=seed
         )
-        p, margin = found.probabilities, {"margin": MARGIN}
+        p = found.probabilities
         fitted = partial(self.fitted, auc=roc_auc_score(self.group[hidden], p.rows[hidden, 1]))
         yield "known", partial(fitted, partly)
         yield "probabilities", partial(fitted, p)
         yield "guesses", partial(fitted, p.encoded().likeliest())
-        yield "estimated, few columns, margin", partial(fitted, found, **FEW, **margin)
+        yield "estimated, few columns, margin", partial(fitted, found, **FEW, margin=MARGIN)
         if how == "at random":
             name = rng.normal(np.sqrt(2.0) * norm.ppf(0.8) * self.group)[:, None]
             named = estimate_group_probabilities(LogisticRegression(), name, partly, y=self.y)
             yield "name", partial(fitted, named.probabilities)
-            yield "name, few columns, margin", partial(fitted, named, **FEW, **margin)
+            yield "name, few columns, margin", partial(fitted, named, **FEW, margin=MARGIN)
         if fraction > 0.5:
-            yield "known, margin", partial(fitted, partly, **margin)
+            yield "known, margin", partial(fitted, partly, margin=MARGIN)
             yield "estimated", partial(fitted, found)
-            yield "estimated, margin", partial(fitted, found, **margin)
+            yield "estimated, margin", partial(fitted, found, margin=MARGIN)
             yield "estimated, few columns", partial(fitted, found, **FEW)
-            yield "known, few columns, margin", partial(fitted, partly, **FEW, **margin)
+            yield "known, few columns, margin", partial(fitted, partly, **FEW, margin=MARGIN)
 
     def recorded(self, seed: int) -> Iterator[Way]:
         """The fits where groups were recorded with errors."""
