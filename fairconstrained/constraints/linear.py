@@ -424,7 +424,7 @@ class LinearMoments(MomentConstraint):
         dropped = {
             f"{self._rate_names[r]} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)
         }
-        constraint = type(self)(
+        remaining = type(self)(
             self.space,
             self.cell_numerators[needed],
             self.cell_denominators[needed],
@@ -434,9 +434,7 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
-        if self.families is not None:
-            constraint = constraint._with(families=self.families[needed])
-        return constraint, sorted(dropped)
+        return remaining, sorted(dropped)
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
         row = self.cell_denominators[[r]].toarray()

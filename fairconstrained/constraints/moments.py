@@ -41,8 +41,6 @@ class MomentConstraint:
 
     space = Space((), ())  # the labels and groups that the constraint is bound to
     of_labels = False  # whether hard values depend on scores by predicted labels only
-    #: Numbers, (n_rates,), of the families of rates that are shrunken together; -1 for others.
-    families: NDArray[np.int64] | None = None
     difference_of_convex = False  # whether `convex_parts` is implemented
 
     def __init__(

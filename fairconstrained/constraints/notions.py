@@ -72,7 +72,6 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     name = "constraint"
     pos_label: Any = None  # a parameter of criteria that speak of a positive class
-    shrinkage: str | None = None  # a parameter of criteria that compare rates
     within_strata = False  # whether it compares groups within strata of control features
 
     @property
@@ -140,7 +139,7 @@ class Parity(OfEvents):
 
     Parameters
     ----------
-    slack, ratio, reference, attributes, shrinkage
+    slack, ratio, reference, attributes
         As in :class:`DemographicParity`.
     temperature : float, default=1.0
         As in :class:`DemographicParity`.
@@ -164,7 +163,6 @@ class Parity(OfEvents):
     ratio: float | None = field(default=None, kw_only=True)
     reference: str = field(default="pairwise", kw_only=True)
     attributes: str = field(default="crossed", kw_only=True)
-    shrinkage: str | None = field(default=None, kw_only=True)
     temperature: float = field(default=1.0, kw_only=True)
 
     _differences: ClassVar[type[LinearMoments]] = LinearMoments
@@ -207,15 +205,9 @@ class Parity(OfEvents):
         compared = sp.kron(sp.eye_array(len(events)), compared)
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
-        constraint = linear(
+        return linear(
             kind, space, events, sp.vstack(rates), combinations, allowed, statistic, *names
         )
-        if self.shrinkage is None:
-            return constraint
-        n_sets = [own.groups.shape[0] for own in sets]
-        n_rates = [own.shape[0] for own in rates]
-        sizes = list(zip(n_sets, n_rates, strict=True)) * len(events)
-        return shrinking(self, constraint, sizes)
 
 
 @dataclass(eq=False, repr=False)
@@ -389,31 +381,6 @@ def chosen(notion: Notion, parameter: str, choices: Mapping[str, T]) -> T:
             f"{type(notion).__name__}.{parameter} must be one of {sorted(choices)}; got {value!r}."
         )
     return choices[value]
-
-
-def shrinking(
-    notion: Notion, constraint: LinearMoments, sizes: Sequence[tuple[int, int]]
-) -> LinearMoments:
-    """Return the constraint with its families of rates that are to be shrunken together.
-
-    `sizes` are, for each list of sets of groups that are compared in one event, their number and
-    that of all rates: those of other sets, such as all groups, follow and stay as they are.
-    """
-    if notion.shrinkage != "empirical_bayes":
-        raise ValueError(
-            f"{type(notion).__name__}.shrinkage must be 'empirical_bayes' or None; got "
-            f"{notion.shrinkage!r}."
-        )
-    if not constraint.of_labels or getattr(notion, "_differences", None) is not LinearMoments:
-        raise ValueError(
-            f"{type(notion).__name__}.shrinkage must be None: only rates of predicted labels among "
-            "rows that predictions do not choose are shrunken."
-        )
-    families = [
-        np.where(np.arange(n_rates) < n_sets, number, -1)
-        for number, (n_sets, n_rates) in enumerate(sizes)
-    ]
-    return constraint._with(families=np.concatenate(families))
 
 
 def refuse_too_many(notion: Notion, n_values: int, n_groups: int, advice: str) -> None:

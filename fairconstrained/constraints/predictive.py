@@ -100,7 +100,7 @@ class PredictiveParity(ParityOfClass):
     Parameters
     ----------
     slack, ratio, reference, attributes, temperature
-        As in :class:`DemographicParity`; `shrinkage` must be None.
+        As in :class:`DemographicParity`.
     pos_label : label, optional
         The class c; default: the second of two in sorted order, and every one of more.
 

@@ -53,10 +53,6 @@ class DemographicParity(ParityOfClass):
         Of several sensitive columns: compare each combination of values with all others, or the
         values of each column by itself. Parity by sex and by race, in parallel, says nothing about
         their intersections.
-    shrinkage : {None, "empirical_bayes"}, default=None
-        Compare empirical Bayes estimates of the groups' rates, and not the measured rates, which
-        are mostly noise in small groups: see Notes. For
-        :class:`~fairconstrained.RateConstrainedClassifier` without `epsilon`.
     temperature : float, default=1.0
         Sharpness of the soft rates, which replace predicted labels in training: class
         probabilities are those of `temperature` times the scores. Solvers increase it if predicted
@@ -64,31 +60,6 @@ class DemographicParity(ParityOfClass):
     pos_label : label, optional
         The class whose rates are compared; default: the second of two in sorted order, each of
         several. Gaps between the rates of two classes are the same, ratios are not.
-
-    Notes
-    -----
-    With ``shrinkage="empirical_bayes"`` the model without constraints, of predictions r, is fitted
-    first. Its rates :math:`p_g` in the groups (within one label, or one stratum) are shrunken
-    towards the rate of all by the estimated variance between groups, as
-    :func:`fairconstrained.metrics.shrunken_rates` says, to :math:`\tilde p_g`. Nobody had made
-    these rates equal, so their variance is what it was before the constraint; the rates of a
-    constrained model are nearly equal and would always be shrunken to no gap at all. The slack
-    bounds differences of
-
-    .. math::
-
-        P(\hat y \in E \mid g) + (\tilde p_g - p_g)\,
-        \bigl( P(\hat y \in E \mid r \in E) - P(\hat y \in E \mid r \notin E) \bigr) ,
-
-    the measured rates of the event E less the noise that predictions share with r: the regression
-    estimator of surveys, with one slope for all groups. For the model without constraints they are
-    the estimates, for constant predictions they are exact, and they are linear in predictions, so
-    that all solvers apply.
-
-    ``shrunken_violation_`` is the gap that is bounded. ``violation_`` and ``feasible_`` are about
-    measured rates, whose gap is larger where groups are small. Neither bounds the gap of the true
-    rates. Rates of two or three groups stay as measured, and rates that vary much more between
-    groups than they would by chance hardly change.
 
     Examples
     --------
@@ -135,7 +106,7 @@ class EqualOpportunity(ParityOfClass):
 
     Parameters
     ----------
-    slack, ratio, reference, attributes, shrinkage, temperature
+    slack, ratio, reference, attributes, temperature
         As in :class:`DemographicParity`.
     pos_label : label, optional
         The positive class c; default: the second of two in sorted order, each of several.

@@ -53,7 +53,7 @@ class RobustParity(Notion):
     Parameters
     ----------
     parity : Parity
-        Such as :class:`DemographicParity`, without `ratio` and `shrinkage`, compared pair by pair.
+        Such as :class:`DemographicParity`, without `ratio`, compared pair by pair.
     confusion : DataFrame or array-like of shape (n_groups, n_groups)
         As in :class:`fairconstrained.groups.RecordedGroups`: a row for each true group, a column
         for each recorded one.
@@ -123,11 +123,11 @@ class RobustParity(Notion):
 
     def _checked(self) -> Parity:
         given = self.parity
-        plain = isinstance(given, Parity) and given.ratio is None and given.shrinkage is None
+        plain = isinstance(given, Parity) and given.ratio is None
         if not plain or (given.reference, given.attributes) != ("pairwise", "crossed"):
             raise ValueError(
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
-                f"ratio or shrinkage, such as DemographicParity(0.05); got {given!r}."
+                f"ratio, such as DemographicParity(0.05); got {given!r}."
             )
         return given
 

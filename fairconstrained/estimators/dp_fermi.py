@@ -136,12 +136,12 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _notions(self) -> list[Any]:
         (notion,) = self._as_notions([self.constraint], _INDEPENDENCE, Parity)
-        plain = notion.slack is notion.ratio is notion.shrinkage is None
+        plain = notion.slack is notion.ratio is None
         plain &= (notion.reference, notion.attributes) == ("pairwise", "crossed")
         if notion.name not in _NAMES or not plain:
             raise ValueError(
                 f"DPFermiClassifier.constraint must be one of {sorted(_NAMES)}, without a slack, "
-                "a ratio, a reference, attributes or shrinkage: it is penalised, not constrained; "
+                "a ratio, a reference or attributes: it is penalised, not constrained; "
                 f"got {notion!r}."
             )
         return [notion]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
-from fairconstrained.estimators._shrunken import ShrunkenSingleTraining, ShrunkenTraining
 from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import log_loss
@@ -143,12 +141,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The value of each criterion.
     feasible_ : bool
         Whether all slacks are kept up to 0.001.
-    shrunken_violation_ : float
-        With a criterion whose ``shrinkage`` is given: its value for shrunken rates, which the slack
-        bounds, as a :class:`~fairconstrained.exceptions.ConstraintNotSatisfiedWarning` and the
-        history are about these. The others are about measured rates.
-    shrunken_violations_ : dict
-        As `violations_`.
     excess_, excess_error_ : float
         The largest excess over a slack (negative if all are kept), and the error of this number:
         two standard deviations of the noise of a private fit, otherwise 0.
@@ -217,16 +209,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
                 f"{type(self).__name__}.costs must be None with epsilon: noise is planned for the "
                 f"log loss of rows that weigh the same; got {self.costs!r}."
             )
-        is_single = isinstance(self.model, SingleFit)
-        shrinks = any(map(attrgetter("shrinkage"), self._notions()))
-        if self.epsilon is None and shrinks:
-            return ShrunkenSingleTraining(self) if is_single else ShrunkenTraining(self)
         if self.epsilon is None:
+            is_single = isinstance(self.model, SingleFit)
             return SingleTraining(self) if is_single else Training(self)
-        if shrinks:
-            raise ValueError(
-                f"{type(self).__name__}.epsilon must be None with shrinkage, which needs the exact "
-                f"rates of a model without constraints; got {self.epsilon!r}."
-            )
         unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
         return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)

@@ -67,7 +67,6 @@ from fairconstrained.metrics.scorers import (
     predictive_parity_scorer,
 )
 from fairconstrained.metrics.statements import Certificate
-from fairconstrained.rates import shrunken_rates
 
 __all__ = [
     "Certificate",
@@ -126,7 +125,6 @@ __all__ = [
     "predictive_parity_scorer",
     "rejection_rate",
     "separation_gap",
-    "shrunken_rates",
     "sufficiency_gap",
     "wasserstein_distance_between_groups",
 ]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.stats import norm
 
 from fairconstrained import rates
 from fairconstrained.arrays import Array, Floats, check_samples
@@ -27,7 +26,7 @@ from fairconstrained.metrics.inputs import (
     read_labels,
 )
 from fairconstrained.metrics.outcomes import favourable_values, listed
-from fairconstrained.rates import Rates, shrunken_rates
+from fairconstrained.rates import Rates
 
 _RATES: Mapping[str, Rates] = {
     "base_rate": rates.base_rates,
@@ -50,7 +49,6 @@ def group_report(
     confidence: float = 0.95,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-    shrinkage: str | None = None,
     X: Any = None,
 ) -> pd.DataFrame:
     r"""Rates of each group and overall, each with a confidence interval.
@@ -74,11 +72,6 @@ def group_report(
     pos_label : label, optional
         The favourable class, whose rates are listed. It may be left out if the labels are booleans,
         or 0 and 1: then it is True, or 1.
-    shrinkage : {None, "empirical_bayes"}, default=None
-        Whether to add empirical Bayes estimates of the rates, in columns ``<rate>_shrunken``,
-        ``<rate>_shrunken_low`` and ``<rate>_shrunken_high``: rates of small groups are shrunken
-        towards the rate of all by the estimated variance between groups
-        (:func:`shrunken_rates`), and their intervals are shorter.
     X : DataFrame of Dask or Spark, or Dataset of Ray, optional
         The table whose columns the others are, by name.
 
@@ -96,7 +89,7 @@ def group_report(
     ValueError
         Lengths that differ, missing values, negative weights, labels other than booleans, 0 and 1
         without `pos_label`, another label that differs from `pos_label` by case or blanks only, a
-        confidence that is not between 0 and 1, an unknown `shrinkage`.
+        confidence that is not between 0 and 1.
 
     Notes
     -----
@@ -105,11 +98,6 @@ def group_report(
     (Clopper and Pearson) are longer and cover more than is stated (Brown, Cai and DasGupta 2001);
     :func:`fairconstrained.metrics.certify` uses those. Intervals of AUCs are Newcombe's. A weighted
     rate is as certain as one of :math:`(\sum w)^2 / \sum w^2` equally weighted rows (Kish 1965).
-
-    Intervals of shrunken rates are Morris's (1983). They cover with the stated probability on
-    average over groups whose true rates vary normally, and not for each single group: one that is
-    unlike all others is shrunken too far. Of fewer than four groups the rates and their intervals
-    stay as they are.
 
     Examples
     --------
@@ -122,8 +110,6 @@ def group_report(
     overall        5            0.80                0.38                 0.96
     """
     check_confidence(confidence)
-    if shrinkage not in (None, "empirical_bayes"):
-        raise ValueError(f"shrinkage must be 'empirical_bayes' or None; got {shrinkage!r}.")
     check_samples(y_true=y_true, y_score=y_score)
     labels = read_labels(y_true, y_pred, pos_label)
     given = {"y_true": y_true, "y_pred": y_pred}
@@ -138,7 +124,7 @@ def group_report(
     for own in _groupings(sensitive_features, rows, check_weights(sample_weight, len(labels.true))):
         names, of_rows = own.labels, labels.of(own)
         index += names
-        found = _rates(own, of_rows, confidence, shrinkage)
+        found = _rates(own, of_rows, confidence)
         if scores is not None:
             ranked = Ranked.of(scores[own.row], of_rows.true == labels.candidates[0], own)
             (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(names)
@@ -166,9 +152,7 @@ def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> It
     yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 
-def _rates(
-    rows: GroupedRows, labels: Labels, confidence: float, shrinkage: str | None
-) -> dict[str, Array]:
+def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Array]:
     """Return the rates of each group with their intervals."""
     counts = counted(rows, labels)
     squares = counted(rows._replace(weight=rows.weight**2), labels)
@@ -180,19 +164,4 @@ def _rates(
         effective = total**2 / np.where(squared > 0, squared, 1.0)
         low, high = wilson(rate * effective, effective, confidence)
         found |= {name: rate, f"{name}_low": low, f"{name}_high": high}
-        if shrinkage is not None:
-            columns = _shrunken(np.array((rate, low, high)), effective, confidence)
-            names = (f"{name}_shrunken{end}" for end in ("", "_low", "_high"))
-            found |= dict(zip(names, columns, strict=True))
     return found
-
-
-def _shrunken(measured: Array, effective: Array, confidence: float) -> Array:
-    """Shrunken rates and their intervals, from measured ones, (3, n_groups)."""
-    found, known = measured.copy(), np.isfinite(measured[0])
-    rates = measured[0, known]
-    estimate = shrunken_rates(rates, effective[known])
-    if not np.array_equal(estimate.rate, rates):
-        half = norm.ppf(0.5 + confidence / 2) * estimate.error
-        found[:, known] = estimate.rate + np.outer((0.0, -1.0, 1.0), half)
-    return found.clip(0.0, 1.0)

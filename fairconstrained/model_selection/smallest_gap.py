@@ -175,11 +175,6 @@ class SmallestGapClassifier(DelegatingClassifier):
                 f"search would spend the budget again; got {self.estimator!r}."
             )
         own = self.estimator._notions()
-        if any(notion.shrinkage for notion in own):
-            raise ValueError(
-                "estimator must have no criterion with shrinkage: gaps of measured rates are "
-                f"minimised; got {self.estimator!r}."
-            )
         if not any(_slack_of(notion) is None for notion in own):
             raise ValueError(
                 "estimator must have a criterion without a slack of its own, whose gap is "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -99,14 +98,13 @@ class Batches:
     def __init__(self, size: int, draw: Callable[[], Tensor]):
         self._size = size
         self._draw = draw
-        self.state = (torch.zeros(0, dtype=torch.long), 0)  # the last draw, and where
+        self._rows, self._start = torch.zeros(0, dtype=torch.long), 0  # of the last draw
 
     def __next__(self) -> Tensor:
-        rows, start = self.state
-        if start + self._size > len(rows):
-            rows, start = self._draw(), 0
-        self.state = rows, start + self._size
-        return rows[start : start + self._size]
+        if self._start + self._size > len(self._rows):
+            self._rows, self._start = self._draw(), 0
+        self._start += self._size
+        return self._rows[self._start - self._size : self._start]
 
 
 def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Batches:
@@ -139,19 +137,6 @@ class Estimates:
         first, self._scale = self.balanced.batches(batch_size, rng)
         second, self._second_scale = self.balanced.batches(constraint_batch_size or batch_size, rng)
         self._streams = shuffled(problem.n_rows, batch_size, rng), first, second
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """State that determines the next draws; may be set."""
-        streams = tuple(stream.state for stream in self._streams)
-        return {"streams": streams, "shift": self.shift, "rng": self.rng.get_state()}
-
-    @state.setter
-    def state(self, state: dict[str, Any]) -> None:
-        for stream, saved in zip(self._streams, state["streams"], strict=True):
-            stream.state = saved
-        self.shift = state["shift"]
-        self.rng.set_state(state["rng"])
 
     def rows(self) -> Tensor:
         """Return the next uniform draw of rows."""
@@ -193,16 +178,6 @@ class Descent:
         self._x = x.clone()
         self._optimizer = None if optimizer is None else optimizer([self._x], lr=step_size)
 
-    @property
-    def state(self) -> Any:
-        """The memory of the update rule; may be set."""
-        return None if self._optimizer is None else self._optimizer.state_dict()
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        if self._optimizer is not None:
-            self._optimizer.load_state_dict(state)
-
     def step(self, x: Tensor, gradient: Tensor, step_size: float) -> Tensor:
         """Return the next point, as a tensor of its own."""
         if self._optimizer is None:
@@ -229,22 +204,6 @@ class Memory(SimpleNamespace):
     def progress(self) -> float:
         """Fraction of the run that is done."""
         return self.step / self.n_steps
-
-    def saved(self) -> dict[str, Any]:
-        """Copy the state as tensors, numbers and states of update rules."""
-        return {
-            name: copy.deepcopy(value.state) if isinstance(value, Descent) else value
-            for name, value in vars(self).items()
-        }
-
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Return to a saved state."""
-        for name, value in saved.items():
-            own = getattr(self, name)
-            if isinstance(own, Descent):
-                own.state = value
-            else:
-                setattr(self, name, value)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -307,26 +266,14 @@ class StochasticSolver(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        for iterate, _ in self.resumable(problem, x, dual, rng, {}):
-            yield iterate
-
-    def resumable(
-        self, problem: Any, x: Tensor, dual: Tensor, rng: Generator, saved: dict[str, Any]
-    ) -> Iterator[tuple[Iterate, dict[str, Any]]]:
-        """Yield iterates, each with all that a later call needs to go on from there, as `saved`."""
         estimates = self.estimates(problem, rng)
         least = max(self._least_steps, self._passes * estimates.problem.n_rows // self.batch_size)
         now = self.begin(estimates, x, dual, self.n_steps or least)
         ends = evaluated_steps(now.n_steps, self.n_evaluations)
-        if saved:
-            now.restore(saved["now"])
-            estimates.state = saved["estimates"]
-        elif self._evaluates_start:
-            start = self.evaluated(problem, estimates, now)
-            yield start, {"now": now.saved(), "estimates": estimates.state}
+        if self._evaluates_start:
+            yield self.evaluated(problem, estimates, now)
         while now.step < now.n_steps:
             self.step(estimates, now)
             now.step += 1
             if now.step in ends:
-                iterate = self.evaluated(problem, estimates, now)
-                yield iterate, {"now": now.saved(), "estimates": estimates.state}
+                yield self.evaluated(problem, estimates, now)

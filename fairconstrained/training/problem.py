@@ -135,12 +135,6 @@ class NotionConstraint(Term):
         self.cell = y * n_groups + group
         rows = torch.bincount(self.cell, minlength=n_classes * n_groups)
         cells = rows.reshape(n_classes, n_groups).numpy()
-        for notion in notions:
-            if notion.shrinkage is not None:
-                raise ValueError(
-                    "shrinkage needs a model without constraints, which train does not fit: use "
-                    f"RateConstrainedClassifier; got {notion!r}."
-                )
         bound = [notion.bind(space, slack) for notion in notions]
         for constraint in bound:
             _, missing = constraint.without_small(cells, 1)

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import copy
-import io
-import json
-import os
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +16,9 @@ from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
 from fairconstrained.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
-from fairconstrained.problems.base import SampledProblem
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solver, check_solves
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solver
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA
-from fairconstrained.solvers.stochastic import StochasticSolver
 from fairconstrained.training.data import Source, as_source
 from fairconstrained.training.problem import (
     Function,
@@ -87,7 +80,6 @@ def train(
     callbacks: Sequence[Callback] = (),
     random_state: int | None = None,
     device: Any = None,
-    checkpoint: Any = None,
 ) -> Trained:
     """Train a module under constraints.
 
@@ -124,10 +116,6 @@ def train(
         Seeds mini-batches and dropout; default: torch's global generator draws the seed.
     device : torch device, optional
         Where to train; batches are moved there. Default: where the module is.
-    checkpoint : path-like, optional
-        A file for the state of training, written after each evaluation, whole or not at all. If it
-        exists, training resumes from it and ends as without the interruption, given the same
-        arguments and data that can be indexed. For stochastic solvers on the CPU.
 
     Returns
     -------
@@ -138,10 +126,7 @@ def train(
     ValueError
         If a parameter is not valid or cannot be used on this machine; if a loss or constraint
         returns the wrong shape, nan, or values without gradient; if data run out or a group is
-        empty; if the checkpoint is damaged, from another run, or in a folder that cannot be written
-        to; if workers differ in their rows, groups or checkpoints.
-    OSError
-        If the checkpoint cannot be written, for instance to a full disk. The last one is intact.
+        empty; if workers differ in their rows or groups.
     DivergenceError, WorkerError
         If training diverges; if a worker is gone or has raised an error.
 
@@ -152,7 +137,7 @@ def train(
     Each takes its part of every draw of rows; moments and gradients are summed, so the result is
     that of one worker up to rounding, for criteria and for functions that are means over rows or
     groups. In a step, batch normalisation and dropout see only a worker's own rows. Every worker
-    has its own loader, with batches of one size. All must be able to read the checkpoint.
+    has its own loader, with batches of one size.
 
     Examples
     --------
@@ -180,8 +165,6 @@ def train(
             raise ValueError(
                 f"solver must be an object of fairconstrained.solvers; got {solver!r}."
             )
-        if checkpoint is not None:
-            solver = Checkpointed(solver, checkpoint, writes=workers.rank == 0)
     # Only loaders may have rows of their own.
     own = None if source.streams else (source.n_rows, group.bincount().tolist())
     refuse_difference(
@@ -189,8 +172,6 @@ def train(
         "own rows)",
         workers.gather(own),
     )
-    stored = solver.n_stored if isinstance(solver, Checkpointed) else None
-    refuse_difference("numbers of evaluations in the checkpoint", workers.gather(stored))
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
     with seeded(seed, first.device) as rng:
@@ -301,116 +282,3 @@ def _trained(
         },
         status=solution.status.value,
     )
-
-
-class Checkpointed(Solver):
-    """A stochastic solver that stores its state in a file and resumes from an existing one.
-
-    The file is replaced as a whole, so that an interruption leaves the last one intact. What cannot
-    be stored or resumed is refused before any training. `writes` says which process writes.
-    """
-
-    def __init__(self, solver: Solver, path: Any, writes: bool):
-        if not isinstance(solver, StochasticSolver):
-            raise ValueError(f"checkpoint needs a stochastic solver; got {solver!r}.")
-        self.solver = solver
-        self.path = Path(path)
-        self.writes = writes
-        folder = self.path.parent
-        if self.path.is_dir() or (writes and not (folder.is_dir() and os.access(folder, os.W_OK))):
-            wrong = "is a folder" if self.path.is_dir() else "lies in no folder to write to"
-            raise ValueError(f"checkpoint must be the path of a file; {path} {wrong}.")
-        self._stored = _read(self.path) if self.path.exists() else None
-        # The number of evaluations in the file that training goes on from.
-        self.n_stored = 0 if self._stored is None else len(self._stored["past"])
-        if self._stored is not None and self._stored["solver"] != identity(solver):
-            raise ValueError(
-                f"checkpoint {self.path} is of another run, with the solver "
-                f"{self._stored['named']}, not {solver!r}. Give another file, or move it away."
-            )
-
-    def check(self, problem: SampledProblem) -> None:
-        check_solves(self.solver, problem)
-        self.solver.check(problem)
-
-    def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        return self.solver.select(iterates)
-
-    def iterate(
-        self, problem: SampledProblem, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        past: list[Iterate] = []
-        stored, sizes = self._stored, (len(x), len(dual))
-        if stored is not None:
-            if tuple(stored["sizes"]) != sizes:
-                raise ValueError(
-                    f"checkpoint {self.path} is of another run: of {stored['sizes']} parameters "
-                    f"and constraints, not {sizes}. Give another file, or move it away."
-                )
-            torch.set_rng_state(stored["global_rng"])  # from which dropout draws
-            known = (Iterate(*values) for values in stored["past"])
-            past = [i._replace(x=i.x.to(x), dual=i.dual.to(dual)) for i in known]
-            yield from past
-        state = {} if stored is None else stored["state"]
-        for iterate, now in self.solver.resumable(problem, x, dual, rng, state):
-            past.append(iterate)
-            if self.writes:
-                self._store(past, now)
-            yield iterate
-
-    def _store(self, past: Sequence[Iterate], state: dict[str, Any]) -> None:
-        record = {
-            "solver": identity(self.solver),
-            "named": repr(self.solver),
-            "sizes": (len(past[-1].x), len(past[-1].dual)),
-            "past": [tuple(iterate) for iterate in past],
-            "state": state,
-            "global_rng": torch.get_rng_state(),
-        }
-        stored = io.BytesIO()
-        torch.save(record, stored)
-        unfinished = self.path.with_name(self.path.name + ".part")
-        try:
-            with unfinished.open("wb") as file:
-                file.write(stored.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self.path)
-        except OSError as error:
-            unfinished.unlink(missing_ok=True)
-            raise OSError(
-                error.errno,
-                f"{error.strerror}: the checkpoint could not be written. The last one is intact, "
-                "and the same call goes on from it",
-                str(self.path),
-            ) from error
-
-
-def identity(solver: Solver) -> str:
-    """The solver in words that are the same in every process.
-
-    Functions and classes are named by module and name, other objects by their class and state.
-    """
-
-    def parts(value: Any) -> Any:
-        if hasattr(value, "__qualname__"):
-            return f"{value.__module__}.{value.__qualname__}"
-        return value.hex() if isinstance(value, bytes) else value.__reduce_ex__(4)
-
-    return json.dumps(solver, default=parts, sort_keys=True)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read a file of :class:`Checkpointed`: only tensors and plain values, no code."""
-    try:
-        with warnings.catch_warnings():  # of formats that torch does not write
-            warnings.simplefilter("ignore")
-            stored: dict[str, Any] = torch.load(path, weights_only=True)
-        stored["solver"], stored["named"], stored["sizes"]
-        stored["past"], stored["state"], stored["global_rng"]
-    except Exception as error:  # torch fails in many ways on bytes that it did not write
-        raise ValueError(
-            f"checkpoint {path} cannot be read: it is damaged, or no checkpoint of train "
-            f"({type(error).__name__}). Give another file, or move it away to begin anew."
-        ) from error
-    return stored

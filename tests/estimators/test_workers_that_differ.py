@@ -67,7 +67,7 @@ def fits(rank, size):
         }
 
 
-def trainings(rank, path):
+def trainings(rank):
     """What each worker is told by `train`."""
     rng = torch.Generator().manual_seed(0)
     X = torch.randn(300, 3, generator=rng, dtype=torch.float64)
@@ -76,31 +76,25 @@ def trainings(rank, path):
     def loss(outputs, batch):
         return F.binary_cross_entropy_with_logits(outputs[:, 0], batch[1])
 
-    def trained(n=300, device=None, callbacks=(), checkpoint=None):
+    def trained(n=300, device=None, callbacks=()):
         data = X[:n], y[:n]
         options = {"groups": group[:n], "solver": ALM(n_steps=40, batch_size=24)}
-        options |= {"device": device, "callbacks": callbacks, "checkpoint": checkpoint}
+        options |= {"device": device, "callbacks": callbacks}
         return train(nn.Linear(3, 1).double(), loss, DemographicParity(0.05), data, **options)
 
     def told(**options):
         return said(lambda: trained(**options).status)
 
-    shared, own = path / "both.pt", path / f"of_{rank}.pt"
-    found = {"checkpoint": told(checkpoint=shared)}
-    if rank == 0:
-        shared.rename(own)
-    dist.barrier()
-    return found | {
+    return {
         "rows": told(n=300 - 10 * rank),
         "device": told(device=["cpu", "meta"][rank]),
         "callback fails": told(callbacks=[Acts(rank, fails)]),
-        "checkpoint on one": told(checkpoint=own),
         "callback stops": told(callbacks=[Acts(rank, lambda: True)]),
     }
 
 
-def everything(rank, size, path):
-    found = {"fits": fits(rank, size), "trainings": trainings(rank, path)}
+def everything(rank, size):
+    found = {"fits": fits(rank, size), "trainings": trainings(rank)}
     only_first = dist.new_group([0])
 
     def without_second():
@@ -113,7 +107,7 @@ def everything(rank, size, path):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     path = tmp_path_factory.mktemp("differ")
-    return run_on_workers(everything, path, 2, 2, path)
+    return run_on_workers(everything, path, 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -140,10 +134,8 @@ def test_a_callback_that_fails_on_one_worker_ends_training_on_all(found, room, c
 @pytest.mark.parametrize(
     ("case", "words"),
     [
-        ("checkpoint", "the solver came to the end of its schedule"),
         ("rows", "workers must agree in their numbers of rows and of those in each group"),
         ("device", "ValueError: device must be a torch device that this machine has"),
-        ("checkpoint on one", "workers must agree in their numbers of evaluations in the checkpo"),
         ("callback stops", "a callback asked to stop"),
     ],
 )

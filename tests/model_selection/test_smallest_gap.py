@@ -106,11 +106,6 @@ def test_without_groups_there_is_nothing_to_compare():
         (BY_RATES, DemographicParity(0.1), "floors must be caps"),
         (BY_RATES, ExpectedCost(), "floors must be caps"),
         (RateConstrainedClassifier(epsilon=1.0), ExpectedCost(0.5), "without epsilon"),
-        (
-            RateConstrainedClassifier(DemographicParity(shrinkage="empirical_bayes")),
-            ExpectedCost(0.5),
-            "no criterion with shrinkage",
-        ),
         (LossParityClassifier(), "accuracy", "floors must be caps"),
         (RateConstrainedClassifier(DemographicParity(0.1)), ExpectedCost(0.5), "whose gap"),
     ],

@@ -8,7 +8,6 @@ from benchmarks.evidence.aggregates import (  # noqa: F401
     partial_parity,
     rankings,
     rates,
-    shrinkage,
     speed,
     trees,
 )
