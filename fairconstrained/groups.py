@@ -478,16 +478,15 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     levels, codes = zip(*map(_unique, columns), strict=True)
     if len(columns) == 1:
         return Groups(codes[0], levels[0])
-    crossed = np.stack(codes, axis=1)
-    known: NDArray[np.bool_] = np.all(crossed >= 0, axis=1)
-    seen, index = np.unique(crossed[known], axis=0, return_inverse=True)
-    of_rows = np.where(known, 0, -1)
-    of_rows[known] = index.reshape(-1)
-    labels = np.empty(len(seen), dtype=object)
-    labels[:] = [
-        tuple(_plain(level[i]) for level, i in zip(levels, row, strict=True)) for row in seen
-    ]
-    return Groups(of_rows, labels)
+    crossed, rows = codes[0], [levels[0]]
+    for level, code in zip(levels[1:], codes[1:], strict=True):
+        known = (crossed >= 0) & (code >= 0)
+        pairs, crossed = _unique(np.where(known, crossed * len(level) + code, np.nan))
+        first, second = np.divmod(pairs.astype(np.int64), len(level))
+        rows = [*(values[first] for values in rows), level[second]]
+    labels = np.empty(len(rows[0]), dtype=object)
+    labels[:] = list(zip(*(map(_plain, values) for values in rows), strict=True))
+    return Groups(crossed, labels)
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
@@ -580,25 +579,22 @@ def _to_numpy(values: Any) -> NDArray[Any]:
 
 
 def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Sorted values, and the position of that of each row; -1 where it is missing."""
-    known = ~pd.isna(column)
-    column = column[known]
-    if column.dtype.kind == "O" and all(isinstance(value, str) for value in column):
-        column = column.astype(str)
+    """Return the sorted values, and the position of each row's value; -1 where it is missing."""
+    codes, levels = pd.factorize(column)  # by hashes: only the values are sorted, not the rows
+    if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
+        levels = levels.astype(str)
     try:
-        levels, codes = np.unique(column, return_inverse=True)
+        levels, places = np.unique(levels, return_inverse=True)
     except TypeError:  # values of different types cannot be sorted
         first: dict[str, Any] = {}
-        for value in column:
+        for value in levels:
             if (other := first.setdefault(str(value), value)) != value:
                 raise ValueError(
                     "sensitive_features has groups of different types with the same name: "
                     f"{other!r} and {value!r}. Convert the column to one type."
                 ) from None
-        levels, codes = np.unique(column.astype(str), return_inverse=True)
-    of_rows = np.where(known, 0, -1)
-    of_rows[known] = codes.reshape(-1)
-    return levels, of_rows
+        levels, places = np.unique(levels.astype(str), return_inverse=True)
+    return levels, recoded(codes, places.reshape(-1))
 
 
 def _plain(value: Any) -> Any:

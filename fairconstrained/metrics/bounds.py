@@ -26,6 +26,8 @@ from fairconstrained.percentiles import Intervals, auc_inside
 from fairconstrained.rates import Rates
 
 N_CELLS = 64  # of the rates that are possible
+N_POINTS = 2048  # values, or blocks of values, of the count that is summed over
+N_COARSE = 64  # the same for a bound that often decides
 N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out less than 1e-11
 
 
@@ -111,9 +113,14 @@ def _positive(rows: ArrayLike) -> Array:
 
 
 def difference_p_value(
-    hits: tuple[int, int], rows: tuple[int, int], delta: float, gamma: float, factor: float = 1.0
+    hits: tuple[int, int],
+    rows: tuple[int, int],
+    delta: float,
+    gamma: float,
+    factor: float = 1.0,
+    level: float | None = None,
 ) -> float:
-    r"""Largest probability of a difference of at most d, the observed one, if the truth is delta.
+    r"""Return the largest probability of a difference as small as the observed d, at a true delta.
 
     .. math:: \sup_{p_2} \; P(c X / n_1 - Y / n_2 \leq d) + \gamma , \quad
               X \sim \mathrm{Bin}(n_1, (p_2 + \delta) / c), \; Y \sim \mathrm{Bin}(n_2, p_2),
@@ -123,6 +130,9 @@ def difference_p_value(
     over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
     (Berger and Boos 1994). It falls with p_1 and grows with p_2, so that on a cell of a grid the
     rates at two of its corners bound it. A union bound over both rates would be wider by half.
+
+    With a level the result is only compared with it: an upper bound that does not exceed the level
+    is returned as it is, and so is the first probability that exceeds it.
     """
     (k1, k2), (n1, n2) = hits, rows
     observed = factor * k1 / n1 - k2 / n2
@@ -139,36 +149,61 @@ def difference_p_value(
     edges = np.linspace(low, high, N_CELLS + 1)
     first = np.clip((edges[:-1] + delta) / factor, 0.0, 1.0)
     second = np.clip(edges[1:], 0.0, 1.0)
-    return float(_at_most(observed, (n1, n2), (first, second), (factor, 1.0)).max()) + gamma
+
+    def largest(cells: Any, n_points: int) -> float:
+        p = first[cells], second[cells]
+        return float(_at_most(observed, (n1, n2), p, (factor, 1.0), n_points).max()) + gamma
+
+    if level is None:
+        return largest(slice(None), N_POINTS)
+    if (bound := largest(slice(None), N_COARSE)) <= level:
+        return bound
+    p_value = 0.0
+    middle = N_CELLS // 2
+    for cells in (slice(middle - 4, middle + 4), slice(0, middle - 4), slice(middle + 4, None)):
+        p_value = max(p_value, largest(cells, N_POINTS))  # most often the middle decides
+        if p_value > level:
+            break
+    return p_value
 
 
 def ratio_p_value(
-    hits: tuple[int, int], rows: tuple[int, int], shortfall: float, gamma: float
+    hits: tuple[int, int],
+    rows: tuple[int, int],
+    shortfall: float,
+    gamma: float,
+    level: float | None = None,
 ) -> float:
-    """As :func:`difference_p_value`, if the second rate is 1 - shortfall times the first."""
+    """Do as :func:`difference_p_value`, if the second rate is 1 - shortfall times the first."""
     if shortfall >= 1.0:  # no rate is below zero
         return 0.0
-    return difference_p_value(hits, rows, 0.0, gamma, 1.0 - shortfall)
+    return difference_p_value(hits, rows, 0.0, gamma, 1.0 - shortfall, level)
 
 
 class Comparison(NamedTuple):
     """A comparison of two rates, which falls with the second and is 1 at most."""
 
     of_rates: Callable[[float, float], float]
-    p_value: Callable[[tuple[int, int], tuple[int, int], float, float], float]
+    p_value: Callable[..., float]  # of hits, rows, value and gamma
     words: str  # of groups g and h
     method: str
 
+    def excluded(
+        self, hits: tuple[int, int], rows: tuple[int, int], value: float, alpha: float
+    ) -> bool:
+        """Test at level alpha whether the true comparison is below this value."""
+        return bool(self.p_value(hits, rows, value, alpha / 50, level=alpha) <= alpha)
+
     def bound(self, hits: tuple[int, int], rows: tuple[int, int], alpha: float) -> float:
-        """Upper bound that holds with probability 1 - alpha; 1 if a rate has no rows."""
+        """Bound the comparison from above with probability 1 - alpha; 1 if a rate has no rows."""
         if min(rows) == 0:
             return 1.0
         observed = self.of_rates(hits[0] / rows[0], hits[1] / rows[1])
 
-        def kept(v: float) -> bool:
-            return self.p_value(hits, rows, v, alpha / 50) > alpha
+        def possible(value: float) -> bool:
+            return not self.excluded(hits, rows, value, alpha)
 
-        return float(bisected(kept, observed, 1.0, 12)[1])
+        return float(bisected(possible, observed, 1.0, 12)[1])
 
 
 DIFFERENCE = Comparison(
@@ -189,22 +224,36 @@ SHORTFALL = Comparison(
 
 
 def _at_most(
-    observed: float, n: tuple[int, int], p: tuple[Floats, Floats], factors: tuple[float, float]
+    observed: float,
+    n: tuple[int, int],
+    p: tuple[Floats, Floats],
+    factors: tuple[float, float],
+    n_points: int,
 ) -> Floats:
-    """P(c X / n1 - d Y / n2 <= observed) for pairs of rates, (m,), and factors c, d."""
+    """Bound P(c X / n1 - d Y / n2 <= observed) for pairs of rates, (m,), and factors c, d.
+
+    It is exact up to rounding if Y has at most `n_points` likely values. Otherwise neighbours form
+    blocks: P(X ...) grows with Y, so that its value at the end of a block bounds the others.
+    """
     (n1, n2), (p1, p2), (c, d) = n, p, factors
     if n2 > n1:  # sum over the smaller one: failures of Y and X change places
-        return _at_most(observed + d - c, (n2, n1), (1.0 - p2, 1.0 - p1), (d, c))
+        swapped = (1.0 - p2, 1.0 - p1)
+        return _at_most(observed + d - c, (n2, n1), swapped, (d, c), n_points)
     deviation = np.sqrt(n2 * p2 * (1.0 - p2)).max()
     width = int(N_DEVIATIONS * deviation) + 20
-    y = np.rint(n2 * p2)[:, None] + np.arange(-width, width + 1)
-    inside = (y >= 0) & (y <= n2)
-    y = np.clip(y, 0, n2)
-    log_pmf = gammaln(n2 + 1) - gammaln(y + 1) - gammaln(n2 - y + 1)
-    log_pmf += xlogy(y, p2[:, None]) + xlog1py(n2 - y, -p2[:, None])
-    most = np.floor(n1 * (observed + d * y / n2) / c + 1e-9)
+    size = -(-(2 * width + 1) // n_points)
+    last = np.rint(n2 * p2)[:, None] + np.arange(-width, width + size, size)  # of each block
+    ends = np.clip(last, 0, n2)
+    if size == 1:
+        inside = (last >= 0) & (last <= n2)
+        log_pmf = gammaln(n2 + 1) - gammaln(ends + 1) - gammaln(n2 - ends + 1)
+        log_pmf += xlogy(ends, p2[:, None]) + xlog1py(n2 - ends, -p2[:, None])
+        mass = inside * np.exp(log_pmf)
+    else:
+        mass = np.diff(bdtr(ends, n2, p2[:, None]) * (last >= 0), axis=1, prepend=0.0)
+    most = np.floor(n1 * (observed + d * ends / n2) / c + 1e-9)
     below = np.where(most < 0, 0.0, bdtr(np.clip(most, 0, n1), n1, p1[:, None]))
-    return np.asarray((inside * np.exp(log_pmf) * below).sum(axis=1) + 1e-11)
+    return np.asarray((mass * below).sum(axis=1) + 1e-11)
 
 
 # --- gaps and caps --------------------------------------------------------------------------------
@@ -285,7 +334,7 @@ def parity_bound(
     for g, h, e in sorted(pairs, key=likely.__getitem__, reverse=True):
         hits = int(found.hits[g, e]), int(found.hits[h, e])
         rows = int(found.rows[g, e]), int(found.rows[h, e])
-        if min(rows) and comparison.p_value(hits, rows, upper, alpha / 50) <= alpha:
+        if min(rows) and comparison.excluded(hits, rows, upper, alpha):
             continue  # its bound is not larger
         bound = comparison.bound(hits, rows, alpha)
         if bound > upper:

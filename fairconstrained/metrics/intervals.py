@@ -365,7 +365,10 @@ def _rate_draws(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, 
     draws = [rng.multinomial(n, of, size=N_DRAWS) for n, of in zip(size, p, strict=True)]
     drawn = np.stack(draws, axis=1).astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rates, centre, found = (of @ hits / (of @ possible) for of in (cells, p, drawn))
+        # One product of matrices for all draws: numpy multiplies stacks of them without BLAS.
+        flat = drawn.reshape(-1, drawn.shape[-1])
+        rates, centre, found = (of @ hits / (of @ possible) for of in (cells, p, flat))
+        found = found.reshape(*drawn.shape[:2], -1)
     # A draw without rows of a label has no error.
     return np.asarray(rates), np.nan_to_num(found - centre)
 
