@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained._version import __version__
 from fairconstrained.audit import measures, wording
+from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certificate, rows_needed
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
@@ -20,12 +21,11 @@ from fairconstrained.audit.wording import Question
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.metrics.statements import plain
 
-SCHEMA_VERSION = "1"
 _SMALL = 20  # rows of a group that is compared, without a slack
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Findings):
     """Result of :func:`fairconstrained.report`: facts, and pages that show them.
 
     Rates, differences and ratios are fractions. Every list of facts has an entry per attribute, or
@@ -65,23 +65,6 @@ class Audit:
     >>> [(row["group"], round(row["selection_rate"], 2)) for row in audit.groups]
     [('everybody', 0.5), ('a', 0.67), ('b', 0.33)]
     """
-
-    question: str
-    answer: str
-    findings: list[str]
-    outcomes: dict[str, Any]
-    groups: Facts
-    intersections: Facts
-    differences: Facts
-    ratios: Facts
-    calibration: Facts
-    changes: Facts
-    certificates: Facts
-    assumptions: list[str]
-    limits: list[str]
-    left_out: list[str]
-    provenance: dict[str, Any]
-    schema_version: str = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, texts, lists and dicts, for ``json.dump``; None for what is not known.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from fairconstrained.audit.facts import Audit
+from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.sample import EVERYBODY
 from fairconstrained.audit.wording import Question, percent, points
@@ -63,24 +63,24 @@ class Section(NamedTuple):
     pictures: Sequence[Picture] = ()
 
 
-def html(audit: Audit) -> str:
+def html(audit: Findings) -> str:
     """Return one page that needs nothing else."""
     return _rendered("audit.html", audit)
 
 
-def markdown(audit: Audit) -> str:
+def markdown(audit: Findings) -> str:
     """Return the same without pictures."""
     return _rendered("audit.md", audit)
 
 
-def framed(audit: Audit) -> str:
+def framed(audit: Findings) -> str:
     """Return the page in a frame, so that its styles stay inside."""
     page = escapes.escape(html(audit))
     style = "width: 100%; height: 40em; border: 1px solid"
     return f'<iframe title="Audit" sandbox style="{style}" srcdoc="{page}"></iframe>'
 
 
-def _rendered(name: str, audit: Audit) -> str:
+def _rendered(name: str, audit: Findings) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fairconstrained", "audit/templates"),
         autoescape=jinja2.select_autoescape(["html"]),
@@ -91,7 +91,7 @@ def _rendered(name: str, audit: Audit) -> str:
     return environment.get_template(name).render(audit=audit, sections=list(_sections(audit)))
 
 
-def _sections(audit: Audit) -> Iterator[Section]:
+def _sections(audit: Findings) -> Iterator[Section]:
     yield Section("Question and answer", [audit.question, audit.answer], audit.findings)
     yield _rates(audit)
     yield _ratios(audit)
@@ -129,7 +129,7 @@ def _between(value: float, low: float, high: float) -> str:
     return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def _rates(audit: Audit) -> Section:
+def _rates(audit: Findings) -> Section:
     confidence, rate = audit.provenance["confidence"], "selection_rate"
     favourable = audit.outcomes["decision"]["favourable"]
     grids, pictures = [], []
@@ -147,7 +147,7 @@ def _rates(audit: Audit) -> Section:
     return Section("Rates by group", [text], [], grids, pictures)
 
 
-def _ratios(audit: Audit) -> Section:
+def _ratios(audit: Findings) -> Section:
     grids = []
     for fact in (fact for fact in audit.ratios if "groups" in fact):
         rows = [[group, percent(ratio)] for group, ratio in fact["groups"].items()]
@@ -177,7 +177,7 @@ def _ratios(audit: Audit) -> Section:
     return Section("Ratios", [" ".join(_FOUR_FIFTHS.split())], evidence, grids if rows else [])
 
 
-def _errors(audit: Audit) -> Section:
+def _errors(audit: Findings) -> Section:
     grids = [
         Grid(
             f"Errors by {attribute}",
@@ -198,7 +198,7 @@ def _errors(audit: Audit) -> Section:
     return Section("Errors of each kind", texts, [], grids)
 
 
-def _calibration(audit: Audit) -> Section:
+def _calibration(audit: Findings) -> Section:
     columns = ["group", "fifth", "rows", "mean score", "favourable labels (interval)"]
     grids = [
         Grid(
@@ -228,7 +228,7 @@ def _calibration(audit: Audit) -> Section:
     return Section("Calibration by group", [text], aucs, grids)
 
 
-def _changes(audit: Audit) -> Section:
+def _changes(audit: Findings) -> Section:
     cells = {"lost it": "lost", "gained it": "gained", "kept it": "kept", "never had it": "never"}
     errors = {"error before": "error_before", "error now": "error_now"}
     errors = errors if "error_now" in audit.changes[0] else {}
@@ -253,7 +253,7 @@ def _changes(audit: Audit) -> Section:
     return Section("Who changed", [text], [], grids)
 
 
-def _new_rows(audit: Audit) -> Section:
+def _new_rows(audit: Findings) -> Section:
     asked = Question(**{name: audit.provenance[name] for name in Question._fields})
     items = [_bound(entry, asked) for entry in audit.certificates]
     text = "Bounds that hold for the people from whom these rows were drawn, whatever their rates."
@@ -281,7 +281,7 @@ def _bound(entry: dict[str, Any], asked: Question) -> str:
     return f"{said} If the rates stay, about {needed:,} rows ({needed / rows:.1f} times) would do."
 
 
-def _provenance(audit: Audit) -> Section:
+def _provenance(audit: Findings) -> Section:
     facts = audit.provenance
     rows = [[name, str(value)] for name, value in facts.items() if value is not None]
     grids = [Grid("Where this page comes from", ["fact", "value"], rows)]

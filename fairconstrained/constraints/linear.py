@@ -1,269 +1,30 @@
-"""Linear combinations of rates: the constraints of rates, caps and loss parity, and their maps."""
+"""Linear combinations of rates: the constraints of rates, caps and loss parity."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
+from fairconstrained.constraints.affine import (
+    AffineMap,
+    Combinations,
+    as_tensor,
+    without_zeros,
+)
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.tables import (
     ClassProbabilities,
     Placement,
     Space,
     Statistic,
-    look_up,
-    sum_by,
 )
-
-_RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
-_DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster
-_AT_ONCE = 10_000_000  # entries of a product of which only the largest are kept
-
-
-class Combinations(NamedTuple):
-    """Linear combinations C of rates, m of them, with few terms each."""
-
-    rate: Tensor  # (n_terms, m), the rate of each term
-    factor: Tensor  # (n_terms, m)
-    n_rates: int
-    #: Sizes of families whose ordered pairs are the values, in order: products take half the time.
-    families: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, matrix: Any, families: tuple[int, ...] = ()) -> Combinations:
-        """The combinations that an array or a scipy matrix (m, n_rates) gives."""
-        found = without_zeros(matrix)
-        count = np.diff(found.indptr)
-        is_term = np.arange(count.max(initial=1)) < count[:, None]
-        rate, factor = np.zeros(is_term.shape, dtype=np.int64), np.zeros(is_term.shape)
-        rate[is_term], factor[is_term] = found.indices, found.data
-        terms = torch.as_tensor(rate.T.copy()), torch.as_tensor(factor.T.copy())
-        return cls(*terms, found.shape[1], families)
-
-    def to(self, like: Tensor) -> Combinations:
-        """The combinations with the dtype and device of a tensor."""
-        return self._replace(rate=self.rate.to(like.device), factor=self.factor.to(like))
-
-    def times(self, rates: Tensor) -> Tensor:
-        """C times rates (n_rates, k), which may be differentiated."""
-        if self.families:
-            return torch.cat(tuple(map(_differences, torch.split(rates, list(self.families)))))
-        values = rates.new_zeros((self.rate.shape[1], rates.shape[1]))
-        for rate, factor in zip(self.rate, self.factor, strict=True):
-            values = torch.addcmul(values, factor[:, None], rates.index_select(0, rate))
-        return values
-
-    def transposed_times(self, weights: Tensor) -> Tensor:
-        """The transpose of C times weights (m, k)."""
-        if self.families:
-            pieces = torch.split(weights, [n * (n - 1) for n in self.families])
-            pairs = zip(self.families, pieces, strict=True)
-            return torch.cat([_sums_of_differences(n, own) for n, own in pairs])
-        on_rates = weights.new_zeros((self.n_rates, weights.shape[1]))
-        for rate, factor in zip(self.rate, self.factor, strict=True):
-            on_rates.index_add_(0, rate, factor[:, None] * weights)
-        return on_rates
-
-    def largest(self, rates: Tensor, offset: Tensor) -> Tensor:
-        """The largest entry of each column of C @ rates + offset.
-
-        Of all pairs with equal offsets it is the largest minus the smallest rate.
-        """
-        if not self.families or bool((offset != offset[0]).any()):
-            pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
-            return torch.cat([(self.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
-        largest = rates.new_zeros(rates.shape[1])
-        for own in torch.split(rates, list(self.families)):
-            largest = torch.maximum(largest, own.amax(dim=0) - own.amin(dim=0))
-        return largest + offset[0]
-
-    def variances(self, covariance: Tensor) -> Tensor:
-        """Variances of the values for rates of this covariance, (m,)."""
-        own = self.to(covariance)
-        variances = covariance.new_zeros(own.rate.shape[1])
-        for rate, factor in zip(own.rate, own.factor, strict=True):
-            variances += factor * (own.factor * covariance[rate, own.rate]).sum(dim=0)
-        return variances
-
-    def without(
-        self, dropped: NDArray[np.bool_]
-    ) -> tuple[Combinations, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Drop values with one of these rates, and rates that no other value needs.
-
-        Returns the rest, and whether each value and each rate is kept.
-        """
-        rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
-        kept = ~(is_term & dropped[rate]).any(axis=0)
-        needed = np.zeros(self.n_rates, dtype=bool)
-        needed[rate[is_term & kept]] = True
-        number = torch.as_tensor(np.maximum(np.cumsum(needed) - 1, 0))
-        left = np.split(needed, np.cumsum(self.families)[:-1]) if self.families else []
-        families = tuple(int(own.sum()) for own in left if own.any())
-        terms = number[self.rate[:, kept]], self.factor[:, kept]
-        return Combinations(*terms, int(needed.sum()), families), kept, needed
-
-
-def _differences(rates: Tensor) -> Tensor:
-    """The differences of all ordered pairs of n rates (n, k), without the n of equal ones."""
-    n, k = rates.shape
-    table = (rates[:, None] - rates).reshape(n * n, k)
-    # The diagonal is every (n + 1)-th entry.
-    return table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(n * (n - 1), k)
-
-
-def _sums_of_differences(n: int, weights: Tensor) -> Tensor:
-    """The transpose: sums over the pairs with each rate first, less those with it second."""
-    table = pad(weights.reshape(n - 1, n, -1), (0, 0, 0, 1)).reshape(n * n - 1, -1)
-    table = pad(table, (0, 0, 1, 0)).reshape(n, n, -1)
-    return table.sum(dim=1) - table.sum(dim=0)
-
-
-def without_zeros(matrix: Any) -> Any:
-    """Convert an array or a scipy matrix, and drop the zeros that Kronecker products leave."""
-    found = sp.csr_array(matrix, dtype=float)
-    found.eliminate_zeros()
-    return found
-
-
-def as_tensor(matrix: Any, like: Tensor) -> Tensor:
-    """A scipy matrix with the dtype and device of a tensor; sparse if large and nearly empty."""
-    if matrix.shape[0] * matrix.shape[1] <= max(_DENSE, 8 * matrix.nnz):
-        return torch.as_tensor(matrix.toarray()).to(like)
-    found = matrix.tocoo()
-    index = torch.as_tensor(np.stack((found.row, found.col)).astype(np.int64))
-    value = torch.as_tensor(found.data).to(like)
-    return torch.sparse_coo_tensor(
-        index, value, found.shape, device=like.device, check_invariants=False
-    ).coalesce()
-
-
-class AffineMap:
-    r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
-
-    R gives rates, which are few. C combines them, often pair by pair. As counts never change, the
-    matrices are built once. Estimates from any number of draws then take one sum by parts and one
-    product, and their gradients one product and one look-up: a step on a mini-batch is mostly the
-    overhead of small operations.
-
-    `combinations` are the diagonal blocks of C, `rates` is R, a scipy matrix, and `offset` is b,
-    with the dtype and device of tables of this `shape`. The product of C and R is precomputed if it
-    is small.
-    """
-
-    def __init__(
-        self,
-        combinations: Sequence[Combinations],
-        rates: Any,
-        offset: Tensor,
-        shape: tuple[int, int],
-    ):
-        self.combinations: list[Combinations] = []
-        self._n_values: list[int] = []
-        self._n_rates: list[int] = []
-        for own in combinations:
-            self.combinations.append(own.to(offset))
-            self._n_values.append(own.rate.shape[1])
-            self._n_rates.append(own.n_rates)
-        self.offset = offset
-        self.n_parts, self.n_columns = shape
-        # The last part takes the rows in no part, with coefficients zero.
-        n_entries = (self.n_parts + 1) * self.n_columns
-        self.rates = sp.csr_array(rates)
-        self.rates.resize((rates.shape[0], n_entries))
-        self._rates, self._back = as_tensor(self.rates, offset), as_tensor(self.rates.T, offset)
-        small = len(offset) * n_entries <= _DENSE
-        self._product = self._combined(self._rates.to_dense()) if small else None
-
-    def of_table(self, sums: Tensor) -> Tensor:
-        """Values (m,) from the table (n_parts, n_columns), differentiable."""
-        return self._values(pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
-
-    def largest(self, tables: Tensor) -> Tensor:
-        """The largest value (k,) of each of several tables, (k, n_parts, n_columns)."""
-        rates = self._rates @ pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
-        pieces = torch.split(rates, self._n_rates), torch.split(self.offset, self._n_values)
-        largest = self.offset.new_full((len(tables),), -torch.inf)
-        for own, of_own, offset in zip(self.combinations, *pieces, strict=True):
-            if len(offset):
-                largest = torch.maximum(largest, own.largest(of_own, offset))
-        return largest
-
-    def on_table(self, weights: Tensor) -> Tensor:
-        """Derivative of g, weighted by (..., m), with respect to the table."""
-        flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
-        tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
-        return tables[..., :-1, :]
-
-    def of_draws(
-        self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Values from each of several draws, and the pullback to the statistics of their rows.
-
-        Rows have statistics (n, n_columns), parts (n,), `n_parts` for none, or fractions of parts
-        (n, n_parts), and weights (n,), draw by draw; `sizes` are their numbers. Values are
-        (n_draws * m,).
-        """
-        shape = len(sizes), self.n_parts + 1, self.n_columns
-        draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]
-        if part.ndim == 1:
-            part = part + shape[1] * draw if shape[0] > 1 else part
-            flat = sum_by(statistics * column, part, shape[0] * shape[1])
-        else:
-            by_part = part[:, :, None] * (statistics * column)[:, None]
-            flat = pad(sum_by(by_part.flatten(start_dim=1), draw, shape[0]), (0, shape[2]))
-
-        def pullback(weights: Tensor) -> Tensor:
-            on_tables = self._backward(weights.reshape(shape[0], len(self.offset))).reshape(shape)
-            if part.ndim == 1:
-                return look_up(on_tables.flatten(end_dim=1), part, statistics) * column
-            return torch.einsum("iq,iqk->ik", part, on_tables[draw, :-1]) * column
-
-        return self._values(flat.reshape(shape[0], -1)).reshape(-1), pullback
-
-    @cached_property
-    def span(self) -> Tensor:
-        """Orthonormal columns, (m, r), that span the values of all tables, and so all Jacobians.
-
-        The rank r is usually below m: pairs of groups come in both orders, and each of three gaps
-        follows from the other two.
-        """
-        matrix = self._combined(self._rates.to_dense())
-        left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
-        span: Tensor = left[:, values > _RANK_TOL * values.sum()]
-        return span
-
-    def _values(self, tables: Tensor) -> Tensor:
-        """Values (k, m) of flat tables (k, .)."""
-        if self._product is not None:
-            return torch.addmm(self.offset, tables, self._product.T)
-        return self.offset + self._combined(self._rates @ tables.T).T
-
-    def _backward(self, weights: Tensor) -> Tensor:
-        """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
-        if self._product is not None:
-            return weights @ self._product
-        pieces = torch.split(weights.T, self._n_values)
-        on_rates = map(Combinations.transposed_times, self.combinations, pieces)
-        return (self._back @ torch.cat(tuple(on_rates))).T
-
-    def _combined(self, rates: Tensor) -> Tensor:
-        """C times rates (n_rates, k)."""
-        pieces = torch.split(rates, self._n_rates)
-        return torch.cat(tuple(map(Combinations.times, self.combinations, pieces)))
-
-
-@lru_cache(maxsize=32)
-def _draw_of_row(sizes: tuple[int, ...]) -> Tensor:
-    return torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
 
 
 class LinearMoments(MomentConstraint):

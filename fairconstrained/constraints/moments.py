@@ -14,19 +14,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space, Statistic
 from fairconstrained.losses import linearized
-
-if TYPE_CHECKING:
-    from fairconstrained.constraints.linear import AffineMap
 
 _N_BOOTSTRAP = 100  # weights that standard errors are estimated from
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats, check_number
-from fairconstrained.constraints.linear import Combinations, LinearMoments
+from fairconstrained.constraints.affine import Combinations
+from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.constraints.linear import AffineMap, Combinations
+from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from fairconstrained import rates
-from fairconstrained.constraints.linear import LinearMoments, as_tensor, without_zeros
+from fairconstrained.constraints.affine import as_tensor, without_zeros
+from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import ParityOfClass, named_positive
 from fairconstrained.constraints.ratios import RateRatios
 

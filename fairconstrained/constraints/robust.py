@@ -20,7 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairconstrained.arrays import Floats, Ints
-from fairconstrained.constraints.linear import Combinations, LinearMoments
+from fairconstrained.constraints.affine import Combinations
+from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import (
     Notion,
     Parity,

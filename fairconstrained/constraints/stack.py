@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.linear import AffineMap, Combinations
+from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import (

@@ -39,7 +39,7 @@ from fairconstrained.estimators._tables import of_tables, rows_here
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.perceptron import Layers
-from fairconstrained.models.specification import as_specification
+from fairconstrained.models.short_forms import as_specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.solvers.base import Solver
 

@@ -27,7 +27,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.groups import encode_groups, group_name, recoded, within_strata
 from fairconstrained.losses import LOSSES
-from fairconstrained.models.specification import as_specification
+from fairconstrained.models.short_forms import as_specification
 from fairconstrained.privacy.accounting import Budget
 from fairconstrained.solvers.base import Solver
 

@@ -21,8 +21,9 @@ from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
 from fairconstrained.groups import UncertainGroups, computed, encode_groups, recoded
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.models.specification import Specification, as_specification
+from fairconstrained.models.specification import Specification
 from fairconstrained.solvers.base import check_solves
 
 if TYPE_CHECKING:

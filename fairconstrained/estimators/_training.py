@@ -48,8 +48,9 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.models.specification import Linear, as_specification
+from fairconstrained.models.specification import Linear
 from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.problems.alternatives import ERROR_TOL
 from fairconstrained.problems.erm import FairERM

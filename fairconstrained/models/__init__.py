@@ -6,8 +6,9 @@ from fairconstrained.models.group_probabilities import estimate_group_probabilit
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.models.specification import Linear, Network, Specification, as_specification
+from fairconstrained.models.specification import Linear, Network, Specification
 
 __all__ = [
     "Linear",

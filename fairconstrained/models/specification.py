@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy
-from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features, column_variances, standard_scale
 from fairconstrained.models.linear import LinearModel, with_sums
@@ -225,27 +224,6 @@ class Network(Specification):
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), like, n_outputs)
         return kind(network)
-
-
-def as_specification(model: Any) -> Specification:
-    """Return the specification that a ``model`` parameter stands for."""
-    from fairconstrained.models.posteriors import Posteriors  # which imports this module
-
-    if isinstance(model, Specification):
-        return model
-    if isinstance(model, str) and model == "linear":
-        return Linear()
-    if isinstance(model, type) and not issubclass(model, nn.Module):
-        raise ValueError(f"model is a class; give an object of it, {model.__name__}().")
-    if not isinstance(model, type) and is_scoring_classifier(model):
-        return Posteriors(model)
-    if callable(model) or are_sizes(model):
-        return Network(model)
-    raise ValueError(
-        "model must be 'linear', a tuple of hidden sizes such as (64, 32), a callable (n_features, "
-        "n_outputs) -> nn.Module, a scikit-learn classifier, or an object of "
-        f"fairconstrained.models; got {model!r}."
-    )
 
 
 def are_sizes(given: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints.linear import AffineMap
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, blocks_of
