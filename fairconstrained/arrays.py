@@ -87,6 +87,44 @@ def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) 
     return near, far
 
 
+def check_numbers(X: Any) -> None:
+    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
+    if hasattr(X, "detach") or _kind(X) in "biuf":
+        return
+    table = X if _kind(X) == "c" or hasattr(X, "shape") else np.asarray(X, dtype=object)
+    wrong = {}
+    if _kind(table) == "c":
+        wrong["all"] = "complex"
+    elif len(table.shape) == 2:  # the error for others is scikit-learn's
+        names = list(getattr(table, "columns", range(table.shape[1])))
+        columns = {name: _values(table, place) for place, name in enumerate(names)}
+        wrong = {name: _not_real(column) for name, column in columns.items()}
+    listed = ", ".join(f"{name!r} ({kind})" for name, kind in wrong.items() if kind)
+    if listed:
+        raise ValueError(
+            f"X must hold real numbers with epsilon, and these columns do not: {listed}. Their "
+            "entries are not quoted, because they are protected."
+        )
+
+
+def _kind(values: Any) -> str:
+    """The kind of the dtype, "O" for values without one."""
+    return str(getattr(getattr(values, "dtype", None), "kind", "O"))
+
+
+def _not_real(column: Any) -> str:
+    """The types of the entries of a column, if they are no real numbers."""
+    if _kind(column) in "biuf":
+        return ""
+    entries = np.asarray(column)
+    try:
+        if entries.dtype.kind != "c" and entries.astype(float).ndim == 1:
+            return ""
+    except (TypeError, ValueError):
+        pass
+    return ", ".join(sorted({type(entry).__name__ for entry in entries.tolist()}))
+
+
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
     """Return a number as a float; raise ValueError unless it is one for which this holds."""
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import as_numpy, check_samples
 
@@ -22,6 +23,7 @@ __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 _ROUNDING = 1e-6  # within which probabilities sum to one
 _DECIMALS = 12  # of shares: a row of known group has one or more, not a little less
 _SINGULAR = 1e6  # condition number
+_GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
 _MOST_CORNERS = 5_000  # of confusion matrices within bounds
 
 
@@ -277,6 +279,25 @@ def refuse_negative(shares: NDArray[Any], user: str) -> None:
         )
 
 
+class GroupsOfAll(UncertainGroups):
+    """Groups that were read from all rows, of which a part knows what occurs in the whole.
+
+    Parameters
+    ----------
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
+
+    Attributes
+    ----------
+    unknown : bool
+        Whether the group of any row of the whole is missing.
+    """
+
+    def __init__(self, sensitive_features: Any):
+        codes, labels = encode_groups(sensitive_features).certain("A private search")
+        super().__init__(codes, labels, getattr(sensitive_features, "index", None))
+        self.unknown = bool((codes < 0).any())
+
+
 class RecordedGroups(UncertainGroups):
     r"""Sensitive features that were recorded with errors of known probabilities.
 
@@ -489,6 +510,35 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     return Groups(crossed, labels)
 
 
+def categories(values: Any, name: str) -> list[Any] | None:
+    """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
+    columns = [values]
+    if isinstance(values, dict):
+        columns = list(values.values())
+    elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
+        columns = [values[name] for name in values.columns]
+    dtypes = [getattr(column, "dtype", None) for column in columns]
+    declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
+    missing = [own is None for own in declared]
+    if all(missing):
+        return None
+    if any(missing):
+        raise ValueError(
+            f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
+            f"values whether or not they occur; column {missing.index(True)} is none."
+        )
+    try:  # rows would be read otherwise where only some of them occur, which would tell which
+        own = [sorted(column) for column in declared]
+    except TypeError as error:
+        raise ValueError(
+            f"the categories of {name} must be of one type, such as texts, because those that "
+            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
+        ) from error
+    if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
+        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
+    return own[0] if len(own) == 1 else list(product(*own))
+
+
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
     """Codes after each label has got another place; -1 stays."""
     moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
@@ -497,18 +547,33 @@ def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
 
 def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
     """Columns of groups and of strata as one table, to be crossed; and the number of the latter."""
-    tables = {"sensitive_features": sensitive_features, "control_features": control_features}
+    tables = {_GROUPS: sensitive_features, _STRATA: control_features}
     columns = {
-        f"{name} {key}": column
+        f"{name}{key}": column
         for name, table in tables.items()
-        for key, column in columns_of(table, name).items()
+        for key, column in columns_of(table, name.strip()).items()
     }
     lengths = [len(column) for column in columns.values()]
     if lengths[-1] != lengths[0]:
         raise ValueError(
             f"control_features has {lengths[-1]} rows, but sensitive_features has {lengths[0]}."
         )
-    return columns, sum(name.startswith("control_features") for name in columns)
+    return columns, sum(name.startswith(_STRATA) for name in columns)
+
+
+def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
+    """Raise ValueError if X has a column of the name of sensitive (or control) features."""
+    groups = computed(sensitive_features, "to_pydict")
+    columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
+    named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
+    names = {str(name).removeprefix(_GROUPS).removeprefix(_STRATA) for name in named}
+    shared = [name for name in getattr(X, "columns", ()) if isinstance(name, str) and name in names]
+    if shared:
+        raise ValueError(
+            f"X must not hold the sensitive features where they alone are secret, and its columns "
+            f"{shared} have their names: the model would be an exact function of them. Drop these "
+            "columns from X. A public column that only has the same name must be renamed in X."
+        )
 
 
 def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +24,14 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.groups import encode_groups, group_name, recoded, within_strata
+from fairconstrained.groups import (
+    GroupsOfAll,
+    categories,
+    encode_groups,
+    group_name,
+    recoded,
+    within_strata,
+)
 from fairconstrained.losses import LOSSES
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.privacy.accounting import Budget
@@ -363,46 +369,31 @@ def random_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def categories(values: Any, name: str) -> list[Any] | None:
-    """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
-    columns = [values]
-    if isinstance(values, dict):
-        columns = list(values.values())
-    elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
-        columns = [values[name] for name in values.columns]
-    dtypes = [getattr(column, "dtype", None) for column in columns]
-    declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
-    missing = [own is None for own in declared]
-    if all(missing):
-        return None
-    if any(missing):
-        raise ValueError(
-            f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
-            f"values whether or not they occur; column {missing.index(True)} is none."
-        )
-    try:  # rows would be read otherwise where only some of them occur, which would tell which
-        own = [sorted(column) for column in declared]
-    except TypeError as error:
-        raise ValueError(
-            f"the categories of {name} must be of one type, such as texts, because those that "
-            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
-        ) from error
-    if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
-        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
-    return own[0] if len(own) == 1 else list(itertools.product(*own))
+class Domains(NamedTuple):
+    """The public labels and groups of a private fit, None where the rows themselves tell."""
+
+    classes: list[Any] | None = None
+    groups: list[Any] | None = None
+    unknown: bool = False  # whether there is a place for rows of unknown group
+
+    def of(self, rows: TrainingRows) -> TrainingRows:
+        """Return the rows with all labels and groups of the domains, whether or not they occur."""
+        if self.classes is not None:
+            y, labels = _recoded(rows.y, rows.classes, self.classes)
+            rows = replace(rows, y=y, classes=labels)
+        if self.groups is not None and rows.groups is not None:
+            group, labels = _recoded(rows.group, rows.groups, self.groups)
+            rows = replace(rows, group=group, groups=labels)
+        return replace(rows, unknown=True) if self.unknown else rows
 
 
-def in_domains(
-    rows: TrainingRows, classes: list[Any] | None, groups: list[Any] | None
-) -> TrainingRows:
-    """Rows with the labels and groups that public domains declare, whether or not they occur."""
-    if classes is not None:
-        y, labels = _recoded(rows.y, rows.classes, classes)
-        rows = replace(rows, y=y, classes=labels)
-    if groups is not None and rows.groups is not None:
-        group, labels = _recoded(rows.group, rows.groups, groups)
-        rows = replace(rows, group=group, groups=labels, unknown=True)  # whether or not some are
-    return rows
+def declared_domains(y: Any, sensitive_features: Any) -> Domains:
+    """Return the domains that pandas categoricals declare, or the whole of which this is a part."""
+    classes = categories(y, "y")
+    if isinstance(sensitive_features, GroupsOfAll):
+        return Domains(classes, None, sensitive_features.unknown)
+    groups = categories(sensitive_features, "sensitive_features")
+    return Domains(classes, groups, unknown=groups is not None)
 
 
 def _recoded(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, Array]:

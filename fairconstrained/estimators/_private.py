@@ -9,16 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn.utils import get_tags
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import check_array, check_numbers
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._inputs import Given, TrainingRows, categories
+from fairconstrained.estimators._inputs import Given, TrainingRows, declared_domains
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
-from fairconstrained.groups import UncertainGroups
+from fairconstrained.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import as_features, dense_features
 from fairconstrained.models.posteriors import Posteriors
@@ -75,6 +77,22 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
                 "got None."
             )
         return training.plan(n_samples)
+
+    def _check_rows(self, X: Any, y: Any, sensitive_features: Any) -> None:
+        """Raise what a fit to all or some of these rows, or predictions of them, may raise."""
+        training = self._checked_training()
+        rows = training.read(Given(X, y, sensitive_features, None), ALONE)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if not training.specification.learns_from:
+                training.prepare(rows, torch.Generator())
+            elif not get_tags(self).input_tags.allow_nan:
+                check_array(X, dtype=None, accept_sparse=True, input_name="X")
+
+    @staticmethod
+    def _count_right(model: Any, X: Any, y: Any) -> float:
+        """Count what `model` gets right, to which no row adds more than 1 or less than 0."""
+        return float(np.sum(model.predict(X) == y))
 
 
 class PrivateTraining(Training):
@@ -133,24 +151,28 @@ class PrivateTraining(Training):
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The number of unique classes")
             with workers.agreeing():
-                if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
-                    raise ValueError(
-                        "sample_weight must be None with epsilon: a row of weight w would need w "
-                        "times the noise."
-                    )
-                if isinstance(given.sensitive_features, UncertainGroups):
-                    raise ValueError(
-                        "sensitive_features must be groups with epsilon, of which some may be "
-                        "missing: what a row adds to noisy counts of groups is limited to one "
-                        f"group; got {given.sensitive_features!r}."
-                    )
-                labels = categories(given.y, "y")
-                groups = categories(given.sensitive_features, "sensitive_features")
-            refuse_difference(
-                "categories of y and sensitive_features", workers.gather((labels, groups))
-            )
-            self.domains = labels, groups
+                self.check_given(given)
+                domains = declared_domains(given.y, given.sensitive_features)
+            refuse_difference("categories of y and sensitive_features", workers.gather(domains))
+            self.domains = domains
             return super().read(given, workers)
+
+    def check_given(self, given: Given) -> None:
+        """Refuse what no noise is planned for, in words that quote no entry."""
+        if self.budget.unit != "sensitive_features" and given.sample_weight is not None:
+            raise ValueError(
+                "sample_weight must be None with epsilon: a row of weight w would need w "
+                "times the noise."
+            )
+        groups = given.sensitive_features
+        if isinstance(groups, UncertainGroups) and groups.encoded().codes.ndim == 2:
+            raise ValueError(
+                "sensitive_features must be groups with epsilon, of which some may be "
+                "missing: what a row adds to noisy counts of groups is limited to one "
+                f"group; got {groups!r}."
+            )
+        if not isinstance(self.specification, Posteriors):
+            check_numbers(given.X)
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Prepare the rows; noise comes from the operating system unless it is seeded."""
@@ -384,6 +406,11 @@ class PrivateGroups(PrivateTraining):
                 f"{type(clf).__name__}.feature_range must be None with protect="
                 f"'sensitive_features', where features are public; got {clf.feature_range!r}."
             )
+
+    def check_given(self, given: Given) -> None:
+        """Refuse groups among the features as well, by the names of columns, which are public."""
+        super().check_given(given)
+        refuse_groups_in(given.X, given.sensitive_features)
 
     def pose(self) -> Any:
         if self.rows.space.shape[1] < 2:  # of a single group nothing is secret

@@ -20,11 +20,11 @@ from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import Workers, one_thread, seeded
 from fairconstrained.engines import Table
 from fairconstrained.estimators._inputs import (
+    Domains,
     Given,
     TrainingRows,
     checked_rows,
     given_callbacks,
-    in_domains,
     own_rows,
     random_seed,
 )
@@ -90,7 +90,7 @@ class Training:
 
     is_private = False
     hidden: ClassVar[dict[str, Any]] = {}  # of the rows, from the specification of the model
-    domains: tuple[Any, Any] = (None, None)  # public labels and groups, whether or not they occur
+    domains = Domains()
     spent: PrivacyGuarantee | None = None  # by what may have been released so far
     watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
@@ -143,9 +143,7 @@ class Training:
                 rows = replace(rows, n_control=given.n_control)
         if workers.size > 1:
             rows = agreed(self.estimator, rows, workers)
-        if any(self.domains):
-            rows = in_domains(rows, *self.domains)
-        return checked_rows(self.estimator, rows)
+        return checked_rows(self.estimator, self.domains.of(rows))
 
     def train(self, rows: TrainingRows) -> None:
         """Fit the estimator to these rows."""

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.stats import rankdata
 from torch import Tensor
 
 from fairconstrained.arrays import as_numpy, check_all_samples
@@ -270,6 +271,13 @@ class AUCFairClassifier(PrivateFairClassifier):
     def _surrogate(self) -> Any:
         (notion,) = self._notions()
         return notion.chosen_surrogate()
+
+    @staticmethod
+    def _count_right(model: Any, X: Any, y: Any) -> float:
+        """Count positives ranked above negatives, divided by the rows: no row adds more than 1."""
+        rank, positive = rankdata(model.decision_function(X)), y == model.classes_[1]
+        n_positive = int(positive.sum())
+        return float(rank[positive].sum() - n_positive * (n_positive + 1) / 2) / len(y)
 
     def _training(self) -> Training:
         return RankingTraining(self) if self.epsilon is None else PrivateRanking(self)

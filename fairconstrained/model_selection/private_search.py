@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_random_state, column_or_1d, get_tags
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import check_number, check_samples, rows_of
-from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.arrays import as_numpy, check_number, check_samples, rows_of
+from fairconstrained.exceptions import (
+    MissingSensitiveFeaturesWarning,
+    PrivacyWarning,
+    warn_caller,
+)
+from fairconstrained.groups import GroupsOfAll, categories, refuse_groups_in
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.accounting import (
@@ -45,7 +52,8 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
 
     Every candidate is trained on the rows that are not held out. Of those that keep their
     constraints by their own released estimates, up to the error of these, the one that is right
-    most often on the held-out rows is chosen by report noisy max, and kept as it was trained.
+    most often on the held-out rows is chosen by report noisy max, and kept as it was trained. Of
+    :class:`AUCFairClassifier` it is the one of the largest AUC.
 
     Parameters
     ----------
@@ -75,20 +83,23 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
     Notes
     -----
     *Privacy.* The split depends on the number of rows only. A row is either among those that
-    candidates are trained on, or held out.
+    candidates are trained on, or held out. Labels and groups that occur, and whether groups are
+    missing, are those of all rows: fits know them, whichever rows they get.
 
     - A training row enters the releases of all C fits. The accountant composes them all together,
       and the budget of a fit is the largest at which they cost at most `epsilon`. It falls with
       about the square root of C. The choice is post-processing: it reads models and other rows.
     - A held-out row enters the choice alone. Let :math:`u_c` be the number of held-out rows that
-      candidate c predicts right, :math:`r_c` independent exponential noise of scale b, and c the
-      largest :math:`u_c + r_c`. Given the noise of the others, c wins if :math:`r_c` exceeds some
-      threshold t, which has probability :math:`e^{-\max(t, 0) / b}`. A null record in place of
-      the row lowers each count by 0 or 1, which moves t by at most 1; another record moves it by at
-      most 2. With :math:`b = 1 / \epsilon`, or :math:`2 / \epsilon`, no probability
-      changes by more than a factor :math:`e^\epsilon`. (This is the permute-and-flip mechanism
-      [1]_ [2]_, which errs less than the exponential mechanism.) Where only sensitive features are
-      protected, predictions and labels are public and need no noise.
+      candidate c predicts right, or for rankings the number of pairs of a positive and a negative
+      that it orders right (ties count half), divided by the number of held-out rows. With
+      independent exponential noise :math:`r_c` of scale b, the largest :math:`u_c + r_c` wins.
+      Given the noise of the others, c wins if :math:`r_c` exceeds some threshold t, which has
+      probability :math:`e^{-\max(t, 0) / b}`. A null record in place of the row lowers each
+      :math:`u_c` by something between 0 and 1, which moves t by at most 1; another record moves it
+      by at most 2. With :math:`b = 1 / \epsilon`, or :math:`2 / \epsilon`, no probability changes
+      by more than a factor :math:`e^\epsilon`. (This is the permute-and-flip mechanism [1]_ [2]_,
+      which errs less than the exponential mechanism.) Where only sensitive features are protected,
+      predictions and labels are public and need no noise.
 
     Both hold at once, with different rows (parallel composition), so the search costs (epsilon,
     delta), the held-out scores included. Cross-validation would put every row into all training
@@ -151,8 +162,11 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
         Raises
         ------
         ValueError
-            If a parameter or an input is not valid, before any release. An error after a release
-            says what all fits so far may have spent: its attribute ``privacy``.
+            If a parameter or an input is not valid, in any row, before any release; if a step of
+            a pipeline requests `sensitive_features`, or X has a column of their name where they
+            alone are secret; for :class:`DPFermiClassifier`, whose penalty the choice would always
+            make smallest. An error after a release says what all fits so far may have spent: its
+            attribute ``privacy``.
 
         Warns
         -----
@@ -168,31 +182,40 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
         n_rows = len(y)  # type: ignore[arg-type]
         train, held_out = holdout_split(n_rows, self.holdout_size, self.random_state)
         candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
-        own = _private_part(self.estimator)
-        unit = own.epsilon.unit if isinstance(own.epsilon, Budget) else own.protect
+        part = _private_part(self.estimator)
+        if "penalty" in part.get_params():
+            raise ValueError(
+                f"estimator must have a constraint; {type(part).__name__} has a penalty, and the "
+                "candidate that is right most often is the one of the smallest. Fix the penalty, "
+                "or search over RateConstrainedClassifier."
+            )
+        unit = part.epsilon.unit if isinstance(part.epsilon, Budget) else part.protect
         planned, models = self._planned(candidates, len(train), unit)
-        _warn_of_seeds_and_exact_steps(models, unit)
+        _check_steps(models, unit)
         if self.random_state is not None:
             warn_caller(
                 f"random_state={self.random_state!r} seeds the noise of the choice: whoever knows "
                 "it can subtract the noise. A search to be released needs random_state=None.",
                 PrivacyWarning,
             )
-        groups = {}
-        if sensitive_features is not None:
-            groups["sensitive_features"] = rows_of(sensitive_features, train)
         total = replace(
             planned, epsilon=float(self.epsilon), mechanisms=(*planned.mechanisms, _CHOICE)
         )
+        for model in models:
+            _check_rows(model, unit, X, y, sensitive_features, train)
+        part_of = _in_whole(X, y, sensitive_features)
         try:
-            with config_context(enable_metadata_routing=True):
+            with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+                # That groups are missing was said of all rows.
+                warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
                 for model in models:
-                    model.fit(rows_of(X, train), rows_of(y, train), **groups)
-            X_held, y_held = rows_of(X, held_out), np.asarray(rows_of(y, held_out))
+                    X_train, y_train, groups = part_of(train)
+                    model.fit(X_train, y_train, **groups)
+            X_held, y_held, _ = part_of(held_out)
             # Warnings depend on single entries.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                right = [int(np.sum(model.predict(X_held) == y_held)) for model in models]
+                right = [part._count_right(model, X_held, np.asarray(y_held)) for model in models]
             best = self._choose([_private_part(model) for model in models], right, unit)
             self.privacy_ = total
             self.candidates_, self.estimators_ = candidates, models
@@ -265,7 +288,7 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
                 "the same rows adds its own."
             )
 
-    def _choose(self, fitted: list[Any], right: list[int], unit: Unit) -> int:
+    def _choose(self, fitted: list[Any], right: list[float], unit: Unit) -> int:
         """Report noisy max among candidates that keep their constraints by released estimates.
 
         Training aims at the slack, so that the noise puts the estimates of half of the fits above
@@ -301,11 +324,20 @@ def _key(estimator: Any) -> str:
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
-def _warn_of_seeds_and_exact_steps(candidates: list[Any], unit: str) -> None:
-    """Warn of seeded noise, which fits would share, and of steps that read the rows exactly."""
+def _check_steps(candidates: list[Any], unit: Unit) -> None:
+    """Refuse steps that ask for the groups; warn of shared noise and of steps that read rows."""
     named = [pair for model in candidates for pair in getattr(model, "steps", [("", model)])]
     steps = [step for _, step in named if step not in (None, "passthrough")]
     private = [step for step in steps if {"epsilon", "delta"} <= set(step.get_params(deep=False))]
+    others = [step for step in steps if step not in private]
+    with config_context(enable_metadata_routing=True):
+        asking = {type(step).__name__: None for step in others if _asks_for_groups(step)}
+    if asking:
+        raise ValueError(
+            f"estimator must have no steps that request sensitive_features, as {', '.join(asking)} "
+            "does: they would learn from the groups exactly, in no epsilon. Leave the step out, or "
+            "fit it to public rows and freeze it (FrozenEstimator)."
+        )
     given = (step.get_params(deep=False).get("random_state") for step in private)
     seeds = dict.fromkeys(repr(seed) for seed in given if seed is not None)
     if seeds:
@@ -315,13 +347,68 @@ def _warn_of_seeds_and_exact_steps(candidates: list[Any], unit: str) -> None:
             "of them does not hold. Use random_state=None.",
             PrivacyWarning,
         )
-    learns = [step for step in steps if not isinstance(step, FrozenEstimator)]
-    others = [step for step in learns if step not in private and get_tags(step).requires_fit]
-    if others and unit != "sensitive_features":
-        learning = dict.fromkeys(type(step).__name__ for step in others)
+    learns = [step for step in others if not isinstance(step, FrozenEstimator)]
+    learning = dict.fromkeys(type(step).__name__ for step in learns if get_tags(step).requires_fit)
+    if learning and unit != "sensitive_features":
         warn_caller(
             f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
             "learns of them is part of every model and in no epsilon. Give it public numbers, or "
             "leave it out and give feature_range.",
             PrivacyWarning,
         )
+
+
+def _asks_for_groups(step: Any) -> bool:
+    """Whether a step, or one within it, requests the sensitive features when a pipeline is fit."""
+    routing = get_routing_for_object(step)
+    methods = ("fit", "fit_transform", "transform")
+    return any(routing.consumes(method, ["sensitive_features"]) for method in methods)
+
+
+def _check_rows(
+    model: Any, unit: Unit, X: Any, y: Any, sensitive_features: Any, train: NDArray[np.int64]
+) -> None:
+    """Let copies of a candidate's parts read all rows, before anything is released.
+
+    What they say of rows may quote them, and is left out where these are protected.
+    """
+    if unit == "sensitive_features":
+        refuse_groups_in(X, sensitive_features)
+    table = X
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        steps = clone(model[:-1])
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                table = steps.fit(rows_of(X, train), rows_of(y, train)).transform(X)
+        except Exception as error:
+            if unit == "sensitive_features":
+                raise
+            kind = type(error).__name__
+            raise ValueError(
+                f"The steps of the pipeline refuse rows of X ({kind}), in words that may quote "
+                "them and are left out. Try the steps on rows that are public."
+            ) from None
+    clone(_private_part(model))._check_rows(table, y, sensitive_features)
+
+
+def _in_whole(X: Any, y: Any, sensitive_features: Any) -> Callable[[NDArray[np.int64]], Any]:
+    """Return a function of places to rows that know what occurs in all: labels, groups, gaps.
+
+    What is public of the whole is none of a random part.
+    """
+    groups, values, classes = sensitive_features, y, None
+    if groups is not None and categories(groups, "sensitive_features") is None:
+        groups = GroupsOfAll(groups)
+    if categories(y, "y") is None:
+        values = column_or_1d(as_numpy(y))
+        classes = np.unique(values)
+
+    def part(rows: NDArray[np.int64]) -> tuple[Any, Any, dict[str, Any]]:
+        labels = rows_of(values, rows)
+        if classes is not None:
+            labels = pd.Categorical(labels, categories=classes)
+        given = {} if groups is None else {"sensitive_features": rows_of(groups, rows)}
+        return rows_of(X, rows), labels, given
+
+    return part

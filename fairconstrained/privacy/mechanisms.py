@@ -242,7 +242,7 @@ def noise_generator(seed: int | None) -> Generator:
     return SystemGenerator() if seed is None else Generator().manual_seed(seed)
 
 
-def noisy_argmax(values: Sequence[int], scale: float, rng: Generator) -> int:
+def noisy_argmax(values: Sequence[float], scale: float, rng: Generator) -> int:
     """Report noisy max with exponential noise of this scale: the place of the largest, no more."""
     return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
 
