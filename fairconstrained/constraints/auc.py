@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -141,20 +142,17 @@ class AUCConstraint(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[AUCConstraint, list[str]]:
-        cells = self._sets_of_cells.reshape(-1, *rows.shape) > 0
-        least = np.array([self.least_rows(own, rows, min_rows) for own in cells])
+        found, is_group = self.compared(sp.csr_array(self._sets_of_cells), rows, min_rows)
         index = self.index.numpy()
-        n, least = (cells * rows).sum(axis=(1, 2))[index], least[index]
-        small = n < least
-        if not small.any():
+        keep = found.enough[index].all(axis=1)
+        needed = np.isin(np.arange(len(found.rows)), index[keep])
+        found = found._replace(alone=found.enough & is_group & ~needed)
+        if found.kept.all():
             return self, []
-        dropped = {
-            f"{self.space.describe(self.comparisons[j, k] > 0)} ({max(int(n[j, k]), 0)} rows)"
-            for j, k in np.argwhere(small)
-        }
-        keep = ~small.any(axis=1)
         slack = self.slack.numpy()[: len(keep)][keep]
-        return self._changed(comparisons=self.comparisons[keep], slack=slack), sorted(dropped)
+        kept = self._changed(comparisons=self.comparisons[keep], slack=slack)
+        sets = self._sets_of_cells.reshape(-1, *self.space.shape) > 0
+        return kept, sorted(found.left_out(lambda s: self.space.describe(sets[s])))
 
     def _changed(self, **changes: Any) -> AUCConstraint:
         """The constraint with other arguments."""

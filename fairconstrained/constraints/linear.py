@@ -44,6 +44,9 @@ class LinearMoments(MomentConstraint):
     name in descriptions of values.
     """
 
+    #: Number of the attribute whose value each rate's group is, -1 for none; None: see `compared`.
+    attribute: Sequence[int] | None = None
+
     def __init__(
         self,
         space: Space,
@@ -174,17 +177,11 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
-        """Drop the values with a rate of too few rows; a rate of no rows is undefined."""
-        n = self.cell_denominators @ rows.reshape(-1)
-        small = np.zeros(len(n), dtype=bool)
-        for r in range(len(n)):
-            small[r] = n[r] < self.least_rows(self._cells_of_rate(r), rows, min_rows)
-        if not small.any():
+        found, is_group = self.compared(self.cell_denominators, rows, min_rows, self.attribute)
+        combinations, keep, needed = self.combinations.without(~found.enough)
+        found = found._replace(alone=found.enough & is_group & ~needed)
+        if found.kept.all():
             return self, []
-        combinations, keep, needed = self.combinations.without(small)
-        dropped = {
-            f"{self._rate_names[r]} ({max(int(n[r]), 0)} rows)" for r in np.flatnonzero(small)
-        }
         remaining = type(self)(
             self.space,
             self.cell_numerators[needed],
@@ -195,7 +192,7 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
-        return remaining, sorted(dropped)
+        return remaining, sorted(found.left_out(self._rate_names.__getitem__))
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
         row = self.cell_denominators[[r]].toarray()

@@ -13,7 +13,8 @@ these.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained.comparison import Compared, compared
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space, Statistic
@@ -185,31 +187,54 @@ class MomentConstraint:
         """As :meth:`deviations`, from :meth:`scatter` of all rows, where there is one."""
         raise NotImplementedError
 
-    def least_rows(
-        self, cells: NDArray[np.bool_], rows: NDArray[np.int64], min_rows: int | str
-    ) -> float:
-        """Fewest rows that a rate over these cells may rest on.
+    def compared(
+        self,
+        cells: Any,
+        rows: NDArray[np.int64],
+        min_rows: int | str,
+        attribute: Sequence[int] | None = None,
+    ) -> tuple[Compared, NDArray[np.bool_]]:
+        """Which rates over these cells are compared, and whether each is of a group by itself.
 
-        ``"auto"`` requires enough rows of a single group that one of them moves its rate by no
-        more than the slack, but no more than a quarter of the second largest group of the same
-        labels has: a small table keeps its groups, a mistyped label is left out of a large one.
+        `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. `attribute` has
+        for each rate the number of the attribute that its group is a value of, -1 for none; by
+        default single groups are values of one. Rates over equal cells are decided once.
         """
-        if min_rows != "auto":
-            return max(int(min_rows), 1)
-        by_group = np.sort(rows[cells.any(axis=1)].sum(axis=0))
-        if cells.any(axis=0).sum() != 1 or len(by_group) < 2:
-            return 1
-        slack = float(self.slack.min())
-        of_slack = 1.0 / slack if slack > 0 else np.inf
-        return max(1.0, min(of_slack, float(by_group[-2]) / 4))
+        cells.sort_indices()
+        n_groups, places = len(self.space.groups), []
+        place: dict[bytes, int] = {}
+        family: list[int] = []
+        families: dict[tuple[int, bytes], int] = {}
+        for r, (i, j) in enumerate(pairwise(cells.indptr)):
+            key = cells.indices[i:j].tobytes() + cells.data[i:j].tobytes()
+            if key not in place:
+                label, group = np.divmod(cells.indices[i:j], self.space.shape[1])
+                label, group = label[group < n_groups], group[group < n_groups]
+                single = 0 if len(np.unique(group)) == 1 else -1
+                value_of = single if attribute is None else attribute[r]
+                condition = value_of, np.unique(label).tobytes()
+                number = families.setdefault(condition, len(families))
+                family.append(number if value_of >= 0 else -1)
+                place[key] = len(place)
+            places.append(place[key])
+        n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]
+        slack = self.least_gap if len(self.slack) else NEVER_BINDS
+        found = compared(n[:, None], slack, min_rows, families=family)
+        of_rates = Compared(*(values[places, 0] for values in found))
+        return of_rates, np.array(family, dtype=int)[places] >= 0
+
+    @property
+    def least_gap(self) -> float:
+        """The smallest slack, by which one row may move a rate."""
+        return float(self.slack.min())
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
-        """Drop the values that depend on fewer than `min_rows` rows, or on none.
+        """Drop the values of rates that are not compared.
 
-        `rows` (n_classes, n_groups) are numbers of rows; for `min_rows` see :meth:`least_rows`.
-        Returns the constraint, and words for each rate that was dropped.
+        `rows` (n_classes, n_groups) are numbers of rows, by which :meth:`compared` decides. Returns
+        the constraint, and words for each rate that was left out.
         """
         raise NotImplementedError
 

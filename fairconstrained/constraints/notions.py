@@ -183,7 +183,8 @@ class Parity(OfEvents):
         if space.n_control or self.attributes != "crossed":
             sets = compared_sets(self, space, bound)
         rates, comparisons, families, slacks = [], [], (), np.zeros(0)
-        for groups, given in sets:
+        attribute: list[int] = []
+        for groups, given, number in sets:
             n_sets = groups.shape[0]
             n_values = len(events) * (len(slacks) + reference.size(n_sets))
             refuse_too_many(self, n_values, n_groups, reference.advice)
@@ -193,7 +194,8 @@ class Parity(OfEvents):
             if self.ratio is None:
                 own = checked_number(self, "slack", given)
                 slacks = np.append(slacks, np.full(differences.shape[0], own))
-            families += (n_sets,) if reference.all_pairs and n_sets > 1 else ()
+            families += (n_sets,) if reference.all_pairs else ()
+            attribute += [number] * n_sets + [-1] * (of_sets.shape[0] - n_sets)
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
@@ -204,11 +206,13 @@ class Parity(OfEvents):
                 (),
             )
         compared = sp.kron(sp.eye_array(len(events)), compared)
+        families = families if max(families, default=0) > 1 else ()
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
-        return linear(
+        constraint = linear(
             kind, space, events, sp.vstack(rates), combinations, allowed, statistic, *names
         )
+        return constraint._with(attribute=attribute * len(events))
 
 
 @dataclass(eq=False, repr=False)
@@ -291,10 +295,11 @@ class ComparedSets(NamedTuple):
 
     groups: Any  # (n_sets, n_groups)
     slack: Any
+    attribute: int = 0  # number of the attribute of which they have different values
 
 
 def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
-    """The groups of each stratum of the control features, of which there are two or more.
+    """The groups of each stratum of the control features.
 
     Of parallel attributes the sets are the groups with the same value in one column, column by
     column, each of which may have its own slack.
@@ -313,14 +318,13 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
             f"{len(ways_of_notion)} columns of sensitive_features; got {slack!r}."
         )
     found = []
-    for columns, own in zip(ways_of_notion, slacks, strict=True):
+    for number, (columns, own) in enumerate(zip(ways_of_notion, slacks, strict=True)):
         keys = [(label[n_own:], *(label[k] for k in columns)) for label in labels]
         for stratum in dict.fromkeys(key[0] for key in keys):
             inside = dict.fromkeys(key for key in keys if key[0] == stratum)
-            if len(inside) > 1:
-                sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
-                found.append(ComparedSets(sp.csr_array(sets), own))
-    return found or [ComparedSets(sp.csr_array((0, len(labels))), slacks[0])]
+            sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
+            found.append(ComparedSets(sp.csr_array(sets), own, number))
+    return found
 
 
 def as_notion(
@@ -422,7 +426,7 @@ def _against(others: Floats, of_group: Floats) -> tuple[Any, Any]:
     """
     n_groups = len(of_group)
     if n_groups < 2:
-        return np.zeros((0, n_groups)), np.zeros((0, 0))
+        return np.eye(n_groups), np.zeros((0, n_groups))
     identity = sp.eye_array(n_groups)
     difference = sp.hstack((identity, -of_group))
     return sp.vstack((identity, others)), sp.vstack((difference, -difference))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -75,16 +76,20 @@ class WithinIntervals(MomentConstraint):
         return type(self)(**({"part": self.part_of_cell.numpy(), **own} | changes))
 
     def without_small(self, rows: NDArray[np.int64], min_rows: int | str) -> tuple[Self, list[str]]:
-        """Drop the parts of too few rows, or without a whole row in their intervals."""
-        n = self._n_rows(rows)
-        least = [self.least_rows(cells, rows, min_rows) for cells in self.part_cells()]
-        small = (n < np.array(least)) | (n * self.intervals.lengths < 1.0)
-        if not small.any():
+        """Drop parts that are not compared, or without a whole row in their intervals."""
+        cells = sp.csr_array(np.array(self.part_cells(), dtype=int).reshape(self.n_parts, -1))
+        found, _ = self.compared(cells, rows, min_rows)
+        small = ~found.enough | (found.rows * self.intervals.lengths < 1.0)
+        n_kept = np.bincount(self.label[~small], minlength=2)
+        found = found._replace(alone=~small & (n_kept[self.label] < 2))
+        dropped = small | found.alone
+        if not dropped.any():
             return self, []
-        numbers = np.append(np.where(small, -1, np.cumsum(~small) - 1), -1)
+        numbers = np.append(np.where(dropped, -1, np.cumsum(~dropped) - 1), -1)
         part = numbers[self.part_of_cell.numpy()]
-        kept = self._made(part=part, intervals=self.intervals.take(~small))
-        return kept, self._counted(small, n)
+        kept = self._made(part=part, intervals=self.intervals.take(~dropped))
+        alone = found._replace(rows=np.where(small, found.least, found.rows))
+        return kept, self._counted(small, found.rows) + alone.left_out(self._words)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
         """Parts with fewer rows in their intervals than there are thresholds to tell apart."""

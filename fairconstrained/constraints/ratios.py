@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor, as_tensor
 
 from fairconstrained.constraints.linear import LinearMoments
-from fairconstrained.constraints.moments import MomentConstraint
 
 # Solvers keep slacks up to 0.001. With that to spare, "feasible" means that the ratio is kept.
 SPARE = 1e-3
@@ -57,12 +56,10 @@ class RateRatios(LinearMoments):
         least = (self._pairs[0] - 1.0) / 2.0
         return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(least))
 
-    def least_rows(
-        self, cells: NDArray[np.bool_], rows: NDArray[np.int64], min_rows: int | str
-    ) -> float:
-        """As for a gap of 1 - c."""
-        gaps = self._with(slack=self.slack.new_tensor([1.0 - self._pairs[0]]))
-        return MomentConstraint.least_rows(gaps, cells, rows, min_rows)
+    @property
+    def least_gap(self) -> float:
+        """As of a gap of 1 - c."""
+        return 1.0 - self._pairs[0]
 
     def describe(self, j: int) -> str:
         rate, factor = self.combinations.rate[:, j], self.combinations.factor[:, j]

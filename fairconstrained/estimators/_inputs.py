@@ -198,7 +198,7 @@ class TrainingRows:
             own = torch.zeros(shape, dtype=shares.dtype)
             own.index_add_(0, torch.as_tensor(self.y.astype(np.int64)), shares)
             return self.workers.sum(own).round().clamp_min(0).long()
-        cell = self.y.astype(np.int64) * n_groups + self.group
+        cell = (self.y.astype(np.int64) * n_groups + self.group)[self.group >= 0]
         counted = np.bincount(cell, minlength=n_classes * n_groups).reshape(shape)
         return self.workers.sum(torch.as_tensor(counted, dtype=torch.int64))
 
@@ -264,7 +264,7 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = type(estimator).__name__, rows.classes, rows.groups
     if groups is not None and len(groups) > _MANY_GROUPS:
-        n_samples = int(rows.cells.sum())
+        n_samples = int(rows.cells[:, : len(groups)].sum())
         how = "Bin a measurement first, as by pandas.qcut(column, 4), and cross fewer columns."
         if _FEW_SAMPLES * len(groups) > n_samples:
             raise ValueError(
@@ -315,8 +315,9 @@ def with_groups(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
         tell(
             estimator,
             f"sensitive_features is {found}: {type(estimator).__name__} cannot compare groups and "
-            "imposes no constraint between them. Pass sensitive_features to fit, through a "
-            "pipeline or search with sklearn.set_config(enable_metadata_routing=True).",
+            "imposes no constraint between them, so that feasible_ is False. Pass "
+            "sensitive_features to fit, through a pipeline or search with "
+            "sklearn.set_config(enable_metadata_routing=True).",
         )
     return rows
 

@@ -167,10 +167,16 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
         how = f"by the released numbers it exceeds its slack by an estimated {excess:.4f}, with an "
         how += f"error of {error:.4f} (two standard deviations of the noise)"
         remedies = "a larger epsilon, more rows"
-    elif error == 0 and not estimator.feasible_:
+    elif error == 0 and not estimator.feasible_ and excess > 0:
         how = f"exceeds its slack by {excess:.4f} on the training data"
         remedies = "more iterations (max_iter), a richer model"
-    if how:
+    if worst is not None and np.isnan(estimator.violation_):
+        warn_caller(
+            f"{estimator.constraints_[worst]}: the event happens in no group, so that there is no "
+            "ratio to compare: violation_ is nan, and feasible_ is False.",
+            ConstraintNotSatisfiedWarning,
+        )
+    elif how:
         warn_caller(
             f"{estimator.constraints_[worst]}: {how}. Try a larger slack, {remedies}, or "
             "min_group_size to leave small groups out.",

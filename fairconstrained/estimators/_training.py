@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -96,6 +96,7 @@ class Training:
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
     rng: Generator  # the only source of randomness, except for dropout in networks
+    left_out: Sequence[str] = ()  # who is not compared, and why
     looser: Stage | None = None  # with larger slacks, where equal scores are nearly as good
 
     def __init__(self, estimator: FairClassifier):
@@ -294,7 +295,9 @@ class Training:
         wider = (stack.slack - stages[0].problem.constraint.slack).to(iterate.hard)
         m = len(iterate.dual)
         excess = iterate.hard[1 : 1 + m] + wider[:m]
-        clf.feasible_ = bool((excess <= FEASIBILITY_TOL).all())
+        clf.left_out_ = self.left_out
+        compares = len(stack.members) == len(clf._notions()) and not np.isnan(clf.violation_)
+        clf.feasible_ = compares and bool((excess <= FEASIBILITY_TOL).all())
         errors = self.errors_of_estimates(problem).to(excess)
         worst = int((excess - errors).argmax()) if len(excess) else None
         clf.excess_ = np.nan if worst is None else float(excess[worst])
@@ -341,7 +344,7 @@ class Training:
         return self.specification.build(self.data.X, self.data.weight, outputs, self.alpha)
 
     def kept(self, counts: Tensor, least: int | str) -> list[Any]:
-        """Each constraint without values of fewer than `least` rows, and the names of these."""
+        """Each constraint without the values that are not compared, and words for these."""
         space, kept = self.rows.space, []
         for notion in self.estimator._notions():
             if len(space.groups) > 1 or not notion.needs_groups:
@@ -350,18 +353,21 @@ class Training:
         return kept
 
     def stack(self, counts: Tensor, least: int | str) -> MomentConstraint:
-        """Stack the constraints without small groups, which a warning names."""
-        members = []
-        for kept, dropped in self.kept(counts, least):
+        """Stack the constraints without values that are not compared, which a warning names."""
+        members, kept = [], self.kept(counts, least)
+        self.left_out = [words for _, dropped in kept for words in dropped]
+        for member, dropped in kept:
             if dropped:
-                few = "too few" if isinstance(least, str) else f"fewer than {max(least, 1)}"
+                rest = "says nothing about them"
+                if not len(member.slack):
+                    rest = "has nothing left to compare, so that feasible_ is False"
                 warn_caller(
-                    f"{kept.name} leaves out {'; '.join(dropped)}: {few} rows (min_group_size="
-                    f"{least!r}). The constraint says nothing about them.",
+                    f"{member.name} leaves out {'; '.join(dropped)} (min_group_size={least!r}). "
+                    f"The constraint {rest}.",
                     SmallGroupWarning,
                 )
-            if len(kept.slack):
-                members.append(kept)
+            if len(member.slack):
+                members.append(member)
         return stacked(self.rows.space, members)
 
     def stack_of_all(self, counts: Tensor, least: int | str) -> MomentConstraint:

@@ -112,6 +112,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
         few that one row moves the rate by more than `slack`, and fewer than a quarter of the second
         largest group. Private fits leave out groups that noise cannot tell from empty ones.
+        Metrics, certificates and audits decide alike: :doc:`/guide/compared`.
     callbacks : callable or list of callables, optional
         Called with each :class:`fairconstrained.solvers.Iterate`. Returning True ends training.
     random_state : int, RandomState or None, default=None
@@ -140,7 +141,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     violations_ : dict
         The value of each criterion.
     feasible_ : bool
-        Whether all slacks are kept up to 0.001.
+        Whether all slacks are kept up to 0.001; False where a criterion has nothing to compare.
+    left_out_ : list of str
+        The groups, or groups within a label, that are not compared, with their rows and the reason.
     excess_, excess_error_ : float
         The largest excess over a slack (negative if all are kept), and the error of this number:
         two standard deviations of the noise of a private fit, otherwise 0.

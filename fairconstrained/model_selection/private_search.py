@@ -296,7 +296,7 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
         """
         kept = [i for i, m in enumerate(fitted) if m.feasible_ or m.excess_ <= m.excess_error_]
         if not kept:
-            violations = np.nan_to_num([model.violation_ for model in fitted])
+            violations = np.nan_to_num([model.violation_ for model in fitted], nan=np.inf)
             kept = np.flatnonzero(violations == violations.min()).tolist()
         seed = None
         if self.random_state is not None:

@@ -114,7 +114,7 @@ def test_without_small_drops_what_rests_on_few_rows_and_nothing_else():
     assert same is constraint
     assert dropped == []
     kept, dropped = constraint.without_small(cells, 4)
-    assert dropped == ["group c, label yes (3 rows)"]
+    assert dropped == ["group c, label yes (3 rows, fewer than 4)"]
     names = [constraint.describe(j) for j in range(len(constraint.slack))]
     expected = [j for j, name in enumerate(names) if "group c, label yes" not in name]
     assert len(expected) == 8  # 6 pairs of groups for label no, 2 for label yes

@@ -92,7 +92,9 @@ def test_small_groups_are_those_of_a_gap_of_the_same_size():
     rows = np.array([[400, 400, 4], [400, 400, 0]])
     space = Space([0, 1], list("abc"))
     for notion in (DemographicParity(ratio=0.8), DemographicParity(slack=0.2)):
-        assert notion.bind(space).without_small(rows, "auto")[1] == ["group c (4 rows)"]
+        assert notion.bind(space).without_small(rows, "auto")[1] == [
+            "group c (4 rows, fewer than 5)"
+        ]
 
 
 @pytest.mark.parametrize("ratio", [0, 1, 1.2, -0.1, np.nan, True, "0.8"])

@@ -12,9 +12,14 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.constraints import EqualizedOdds, Space
+from fairconstrained.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    Space,
+)
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning
 
 DATA = make_biased_classification(1500, random_state=0)
 GROUPS = np.where(DATA.sensitive_features == 0, "a", "b").astype(object)
@@ -31,7 +36,7 @@ def test_a_mistyped_group_costs_nothing_but_a_warning():
     keep = np.arange(1500) != 3
     X, y = DATA.data, DATA.target
     without = RateConstrainedClassifier().fit(X[keep], y[keep], sensitive_features=GROUPS[keep])
-    with pytest.warns(SmallGroupWarning, match=r"leaves out group Typo \(1 rows\)"):
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group Typo \(1 rows, fewer than 20\)"):
         clf = fitted(MISTYPED)
     compared = fitted(MISTYPED, min_group_size=1)
     assert clf.score(X, y) == pytest.approx(without.score(X, y), abs=0.002)
@@ -51,7 +56,7 @@ def test_every_estimator_leaves_it_out(estimator):
 def test_an_integer_says_how_many_rows():
     clf = fitted(MISTYPED, min_group_size=1, slack=0.5)
     assert sum("Typo" in words for words in clf.constraints_) == 4  # both ways, against a and b
-    with pytest.warns(SmallGroupWarning, match=r"fewer than 2 rows \(min_group_size=2\)"):
+    with pytest.warns(SmallGroupWarning, match=r"fewer than 2\) \(min_group_size=2\)"):
         fitted(MISTYPED, min_group_size=2)
 
 
@@ -78,6 +83,84 @@ def test_a_group_is_left_out_where_one_row_moves_its_rate_by_more_than_the_slack
     assert {word.split()[1].rstrip(",") for word in words} == names
     assert all("label 0" in word for word in words)
     assert len(constraint.slack) == 12 - 4 * len(left_out)
+
+
+def test_rows_of_unknown_group_are_no_group():
+    """With 400 of them the twelve rows of "few" are compared as without: three are enough."""
+    few = np.where(np.arange(1500) < 12, "few", "many").astype(object)
+    few[1100:] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        clf = fitted(few, max_iter=3)
+    assert clf.left_out_ == []
+    assert clf.violation_ >= 0
+
+
+def test_many_groups_of_which_some_are_missing_are_fitted():
+    many = np.array([f"g{i:02d}" for i in np.arange(1500) % 25], dtype=object)
+    many[::7] = None
+    assert len(fitted(many, slack=0.5, max_iter=2).groups_) == 25
+
+
+@pytest.mark.parametrize("reference", ["pairwise", "rest", "overall"])
+def test_parallel_attributes_leave_out_whom_each_alone_leaves_out(reference):
+    race = np.where(np.arange(1500) < 6, "x", np.where(np.arange(1500) % 3, "y", "z"))
+    both = DemographicParity(reference=reference, attributes="parallel")
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group x \(6 rows, fewer than 20\)"):
+        parallel = fitted({"sex": GROUPS, "race": race}, constraint=both)
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group x"):
+        single = fitted(race, constraint=DemographicParity(reference=reference))
+    assert parallel.left_out_ == single.left_out_ == ["group x (6 rows, fewer than 20)"]
+    assert not any("group x against" in words for words in parallel.constraints_)
+
+
+def test_a_column_with_one_value_is_left_out_by_name():
+    people = {"sex": GROUPS, "home": np.full(1500, "here")}
+    with pytest.warns(SmallGroupWarning, match="leaves out all rows"):
+        clf = fitted(people, constraint=DemographicParity(attributes="parallel"))
+    assert clf.left_out_ == ["all rows (1500 rows, nothing to compare with)"]
+    assert clf.feasible_
+
+
+NOBODY = {
+    "one group": ("demographic_parity", np.full(1500, "f"), None, "all f, a single group"),
+    "no label in common": (
+        *("equal_opportunity", np.where(DATA.target == 1, "f", "m"), None),
+        r"group f, label 1 \(.* rows, nothing to compare with\); group m, label 1 \(0 rows\)",
+    ),
+    "strata that are the groups": ("demographic_parity", GROUPS, GROUPS, "nothing left to compare"),
+    "strata of one group": (
+        *(DemographicParity(ratio=0.8), GROUPS, np.where(GROUPS == "a", "s", DATA.target)),
+        "nothing left to compare",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOBODY)
+def test_where_nothing_is_compared_no_fit_is_feasible(case):
+    """Neither alone nor with a cap that is kept: what was asked of the groups is not."""
+    constraint, groups, strata, words = NOBODY[case]
+    floor = FalseNegativeRate(max=1.0)
+    for asked in (constraint, [constraint, floor]):
+        clf = RateConstrainedClassifier(asked, max_iter=2)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            clf.fit(DATA.data, DATA.target, sensitive_features=groups, control_features=strata)
+        said = " ".join(str(w.message) for w in caught)
+        assert re.search(words, said)
+        assert "feasible_ is False" in said
+        assert not clf.feasible_
+    assert clf.violation_ <= 1
+    assert RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
+
+
+def test_a_ratio_of_rates_that_are_all_zero_is_not_kept():
+    X = np.zeros((1500, 1))
+    clf = RateConstrainedClassifier(DemographicParity(ratio=0.8))
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="no ratio to compare"):
+        clf.fit(X, np.arange(1500) % 10 == 0, sensitive_features=GROUPS)
+    assert np.isnan(clf.violation_)
+    assert not clf.feasible_
 
 
 def test_a_continuous_sensitive_column_is_refused_before_any_work():

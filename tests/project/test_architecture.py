@@ -24,16 +24,21 @@ MAY_IMPORT = {
     "percentiles": {"arrays", "groups"},
     "auc": {"arrays"},
     "rates": {"arrays"},
+    "comparison": {"arrays"},
     "losses": set(),
     "distributed": {"arrays", "exceptions"},
     "blocks": set(),
     "engines": set(),
     "models": {"arrays", "distributed", "groups"},
-    "constraints": {"arrays", "auc", "groups", "losses", "percentiles", "rates"},
+    "constraints": {
+        *("arrays", "auc", "comparison", "groups", "losses", "percentiles", "rates"),
+    },
     "privacy": {"arrays"},
-    "metrics": {"arrays", "auc", "engines", "exceptions", "groups", "percentiles", "rates"},
-    "audit": {"_version", "arrays", "engines", "exceptions", "groups", "metrics"},
-    "monitoring": {"arrays", "engines", "groups", "metrics", "rates"},
+    "metrics": {
+        *("arrays", "auc", "comparison", "engines", "exceptions", "groups", "percentiles", "rates"),
+    },
+    "audit": {"_version", "arrays", "comparison", "engines", "exceptions", "groups", "metrics"},
+    "monitoring": {"arrays", "comparison", "engines", "groups", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed", "rates"},
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
@@ -63,7 +68,7 @@ MAY_IMPORT = {
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
     *("exceptions", "arrays", "blocks", "engines", "groups", "percentiles", "auc", "rates"),
-    *("metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
+    *("comparison", "metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
 }
 
 

@@ -1,0 +1,102 @@
+"""Who is compared: which groups, also within labels and strata, and why others are left out.
+
+Fits, metrics, certificates, audits and monitors ask :func:`compared`, so that they agree. A *rate*
+here is any number that rests on rows of a group: a rate of predictions, a mean loss, an AUC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairconstrained.arrays import Array, Floats
+
+EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare with"
+#: Why a rate is left out; the guide prints this table.
+REASONS: Mapping[str, str] = {
+    EMPTY: "The group has no row, or none with the label that the rate is about, or none in the "
+    "stratum, or the sample lacks a label or a group that the model knows.",
+    FEW: "With min_group_size='auto' one row would move the rate by more than the slack, and the "
+    "second largest group has more than four times as many rows. With an integer: fewer rows.",
+    ALONE: "No other group is left with this label, in this stratum and by this attribute.",
+}
+#: The slack that decides who is compared where none is asked for.
+DEFAULT_SLACK = 0.05
+
+
+class Compared(NamedTuple):
+    """Which rates are compared. Arrays have an entry for each rate: groups by events."""
+
+    rows: Array  # on which the rate rests
+    least: Floats  # fewest on which it may rest
+    alone: Array  # whether there are enough rows, but no other rate to compare it with
+
+    @property
+    def enough(self) -> Array:
+        """Whether a rate rests on enough rows."""
+        return np.asarray(self.rows >= self.least)
+
+    @property
+    def kept(self) -> Array:
+        """Whether a rate is compared."""
+        return self.enough & ~self.alone
+
+    def left_out(self, name: Callable[..., str]) -> list[str]:
+        """Name each rate that is left out, with its rows and the reason; `name` takes its place."""
+        told = (f"{name(*at)} ({self._reason(*at)})" for at in np.argwhere(~self.kept).tolist())
+        return list(dict.fromkeys(told))
+
+    def _reason(self, *at: int) -> str:
+        """The number of rows, and what they are too few for."""
+        rows = max(int(self.rows[at]), 0)  # a released number may be negative
+        if self.alone[at]:
+            return f"{rows} rows, {ALONE}"
+        return f"{rows} rows, fewer than {np.ceil(self.least[at]):.0f}" if rows else "0 rows"
+
+
+def compared(
+    rows: ArrayLike,
+    slack: float,
+    min_rows: int | str,
+    *,
+    families: ArrayLike = 0,
+    sets: ArrayLike | None = None,
+) -> Compared:
+    """Decide who is compared; each event, a column, by itself.
+
+    `rows` (n_groups, n_events) are numbers of rows of known group. `min_rows` is the fewest that a
+    rate may rest on, or "auto": so many that one of them moves it by no more than the slack, but no
+    more than a quarter of what the second largest group of the same family has. So a small table
+    keeps its groups, and a mistyped label is left out of a large one. `families` and `sets` have a
+    number for each group: the attribute that it is a value of (-1: it is no single group, and one
+    row is enough), and those that are compared with each other, such as the groups of a stratum.
+    Without `sets` nobody is alone: each rate is capped by itself.
+    """
+    rows = np.asarray(rows)
+    families = np.broadcast_to(families, len(rows))
+    least = (
+        np.ones(rows.shape) if min_rows == "auto" else np.full(rows.shape, max(int(min_rows), 1))
+    )
+    if min_rows == "auto":
+        for family in np.unique(families[families >= 0]):
+            own = families == family
+            least[own] = _fewest(rows[own], slack)
+    alone = np.zeros(rows.shape, dtype=bool)
+    if sets is not None:
+        enough = rows >= least
+        same = np.unique(np.broadcast_to(sets, len(rows)), return_inverse=True)[1].reshape(-1)
+        others = np.zeros(rows.shape, dtype=int)
+        np.add.at(others, same, enough)
+        alone = enough & (others[same] < 2)
+    return Compared(rows, least, alone)
+
+
+def _fewest(rows: Any, slack: float) -> Any:
+    """Fewest rows of one of these groups, (n_groups, n_events), for each event."""
+    if len(rows) < 2:
+        return 1.0
+    of_slack = round(1.0 / slack, 9) if slack > 0 else np.inf  # 5 for 1 - 0.8
+    return np.clip(np.sort(rows, axis=0)[-2] / 4, 1.0, max(of_slack, 1.0))
