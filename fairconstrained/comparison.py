@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Floats
 
-EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare with"
+EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare it with"
 #: Why a rate is left out; the guide prints this table.
 REASONS: Mapping[str, str] = {
     EMPTY: "The group has no row, or none with the label that the rate is about, or none in the "

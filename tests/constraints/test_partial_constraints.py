@@ -246,7 +246,7 @@ def test_small_sets_are_left_out_and_counted():
     counts = np.array([[20, 20, 3], [20, 3, 20]])
     constraint, dropped = bound(PartialStatisticalParity((0.0, 0.04))).without_small(counts, 1)
     words = "(23 rows, 0.92 of them in the interval)"
-    alone = "group a (40 rows, nothing to compare with)"
+    alone = "group a (40 rows, nothing to compare it with)"
     assert dropped == [f"group b {words}", f"group c {words}", alone]
     assert len(constraint.slack) == 0
     odds = bound(PartialEqualizedOdds((0.0, 0.5)))

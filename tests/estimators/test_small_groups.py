@@ -118,7 +118,7 @@ def test_a_column_with_one_value_is_left_out_by_name():
     people = {"sex": GROUPS, "home": np.full(1500, "here")}
     with pytest.warns(SmallGroupWarning, match="leaves out all rows"):
         clf = fitted(people, constraint=DemographicParity(attributes="parallel"))
-    assert clf.left_out_ == ["all rows (1500 rows, nothing to compare with)"]
+    assert clf.left_out_ == ["all rows (1500 rows, nothing to compare it with)"]
     assert clf.feasible_
 
 
@@ -126,7 +126,7 @@ NOBODY = {
     "one group": ("demographic_parity", np.full(1500, "f"), None, "all f, a single group"),
     "no label in common": (
         *("equal_opportunity", np.where(DATA.target == 1, "f", "m"), None),
-        r"group f, label 1 \(.* rows, nothing to compare with\); group m, label 1 \(0 rows\)",
+        r"group f, label 1 \(.* rows, nothing to compare it with\); group m, label 1 \(0 rows\)",
     ),
     "strata that are the groups": ("demographic_parity", GROUPS, GROUPS, "nothing left to compare"),
     "strata of one group": (
