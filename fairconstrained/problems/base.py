@@ -32,7 +32,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import Features, Model, Penalty
-from fairconstrained.problems.alternatives import Line, grid, on_grid
+from fairconstrained.problems.lines import Line, grid, on_grid
 
 Answer = TypeVar("Answer")
 

@@ -1,60 +1,35 @@
-r"""Empirical risk minimisation under a moment constraint, from a model, a loss and a constraint.
-
-A pass over the rows gives a table of sums, and from it follow objective and constraints. What
-depends on single rows is differentiated in closed form, the function of the table by its affine map
-or by autograd.
-"""
+"""The problem that solvers see: values on all rows and on draws of them, and similar problems."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
-from math import sqrt
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.affine import AffineMap
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.steps import Above
-from fairconstrained.constraints.tables import Placement, blocks_of
-from fairconstrained.losses import linearized
-from fairconstrained.models.features import Features, Model
+from fairconstrained.constraints.tables import Placement
+from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems.alternatives import along, known_points
 from fairconstrained.problems.base import (
-    Evaluation,
     Linearization,
     one_in,
     separate_estimates,
     through_scores,
     with_penalty,
 )
-from fairconstrained.problems.objectives import Objective
-from fairconstrained.problems.rows import Rows, Sums
+from fairconstrained.problems.rows import Rows
 from fairconstrained.problems.saddle import Saddle
-
-OnScores = Callable[[Tensor], tuple[Tensor, Tensor]]  # weights on sums to (on_scores, on_aux)
+from fairconstrained.problems.values import ERM
 
 
 @dataclass(frozen=True)
-class FairERM:
-    r"""Empirical risk minimisation under a moment constraint.
-
-    .. math::
-
-        \min_{w, a}\; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
-        \quad \text{s.t.} \quad g(M(z), N, a) \le 0, \qquad z_i = f_w(x_i),
-
-    with an objective such as the mean loss,
-    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`. The variables x = (w, a) are
-    the parameters of the model and the extra variables of the constraint.
-
-    Rows in memory, in blocks and of several workers give the same values. Where a constraint
-    depends on the order of all scores, hard values of more than 400,000 rows that are not in memory
-    are those of quantiles (:attr:`~fairconstrained.problems.rows.Rows.quantiles`).
+class FairERM(ERM):
+    """Empirical risk minimisation, with all that solvers ask of it.
 
     The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
     Linear constraints are then estimated without bias, and a group may be missing in the draw. In
@@ -72,50 +47,6 @@ class FairERM:
         {"draws", "held_out", "convex_parts", "convex_bounds", "saddle"}
     )
 
-    model: Model  # linear, if the rows are not in memory
-    data: Rows
-    risk: Objective
-    constraint: MomentConstraint
-    alpha: float  # weight of half the squared norm of the coefficients
-    initial: Tensor | None = None  # parameters (n_params,) to start from in place of the model's
-    # Solutions that no result may be worse than: without constraints, and thresholds by group on
-    # the scores of these parameters of a linear model, which are log odds of two classes.
-    free: Tensor | None = None
-    log_odds: Tensor | None = None
-    # Gives the point and the multipliers of a simpler model that is fitted to the rows of a
-    # problem, from which training on them begins.
-    simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
-
-    @cached_property
-    def placed(self) -> Placement:
-        """All rows, which are in memory, with the part of each, as the constraint sees them."""
-        return self.constraint.place(self.data.y, self.data.group, self.data.weight)
-
-    @cached_property
-    def counts(self) -> Tensor:
-        """Weight in each part of the table, (n_parts,)."""
-        return self.placed.counts() if self.data.in_memory else self.data.counts(self.constraint)
-
-    @cached_property
-    def affine(self) -> AffineMap | None:
-        """The values as an affine map of the sums over rows, or None."""
-        return self.constraint.affine(self.counts) if self.risk.is_additive else None
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows of all workers."""
-        return self.data.n_rows
-
-    @cached_property
-    def n_constraints(self) -> int:
-        """Number m of constraint values."""
-        return len(self.constraint.slack)
-
-    @property
-    def offsets(self) -> Tensor:
-        """Positions of the intercepts, or of the biases of the last layer of a network."""
-        return self.model.offsets
-
     @property
     def strata(self) -> Tensor:
         """Parts of the constraint's table that have rows, numbered without gaps, (n_rows,).
@@ -129,109 +60,11 @@ class FairERM:
         strata: Tensor = index - (present < 0).sum()
         return strata
 
-    def start(self) -> Tensor:
-        """Starting point, (n_variables,): the solution without constraints if that keeps them."""
-        if self.initial is not None:
-            return self.variables(self.initial)
-        if self.free is not None:
-            x = self.variables(self.free)
-            if self.evaluate(x).hard[1:].max() <= 0.0:
-                return x
-        return self.variables(self.model.init())
-
-    def variables(self, w: Tensor) -> Tensor:
-        """The parameters w, with extra variables of the constraint that suit them."""
-        if not self.constraint.n_aux:
-            return w
-        if self.few is not self:
-            return self.few.variables(w)
-        rows = self.data.quantiles
-        scores = self.model.scores(w, rows.X)
-        return torch.cat((w, self.constraint.init_aux(scores, self.placed_rows(rows))))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The problem without other problems' rows: it travels to workers that have its own."""
-        self.counts  # noqa: B018 (cached: no worker knows it)
-        return {name: value for name, value in vars(self).items() if name != "few"}
-
-    # ------------------------------------------------------------------ values and gradients
+    # ------------------------------------------------------------------ estimates from draws
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Objective and constraints; from all rows, or estimated from some that are drawn.
-
-        All rows are passed once for the values. Of rows that are not in memory one more pass gives
-        any number of gradients.
-        """
-        if rows is not None:
-            return self._of_draw(x, rows)
-        w, aux = x.tensor_split([self.model.n_params])
-        penalty, affine = self.model.penalty(w), self.affine
-        sums, on_sums = self.data.linearized(partial(self._of_piece, x))
-        if affine is None:
-            value, pullback = linearized(self._of_sums, sums, aux)
-        else:
-            risk, table = self._divided_sums(sums)
-            value = torch.cat((risk, affine.of_table(table)))
-        value = value.clone()
-        value[0] += self.alpha * penalty.value
-
-        def together(weights: Tensor) -> Tensor:
-            if affine is None:
-                of_sums, of_aux = map(torch.stack, zip(*map(pullback, weights), strict=True))
-            else:
-                on_table = affine.on_table(weights[:, 1:]).flatten(start_dim=1)
-                of_sums, of_aux = (
-                    torch.cat((weights[:, :1], on_table), dim=1),
-                    torch.zeros_like(aux),
-                )
-            gradients = on_sums(of_sums)
-            gradients[:, : len(w)] += (self.alpha * weights[:, :1]) * penalty.gradient
-            gradients[:, len(w) :] += of_aux
-            return gradients
-
-        span = partial(self._span, value, 1)
-        return Linearization(value, lambda weights: together(weights[None])[0], span, together)
-
-    def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values, from one pass of the model in evaluation mode."""
-        self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
-        w, aux = x.tensor_split([self.model.n_params])
-        if self.sums_decide:
-            sums, hard_sums = self.data.total(partial(self._soft_and_hard_sums, w, aux))
-            error, table = self._divided_sums(hard_sums)
-            values = self.constraint.hard_of_moments(table, self.counts, aux)
-            hard = torch.cat((error, values))
-        else:
-            own = self.data.gather(partial(self._sums_and_scores, self.data.stand_in, w, aux))
-            of_workers, scores = zip(*own, strict=True)
-            sums, hard = sum(of_workers), self.hard(torch.cat(scores), aux)
-        soft = self._of_sums(sums, aux)
-        soft[0] += self.alpha * self.model.penalty(w).value
-        return Evaluation(soft, hard)
-
-    def hard(self, scores: Tensor, aux: Tensor) -> Tensor:
-        """Hard values from the scores of the rows that stand for all."""
-        rows = self.data.quantiles
-        error = self.risk.hard(scores, rows.y, rows.weight)[None]
-        return torch.cat((error, self.constraint.hard_values(scores, self.placed_rows(rows), aux)))
-
-    def standard_errors(self, x: Tensor) -> Tensor:
-        """Standard errors of the hard values of the constraints at `x`, (m,)."""
-        w, aux = x.tensor_split([self.model.n_params])
-        in_one_group = self.data.group.ndim == 1  # rates of several groups err together
-        if self.sums_decide and in_one_group and not self.data.in_memory:
-            scatter = self.constraint.scatter
-            return self.constraint.deviations_of(
-                self.data.total(
-                    lambda rows: scatter(self.model.scores(w, rows.X), self.placed_rows(rows))
-                )
-            )
-        some = self.data.sample
-        scores = self.model.scores(w, some.X).detach()
-        errors = self.constraint.deviations(scores, self.placed_rows(some), aux)
-        return errors * sqrt(some.n_rows / self.n_rows)
-
-    # ------------------------------------------------------------------ estimates from draws
+        """Objective and constraints; from all rows, or estimated from some that are drawn."""
+        return super().linearize(x) if rows is None else self._of_draw(x, rows)
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """The penalised risk alone, of all rows in memory or estimated from some."""
@@ -321,6 +154,32 @@ class FairERM:
         span = partial(self._span, value, len(sizes))
         return self._penalised(x, Linearization(value, pullback, span))
 
+    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> Rows:
+        """Rows, each with the weight of the rows that it stands for.
+
+        By default all stand for as many. The sum of their weights is then that of the data in
+        expectation only: to divide by the batch's own sum would be biased.
+        """
+        if rows is None:
+            return self.data
+        own = self.data.take(rows)
+        factor = self.n_rows / len(rows) if scale is None else scale.to(self.data.total_weight)
+        return replace(own, weight=own.weight * factor)
+
+    def _risk(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+        """The objective, (1,), estimated from drawn rows."""
+        return self.risk.soft(scores, rows.y, rows.weight, self.data.total_weight)[None]
+
+    def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
+        """Values of the constraints, estimated from drawn rows."""
+        sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
+        if self.affine is None:
+            return self.constraint.of_moments(sums, self.counts, aux)
+        return self.affine.of_table(sums)
+
+    def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
+        return with_penalty(terms, self.model.penalty(x[: self.model.n_params]), self.alpha)
+
     # ------------------------------------------------------------------ rows held out
 
     def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
@@ -359,16 +218,6 @@ class FairERM:
 
     known = known_points
     along = along
-
-    def thinned(self) -> Self:
-        """The problem on some hundred thousand rows that stand for all; itself if few."""
-        data = self.data.subsample(self.constraint)
-        return self if data is self.data else replace(self, data=data)
-
-    @cached_property
-    def few(self) -> Self:
-        """`thinned`, kept for what need not be known exactly."""
-        return self.thinned()
 
     # ------------------------------------------------------------------ differences of convex parts
 
@@ -428,186 +277,3 @@ class FairERM:
     def saddle(self) -> Saddle | None:
         """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""
         return Saddle.of(self)
-
-    # ------------------------------------------------------------------ sums over rows
-
-    def _of_piece(self, x: Tensor, rows: Rows) -> Sums:
-        """Sums over some rows, and the map from weights on them to gradients."""
-        w, aux = x.tensor_split([self.model.n_params])
-        placed, steps = self.placed_rows(rows), self.constraint.steps_at(aux)
-        scores, model_pullback = self.model.linearize(w, rows.X)
-        in_closed_form = self.affine is not None
-        if steps is not None and in_closed_form and isinstance(self.model, LinearModel):
-            return self._at_thresholds(steps, scores, placed, model_pullback)
-        if in_closed_form:
-            sums, on_scores = self._in_closed_form(scores, aux, placed)
-        else:
-            sums, pullback = linearized(lambda z, a: self._sums(z, placed, a), scores, aux)
-            on_scores = pullback  # type: ignore[assignment]
-
-        def gradients(weights: Tensor) -> Tensor:
-            found = []
-            for z, a in map(on_scores, weights):
-                found.append(torch.cat((model_pullback(z), a)))
-            return torch.stack(found)
-
-        return sums, gradients
-
-    def _in_closed_form(
-        self, scores: Tensor, aux: Tensor, rows: Placement
-    ) -> tuple[Tensor, OnScores]:
-        """Sums of the risk and of the statistics, and the map from weights on them to scores.
-
-        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). Of many
-        rows nothing but the scores is kept: the statistics of some rows at a time fit into the
-        cache and are computed again for the gradient. To keep them would take five vectors of
-        length n.
-        """
-        risk, risk_gradient = self.risk.linearize(
-            scores, rows.y, rows.weight, self.data.total_weight
-        )
-        blocks = blocks_of(scores, *rows[:3])
-
-        @lru_cache(maxsize=1)
-        def placed(i: int) -> tuple[Placement, Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-            z, y, part, weight = blocks[i]
-            block = Placement(y, part, weight, rows.n_parts)
-            return block, *self.constraint.linearize(z, block.y, aux)
-
-        table = scores.new_zeros(())
-        for i in range(len(blocks)):
-            block, soft, _ = placed(i)
-            table = table + block.sum(soft)
-
-        def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
-            on_table, found = weights[1:].reshape(table.shape), []
-            for i in range(len(blocks)):
-                block, soft, on_statistics = placed(i)
-                found.append(on_statistics(block.on_columns(on_table, soft)))
-            of_scores, of_aux = zip(*found, strict=True)
-            # One block keeps its layout in memory, which products with it are faster for.
-            on_scores = of_scores[0] if len(blocks) == 1 else torch.cat(of_scores)
-            return on_scores + weights[0] * risk_gradient(), torch.stack(of_aux).sum(dim=0)
-
-        return torch.cat((risk[None], table.reshape(-1))), pullback
-
-    def _at_thresholds(
-        self,
-        steps: Above,
-        scores: Tensor,
-        rows: Placement,
-        model_pullback: Callable[[Tensor], Tensor],
-    ) -> Sums:
-        """Sums where extra variables are thresholds: many gradients in one product.
-
-        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
-        gradient takes about the same time (docs/decisions.md).
-        """
-        risk, risk_gradient = self.risk.linearize(
-            scores, rows.y, rows.weight, self.data.total_weight
-        )
-        soft, of_parts = steps.soft(scores, rows.y), rows.weights()
-        # For few parts, products take an eighth of the time of sums by index.
-        table = of_parts @ soft
-
-        def gradients(weights: Tensor) -> Tensor:
-            tables, slopes = weights[:, 1:].reshape(-1, *table.shape), steps.slopes(soft)
-            on_scores = risk_gradient() * weights[:, 0]
-            for q, of_part in enumerate(of_parts):
-                inside = torch.nonzero(of_part)[:, 0]
-                own = slopes.index_select(0, inside) * of_part.index_select(0, inside)[:, None]
-                on_scores.index_add_(0, inside, own @ tables[:, q].T)
-            on_aux = -(tables * (of_parts @ slopes)).sum(dim=1)
-            return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
-
-        return torch.cat((risk[None], table.reshape(-1))), gradients
-
-    def _soft_and_hard_sums(self, w: Tensor, aux: Tensor, rows: Rows) -> Tensor:
-        """Sums over some rows from which soft and hard values follow, (2, n_sums)."""
-        placed, scores = self.placed_rows(rows), self.model.scores(w, rows.X)
-        return torch.stack((self._sums(scores, placed, aux), self.hard_sums(scores, placed)))
-
-    def _sums_and_scores(
-        self, stand_in: Callable[[Rows, Tensor], Tensor], w: Tensor, aux: Tensor, own: Rows
-    ) -> tuple[Tensor, Tensor]:
-        """Sums over a worker's rows, and the scores that stand for theirs."""
-        sums, scores = [], []
-        for rows in own.pieces():
-            scores.append(self.model.scores(w, rows.X))
-            sums.append(self._sums(scores[-1], self.placed_rows(rows), aux))
-        return torch.stack(sums).sum(dim=0), stand_in(own, torch.cat(scores))
-
-    def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Sums over some rows, of the objective and then of the constraint, as one vector."""
-        risk = self.risk.sums(scores, rows.y, rows.weight) / self.data.total_weight
-        table = self.constraint.sums(scores, rows, aux)
-        return torch.cat((risk.reshape(-1), table.reshape(-1)))
-
-    def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
-        """(f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
-        of_risk, table = self._divided_sums(sums)
-        risk = of_risk if self.risk.is_additive else self.risk.of_sums(of_risk)[None]
-        return torch.cat((risk, self.constraint.of_moments(table, self.counts, aux)))
-
-    def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """The sums of the objective, and the table of the constraint."""
-        shape = self.constraint.n_parts, self.constraint.statistic.n_columns
-        of_risk, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
-        return of_risk, table.reshape(shape)
-
-    @property
-    def sums_decide(self) -> bool:
-        """Whether hard values are functions of sums over rows, which no order of scores changes."""
-        of_sums = self.affine is not None or self.constraint.of_labels
-        return not self.constraint.n_aux and of_sums and self.risk.of_rows is not None
-
-    def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Sums over some rows from which the hard values follow."""
-        error = self.risk.hard(scores, rows.y, rows.weight) * (
-            rows.weight.sum() / self.data.total_weight
-        )
-        table = rows.sums(self.constraint.statistic.hard, scores)
-        return torch.cat((error[None], table.reshape(-1)))
-
-    # ------------------------------------------------------------------ pieces
-
-    def placed_rows(self, rows: Rows) -> Placement:
-        """The parts of some rows, or of all that are in memory."""
-        if rows is self.data:
-            return self.placed
-        return self.constraint.place(rows.y, rows.group, rows.weight)
-
-    def _risk(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
-        """The objective, (1,), estimated from drawn rows."""
-        return self.risk.soft(scores, rows.y, rows.weight, self.data.total_weight)[None]
-
-    def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
-        """Values of the constraints, estimated from drawn rows."""
-        sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
-        if self.affine is None:
-            return self.constraint.of_moments(sums, self.counts, aux)
-        return self.affine.of_table(sums)
-
-    def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> Rows:
-        """Rows, each with the weight of the rows that it stands for.
-
-        By default all stand for as many. The sum of their weights is then that of the data in
-        expectation only: to divide by the batch's own sum would be biased.
-        """
-        if rows is None:
-            return self.data
-        own = self.data.take(rows)
-        factor = self.n_rows / len(rows) if scale is None else scale.to(self.data.total_weight)
-        return replace(own, weight=own.weight * factor)
-
-    def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        return with_penalty(terms, self.model.penalty(x[: self.model.n_params]), self.alpha)
-
-    def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
-        """The span of the risk and of the values of each draw, where these are few."""
-        affine = self.affine
-        if affine is None or self.constraint.n_aux:
-            return None
-        blocks = [like.new_ones((1, 1)), *[affine.span] * n_draws]
-        diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
-        return diagonal

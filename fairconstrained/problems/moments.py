@@ -21,7 +21,7 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
-from fairconstrained.problems.alternatives import MOST_ENTRIES, Known, Line, of_ranks
+from fairconstrained.problems.alternatives import MOST_ENTRIES, Known
 from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
@@ -29,6 +29,7 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.lines import Line, of_ranks
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 

@@ -17,7 +17,6 @@ and :math:`u = 1[G] / p`, :math:`u' = 1[G'] / p'` (AUC-fairness paper, equation 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,9 +26,7 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.problems.base import Linearization, through_scores, with_penalty
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
-
-if TYPE_CHECKING:
-    from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.values import ERM
 
 
 class Saddle:
@@ -40,7 +37,7 @@ class Saddle:
     pair belongs to is its `owner`, (n_pairs,); 0 is the objective.
     """
 
-    def __init__(self, problem: FairERM):
+    def __init__(self, problem: ERM):
         self.problem = problem
         surrogate = _surrogate_of(problem)
         assert surrogate is not None
@@ -78,7 +75,7 @@ class Saddle:
         self._weigh()
 
     @classmethod
-    def of(cls, problem: FairERM) -> Saddle | None:
+    def of(cls, problem: ERM) -> Saddle | None:
         """Return F and G of a problem, or None.
 
         None if its AUCs do not have one quadratic surrogate, or rows are in groups by fractions.
@@ -159,7 +156,7 @@ class Saddle:
         return with_penalty(found, problem.model.penalty(w), problem.alpha)
 
 
-def _surrogate_of(problem: FairERM) -> Quadratic | None:
+def _surrogate_of(problem: ERM) -> Quadratic | None:
     """The quadratic surrogate that all AUCs of a problem have in common, or None."""
     members = getattr(problem.constraint, "members", ())
     if not all(isinstance(member, AUCConstraint) for member in members):

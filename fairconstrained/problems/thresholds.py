@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,9 +18,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, as_numpy
-
-if TYPE_CHECKING:
-    from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.values import ERM
 
 _NODES = 100  # of the tree of the integer program; the best point that it has found by then is kept
 _GAP = 1e-3  # relative difference of errors that is none
@@ -34,7 +31,7 @@ _BEYOND = 16.0  # log odds beyond those of all rows
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
 
 
-def thresholds_by_group(problem: FairERM) -> Tensor | None:
+def thresholds_by_group(problem: ERM) -> Tensor | None:
     r"""Parameters whose scores are the nearest to those of the best thresholds by group.
 
     A group at a corner of its ROC curve has one threshold. Any other has three, t > v > u, and the
@@ -92,7 +89,7 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
     return np.concatenate(([_BEYOND], between, [-_BEYOND]))[cuts], above[cuts]
 
 
-def _affine_values(problem: FairERM, n_groups: int) -> tuple[Floats, Floats]:
+def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
     """Error and constraints, (1 + m,), if no row is predicted 1, and slopes, (n_groups, 2, 1 + m).
 
     The slopes are by the weight of the rows of each group and label that are.
@@ -194,7 +191,7 @@ def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
     return np.asarray(log_odds - np.polyval(parabola, expit(log_odds)))
 
 
-def _nearest(problem: FairERM, scores: Floats) -> Tensor:
+def _nearest(problem: ERM, scores: Floats) -> Tensor:
     """The parameters with the scores of least squared distance from these."""
     units = torch.eye(problem.model.n_params).to(problem.data.weight)
     columns = torch.cat([problem.model.scores(w, problem.data.X) for w in units], dim=1)

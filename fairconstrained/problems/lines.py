@@ -1,0 +1,183 @@
+r"""Lines :math:`x + t d`: where predicted labels and ranks change, and sums between the changes.
+
+Along a line scores are linear, and predicted labels change at finitely many t: where another class
+gets the largest score of a row. One sort of these changes therefore gives all hard values. So do
+the changes of the order of two rows for AUCs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.constraints.tables import OfRows, Placement, blocks_of, sum_by
+
+_APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
+_SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
+GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps where changes are not known
+Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
+
+
+class Line(NamedTuple):
+    """Hard values at some points of a line."""
+
+    steps: Tensor  # (T,)
+    error: Tensor  # (T,), the hard objective
+    excess: Tensor  # (T,), the largest value of the constraints
+
+
+def of_ranks(
+    scores: Tensor,
+    slopes: Tensor,
+    of_pairs: OfPairs,
+    hard: Callable[[Tensor], Tensor],
+    reach: float,
+) -> Line:
+    """One point between any two changes of the order of rows, from all pairs of rows.
+
+    Parameters
+    ----------
+    scores, slopes : Tensor of shape (n,)
+        Scores at t = 0, and their derivatives by t.
+    of_pairs : callable
+        What pairs add to (f, c_1, ..., c_m) if their first row ranks above the second, (k, 1 + m).
+    hard : callable
+        (f, c_1, ..., c_m) at one point.
+    reach : float
+        Largest absolute value of t.
+    """
+    first, second = torch.triu_indices(len(scores), len(scores), 1, device=scores.device)
+    faster = slopes[first] - slopes[second]
+    step = (scores[second] - scores[first]) / faster
+    rounding = _SAME_SLOPE * scores.abs().max()
+    moving = torch.nonzero((faster.abs() > rounding) & (step.abs() <= reach))[:, 0]
+    first, second, step, up = first[moving], second[moving], step[moving], faster[moving] > 0
+    above, below = torch.where(up, first, second), torch.where(up, second, first)
+    steps = between(step, reach, len(step) + 1)
+    changes = of_pairs(above, below) - of_pairs(below, above)
+    # A change has happened at the steps beyond it, and its point is the first of these.
+    changed = sum_by(changes, torch.searchsorted(steps, step), len(steps) + 1)[:-1]
+    changed[0] = hard(steps[0])
+    values = changed.cumsum(dim=0)
+    return Line(steps, values[:, 0], values[:, 1:].amax(dim=1))
+
+
+def sums_at(
+    steps: Tensor,
+    scores: Tensor,
+    slopes: Tensor,
+    rows: Placement,
+    of_rows: tuple[OfRows, OfRows],
+    reach: float,
+) -> Tensor:
+    """Sums at sorted points between changes within reach, (T, 1 + n_parts n_columns).
+
+    Sums of the error over the rows come first, then the table of the statistic, flattened: the two
+    functions of scores and labels in `of_rows`. Both depend on predicted labels only.
+    """
+    error, statistic = of_rows
+    total = scores.new_zeros(())
+    for z, d, y, part, weight in blocks_of(scores, slopes, *rows[:3]):
+        block = Placement(y, part, weight, rows.n_parts)
+        first, step, row, before, after = changes_of_labels(z, d, reach)
+        moving = block.take(row)
+        # A change has happened at the steps beyond it.
+        since = torch.searchsorted(steps, step)
+        errors = moving.weight * (error(after, moving.y) - error(before, moving.y))
+        moves = statistic(after, moving.y) - statistic(before, moving.y)
+        table = moving.sums_at(moves, since, len(steps) + 1).flatten(start_dim=1)
+        sums = torch.cat((sum_by(errors[:, None], since, len(steps) + 1), table), dim=1)
+        sums[0, 0] += weight @ error(first, y)
+        sums[0, 1:] += block.sum(statistic(first, y)).reshape(-1)
+        total = total + sums
+    return total[:-1].cumsum(dim=0)
+
+
+def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
+    """All changes of predicted labels on the line up to this distance from t = 0.
+
+    Returns
+    -------
+    first : Tensor of shape (n, K)
+        Scores with the labels where the line begins.
+    step, row : Tensor of shape (k,)
+        Where labels change, and of which rows, in any order.
+    before, after : Tensor of shape (k, K)
+        Scores with the label before the change, and after it.
+    """
+    rounding = _SAME_SLOPE * scores.abs().amax(dim=1, keepdim=True)
+    slopes = torch.where(slopes.abs() <= rounding, 0.0, slopes)
+    if scores.shape[1] > 1:
+        return _changes_of_classes(scores, slopes, reach)
+    step = -scores / slopes  # not finite where there is no change
+    first = torch.where(step <= -reach, slopes, -slopes)
+    row = torch.nonzero((slopes != 0) & (step > -reach) & (step <= reach))[:, 0]
+    first, slope = torch.where(slopes == 0, scores, first), slopes[row]
+    return first, step[row, 0], row, -slope, slope
+
+
+def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
+    """The upper envelope of the scores of each row: labels in the order of their slopes."""
+    n_classes = scores.shape[1]
+    first, last = (_best_at(end, scores, slopes) for end in (-reach, reach))
+    found = [(scores[:0, 0], first[:0], first[:0], first[:0])]
+    # The envelope is convex: a row with the same label at both ends has it in between.
+    row = torch.nonzero(first != last)[:, 0]
+    label = first[row]
+    while len(row):
+        faster = slopes[row] - slopes[row, label][:, None]
+        crossing = (scores[row, label][:, None] - scores[row]) / faster
+        crossing = torch.where(faster > 0, crossing, torch.inf)
+        step = crossing.amin(dim=1)
+        # Of the classes that cross at the same point the fastest is the label from there on.
+        after = torch.where(crossing == step[:, None], faster, -torch.inf).argmax(dim=1)
+        moves = step.isfinite() & (step <= reach)
+        row, label, after = row[moves], label[moves], after[moves]
+        found.append((step[moves], row, label, after))
+        label = after
+    step, row, before, after = (torch.cat(column) for column in zip(*found, strict=True))
+    of_label = torch.eye(n_classes).to(scores)
+    return of_label[first], step, row, of_label[before], of_label[after]
+
+
+def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:
+    """The label of each row at a point of the line: of equal scores the one that goes on."""
+    far = math.isinf(step)
+    there = math.copysign(1.0, step) * slopes if far else scores + step * slopes
+    allowed = there == there.amax(dim=1, keepdim=True)
+    return torch.where(allowed, scores if far else slopes, -torch.inf).argmax(dim=1)
+
+
+def between(change: Tensor, reach: float, most: int) -> Tensor:
+    """Points between changes within reach, and beyond them, sorted, at most so many."""
+    if most == 0 or len(change) == 0:
+        return change.new_zeros(min(most, 1))
+    # A sort by torch takes several times as long, and memory for indices as well.
+    change = torch.from_numpy(np.sort(change.cpu().numpy())).to(change.device)
+    ends = change[[0, -1]] + change.new_tensor([-2.0, 2.0]) * (1.0 + change[[0, -1]].abs())
+    ends = ends.clamp(-reach, reach)
+    change = torch.cat((ends[:1], change, ends[1:]))
+    sizes = change.abs()
+    places = torch.nonzero(change.diff() > _APART * (sizes[1:] + sizes[:-1]))[:, 0]
+    if len(places) > most:
+        places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
+    return 0.5 * (change[places] + change[places + 1])
+
+
+def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
+    """Values at given steps; `hard` gives (f, c_1, ..., c_m) at one of them."""
+    values = torch.stack([hard(step) for step in steps])
+    excess = torch.nn.functional.pad(values[:, 1:], (0, 1), value=-torch.inf).amax(dim=1)
+    return Line(steps, values[:, 0], excess)
+
+
+def grid(like: Tensor, reach: float) -> Tensor:
+    """Steps of both signs on a logarithmic grid."""
+    steps = torch.cat((-GRID.flip(0), GRID)).to(like)
+    return steps[steps.abs() <= reach]
