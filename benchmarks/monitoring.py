@@ -1,24 +1,31 @@
-"""False alarms, delays and the speed of ``FairnessMonitor``, looked at after every row.
+"""False alarms, delays and the speed of ``FairnessMonitor``.
 
     python -m benchmarks.monitoring
     python -m benchmarks.monitoring --cases slack --streams 100
+    python -m benchmarks.monitoring --cases drift --streams 1000
     python -m benchmarks.monitoring --cases reference --reference methods.py
 
-Streams of rows of two groups, of which the second has the larger rate of positive decisions:
+Streams of rows of two groups, of which the second has the larger rate of positive decisions. Looked
+at after every row:
 
 - ``slack``: the gap is the slack: an alarm is false,
 - ``twice``: the gap is twice the slack,
-- ``later``: there is no gap for half of the rows, and then twice the slack,
+- ``later``: there is no gap for 20,000 rows, and then twice the slack,
 - ``reference``: the streams of Figure 1 of Chugg et al. (2023), at a slack of zero: beside the
   monitor their own bets, by online Newton steps, which are implemented here again. With
   ``--reference`` the file ``methods.py`` of github.com/bchugg/auditing-fairness runs on the same
   streams, and must reject after the same row,
 - ``speed``: processor seconds of updates of one row.
 
-Rows are paired by the package as they come; fifty streams have their groups in the same order. The
-bets of a whole stream are then counted at once, which a test compares with a monitor that is
-updated row by row. A fixed sample's test is the one-sided z-test of the gap with known variance, at
-the same level and one look; its rows are those that it needs for a power of 80 and 95 %.
+Looked at after every chunk:
+
+- ``drift``: the rate moves, and so may the fraction of the second group; see ``MOVES``. The gap is
+  zero or the slack at every row, and an alarm is false.
+
+The windows of a whole stream are counted at once, which a test compares with a monitor that is
+updated row by row; streams that drift are passed to a monitor. A fixed sample's test is the
+one-sided z-test of the gap with known variance, at the same level and one look; its rows are those
+that it needs for a power of 80 and 95 %.
 """
 
 from __future__ import annotations
@@ -33,20 +40,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, logit
 from scipy.stats import norm
 from tqdm.auto import tqdm
 
 from benchmarks.command import Job, command, complete
+from fairconstrained import constraints
 from fairconstrained.monitoring import FairnessMonitor
-from fairconstrained.monitoring.betting import FROM_THE_START, LATER, Bets, Comparison, of_gap
+from fairconstrained.monitoring.betting import (
+    FROM_THE_START,
+    LATER,
+    WINDOW,
+    Bets,
+    Comparison,
+    of_gap,
+)
 from fairconstrained.monitoring.monitor import FIRST_ROWS, FOR_FIRST
+from fairconstrained.rates import PARITIES
 
 Array = NDArray[Any]
 ALPHA = 0.05
-N_ROWS = 20_000
-KEY = ("case", "slack", "rate", "gap", "share", "streams")
+N_ROWS = 50_000
+KEPT_ROWS = 20_000  # of streams in which the rule is broken later
+KEY = ("case", "criterion", "slack", "rate", "gap", "share", "chunk", "streams")
 MEASURED = ("alarms", "median", "rows_80", "rows_95", "seconds")
-PER_ORDER = 50  # streams in which the groups come in the same order
+PARITY = "demographic_parity"
 
 
 class Setting(NamedTuple):
@@ -58,13 +76,13 @@ class Setting(NamedTuple):
     gap: float
     share: float  # of the rows that are of the first group
 
-    def streams(self, rng: np.random.Generator, n_rows: int, n: int) -> tuple[Array, Array]:
-        """Outcomes (n_rows, n), and whether rows are of the second group, as in all n streams."""
-        second = (rng.random(n_rows) >= self.share).astype(int)
+    def stream(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, Array]:
+        """Outcomes, and whether rows are of the second group, (n_rows,) each."""
+        second = rng.random(n_rows) >= self.share
         rate = self.rate + self.gap * second
         if self.case == "later":
-            rate[: n_rows // 2] = self.rate
-        return (rng.random((n_rows, n)) < rate[:, None]).astype(np.int8), second
+            rate[:KEPT_ROWS] = self.rate
+        return (rng.random(n_rows) < rate).astype(np.int8), second
 
     def fixed_rows(self, power: float) -> float:
         """Rows that the z-test needs."""
@@ -76,7 +94,7 @@ class Setting(NamedTuple):
 SETTINGS = [
     Setting(case, 0.05, rate, gap, share)
     for case, gap in (("slack", 0.05), ("twice", 0.1), ("later", 0.1))
-    for rate, share in ((0.3, 0.5), (0.3, 0.2), (0.05, 0.5))
+    for rate, share in ((0.3, 0.5), (0.3, 0.2), (0.3, 0.05), (0.05, 0.5))
 ]
 # The rates of the two groups in Figure 1; the legend has 0.1 for the third gap.
 REFERENCE = [(0.7, 0.4), (0.4, 0.9), (0.4, 0.55), (0.4, 0.4)]
@@ -84,26 +102,23 @@ REFERENCE_ALPHA, REFERENCE_ROWS = 0.01, 300
 
 
 def evidence(outcomes: Array, second: Array, slack: float) -> Array:
-    """Of monitors after every row, (n_rows, n_streams)."""
+    """Of a monitor after every row, (n_rows,)."""
     bets = Bets.on(of_gap(slack))
     comparison = Comparison(bets)
-    none = outcomes[:0]
-    comparison.waiting = [none, none]
-    cells = []
-    both = max(second.argmax(), (1 - second).argmax())  # the row that begins the comparison
-    for row, is_second in enumerate(second.tolist()):
-        new = outcomes[row : row + 1] if row >= both else none
-        cells.append(comparison.pair(*((none, new) if is_second else (new, none))))
-    n_blocks = np.cumsum([len(block) for block in cells])
-    begun, _ = comparison.begun(n_blocks[-1])
-    left = LATER / (LATER + np.arange(n_blocks[-1] + 1))
-    found = [_wealth(blocks, bets, begun, left) for blocks in np.concatenate(cells).T]
-    return np.asarray(1.0 - FOR_FIRST + FOR_FIRST * np.stack(found, axis=1)[n_blocks])
+    both = 1 + max(second.argmax(), (~second).argmax())  # the row that begins the comparison
+    cells = comparison.windows(outcomes[both:], ~second[both:])
+    whole = second[both:][: (len(second) - both) // WINDOW * WINDOW].reshape(-1, WINDOW)
+    ends = both + WINDOW * (1 + np.flatnonzero(whole.any(axis=1) & ~whole.all(axis=1)))
+    n_windows = np.searchsorted(ends, 1 + np.arange(len(second)), side="right")
+    begun, _ = comparison.begun(len(cells))
+    left = LATER / (LATER + np.arange(len(cells) + 1))
+    wealth = _wealth(cells, bets, begun, left)
+    return np.asarray(1.0 - FOR_FIRST + FOR_FIRST * wealth[n_windows])
 
 
-def _wealth(blocks: Array, bets: Bets, begun: Array, left: Array) -> Array:
-    """Of a comparison before the first of these blocks and after each of them."""
-    logs = np.cumsum(bets.growth[blocks], axis=0)
+def _wealth(cells: Array, bets: Bets, begun: Array, left: Array) -> Array:
+    """Of a comparison before the first of these windows and after each of them."""
+    logs = np.cumsum(bets.growth[cells], axis=0)
     before = np.vstack((np.zeros(logs.shape[1]), logs[:-1]))
     late = logs + np.logaddexp.accumulate(np.log(begun) - before, axis=0)
     early, late = (np.exp(np.minimum(values, 300.0)) for values in (logs, late))
@@ -111,30 +126,99 @@ def _wealth(blocks: Array, bets: Bets, begun: Array, left: Array) -> Array:
     return np.asarray(FROM_THE_START * early + (1.0 - FROM_THE_START) * (late + left))
 
 
-def alarms_at(outcomes: Array, second: Array, slack: float, alpha: float = ALPHA) -> Array:
-    """Number of rows at the first alarm of each stream; infinite without one."""
+def alarm_at(outcomes: Array, second: Array, slack: float, alpha: float = ALPHA) -> float:
+    """Number of rows at the first alarm; infinite without one."""
     alarms = evidence(outcomes, second, slack) >= 1 / alpha
     alarms[: FIRST_ROWS - 1] = False
-    return np.where(alarms.any(axis=0), alarms.argmax(axis=0) + 1, np.inf)
+    return float(alarms.argmax()) + 1 if alarms.any() else np.inf
 
 
 def measured(setting: Setting, n_streams: int) -> dict[str, Any]:
     """Alarms and delays in all streams of a setting."""
     start, rng = time.process_time(), np.random.default_rng(0)
-    n_rows = 2 * N_ROWS if setting.case == "later" else N_ROWS
-    found = np.concatenate(
-        [
-            alarms_at(*setting.streams(rng, n_rows, min(n_streams, PER_ORDER)), setting.slack)
-            for _ in tqdm(range(0, n_streams, PER_ORDER), desc=setting.case, leave=False)
-        ]
-    )
-    alarms = np.isfinite(found).mean()
+    streams = tqdm(range(n_streams), desc=setting.case, leave=False)
+    rows = np.array([alarm_at(*setting.stream(rng, N_ROWS), setting.slack) for _ in streams])
+    alarms = np.isfinite(rows).mean()
     if setting.case == "later":
-        found -= N_ROWS
-    row: dict[str, Any] = {"alarms": alarms, "median": np.median(found)}
+        rows -= KEPT_ROWS
+    row: dict[str, Any] = {"alarms": alarms, "median": np.median(rows)}
     if setting.gap > setting.slack:
         row |= {f"rows_{power}": round(setting.fixed_rows(power / 100)) for power in (80, 95)}
     return {**row, "seconds": round(time.process_time() - start, 1)}
+
+
+# --- rates and compositions that move -------------------------------------------------------------
+
+DRIFT_ROWS = 6_000
+_TIME = np.arange(DRIFT_ROWS) / DRIFT_ROWS
+_SEASON, _DAY = np.sin(2 * np.pi * _TIME * DRIFT_ROWS / np.array([[700], [100]]))
+# The first group's rate at every row, and the logarithm of what multiplies the odds of its share.
+MOVES: dict[str, tuple[Array, Array]] = {
+    "step": (0.3 + 0.4 * (_TIME >= 0.5), 0.0 * _TIME),
+    "ramp": (0.2 + 0.6 * _TIME, 0.0 * _TIME),
+    "season of 700 rows": (0.4 + 0.25 * _SEASON, 0.0 * _TIME),
+    "steps of both": (0.3 + 0.4 * (_TIME >= 0.5), 2.0 * (_TIME >= 0.5)),
+    "ramps of both": (0.2 + 0.6 * _TIME, 2.0 * _TIME),
+    "seasons of both, 700 rows": (0.4 + 0.25 * _SEASON, 1.5 * _SEASON),
+    "seasons of both, 100 rows": (0.4 + 0.25 * _DAY, 1.5 * _DAY),
+}
+SHARES = (0.02, 0.15, 0.5)
+CHUNKS = (10, 100, 1000)
+LOOKED_AT = "seasons of both, 700 rows"  # by all criteria, and in chunks
+RULES: dict[str, Any] = {
+    **{name: name for name in PARITIES},
+    "ratio": constraints.DemographicParity(ratio=0.8),
+    "cap of each group": constraints.FalseNegativeRate(max=0.85, per_group=True),
+}
+
+
+def drifting(
+    rng: np.random.Generator, move: str, gap: float, share: float
+) -> tuple[Array, Array, Array]:
+    """Decisions, labels of the same rate, and whether rows are of the second group."""
+    rate, log_odds = MOVES[move]
+    second = rng.random(DRIFT_ROWS) >= expit(logit(share) + log_odds)
+    decisions = rng.random(DRIFT_ROWS) < rate + gap * second
+    return decisions.astype(np.int8), (rng.random(DRIFT_ROWS) < rate).astype(np.int8), second
+
+
+def drift(
+    move: str, rule: str, gap: float, share: float, chunk: int, n_streams: int
+) -> dict[str, Any]:
+    """Alarms in streams of a rate that moves; after every row they are counted all at once."""
+    start, rng, alarms = time.process_time(), np.random.default_rng(0), 0
+    for _ in tqdm(range(n_streams), desc=move, leave=False):
+        decisions, labels, second = drifting(rng, move, gap, share)
+        if chunk == 1:
+            alarms += np.isfinite(alarm_at(decisions, second, 0.05))
+            continue
+        monitor = FairnessMonitor(RULES[rule], slack=0.05)
+        for first in range(0, DRIFT_ROWS, chunk):
+            rows = slice(first, first + chunk)
+            monitor.update(decisions[rows], sensitive_features=second[rows], y_true=labels[rows])
+        alarms += monitor.alarm_
+    return {"alarms": alarms / n_streams, "seconds": round(time.process_time() - start, 1)}
+
+
+def drift_jobs(n_streams: int) -> Iterator[Job]:
+    """Every movement after every row; one of them in chunks, and by every criterion."""
+    settings = [
+        *((move, PARITY, gap, share, 1) for move, gap, share in product(MOVES, (0, 0.05), SHARES)),
+        *((LOOKED_AT, PARITY, 0.05, 0.15, chunk) for chunk in CHUNKS),
+        *((LOOKED_AT, rule, 0, 0.15, 100) for rule in RULES if rule != PARITY),
+    ]
+    for move, rule, gap, share, chunk in settings:
+        key = (
+            move,
+            rule,
+            0.05,
+            float(MOVES[move][0].mean().round(2)),
+            gap,
+            share,
+            chunk,
+            n_streams,
+        )
+        yield key, partial(drift, move, rule, gap, share, chunk, n_streams)
 
 
 # --- the published example ------------------------------------------------------------------------
@@ -163,6 +247,7 @@ def rejections(rates: tuple[float, float], n_streams: int, path: Path | None) ->
     """Pairs of rows after which the bets of the paper and of the monitor reject equal rates."""
     published = runpy.run_path(str(path))["test_by_betting"] if path is not None else None
     rng = np.random.default_rng(0)
+    second = np.arange(2 * REFERENCE_ROWS) % 2 > 0
     theirs, ours = [], []
     for _ in range(n_streams):
         pair = [(rng.random(REFERENCE_ROWS) < rate).astype(np.int8) for rate in rates]
@@ -172,11 +257,9 @@ def rejections(rates: tuple[float, float], n_streams: int, path: Path | None) ->
             # At the end a random threshold may reject, too: these are not alarms.
             full = verdict == "reject" and wealth[-1] > 1 / REFERENCE_ALPHA
             assert theirs[-1] == (len(wealth) - 1 if full else None)
-        ours.append(np.stack(pair, axis=1).ravel())
-    second = np.arange(2 * REFERENCE_ROWS) % 2
-    rows = alarms_at(np.stack(ours, axis=1), second, 0.0, REFERENCE_ALPHA)
+        ours.append(alarm_at(np.stack(pair, axis=1).ravel(), second, 0.0, REFERENCE_ALPHA))
     never = np.array([np.inf if t is None else t for t in theirs])
-    return {"published bets": never, "monitor": rows / 2}
+    return {"published bets": never, "monitor": np.array(ours) / 2}
 
 
 def reference(
@@ -190,31 +273,35 @@ def reference(
 def speed(n_updates: int = 100_000) -> dict[str, Any]:
     """Processor seconds of updates of one row."""
     setting = Setting("speed", 0.05, 0.3, 0.0, 0.5)
-    outcomes, second = setting.streams(np.random.default_rng(0), n_updates, 1)
+    outcomes, second = setting.stream(np.random.default_rng(0), n_updates)
     monitor, start = FairnessMonitor(slack=setting.slack), time.process_time()
     for row in range(n_updates):
         one = slice(row, row + 1)
-        monitor.update(outcomes[one, 0], sensitive_features=second[one])
+        monitor.update(outcomes[one], sensitive_features=second[one])
     return {"seconds": round(time.process_time() - start, 2), "alarms": float(monitor.alarm_)}
 
 
 def jobs(case: str, n_streams: int, path: Path | None) -> Iterator[Job]:
     """The key of each run of a case, and how to get its row."""
     if case == "speed":
-        yield (case, 0.05, 0.3, 0.0, 0.5, 1), speed
+        yield (case, PARITY, 0.05, 0.3, 0.0, 0.5, 1, 1), speed
     elif case == "reference":
         for rates, name in product(REFERENCE, ("published bets", "monitor")):
-            values = (name, 0.0, rates[0], round(rates[1] - rates[0], 2), 0.5, n_streams)
+            gap = round(rates[1] - rates[0], 2)
+            values = (name, PARITY, 0.0, rates[0], gap, 0.5, 1, n_streams)
             yield values, partial(reference, name, rates, n_streams, path)
+    elif case == "drift":
+        yield from drift_jobs(n_streams)
     for setting in SETTINGS:
         if setting.case == case:
-            yield (*setting, n_streams), partial(measured, setting, n_streams)
+            key = (case, PARITY, *setting[1:], 1, n_streams)
+            yield key, partial(measured, setting, n_streams)
 
 
 def main() -> None:
     """Run what is missing."""
     parser = command(__doc__, "results/monitoring.csv")
-    choices = ["slack", "twice", "later", "reference", "speed"]
+    choices = ["slack", "twice", "later", "drift", "reference", "speed"]
     parser.add_argument("--cases", nargs="+", choices=choices, default=choices)
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--reference", type=Path, help="methods.py of the published code")

@@ -1,14 +1,14 @@
 r"""Evidence that may be looked at after every row: bets against the claim that a rule is kept.
 
-A *payoff* of outcomes has a mean of at most zero if the rule is kept: of two rows of different
-groups, for example, :math:`x_g - x_h - \text{slack}`. Who bets a fraction :math:`\lambda` of his
-wealth on it, again and again, has after t payoffs
+A *payoff* of outcomes has a mean of at most zero if the rule is kept, and is never below -1. Who
+bets a fraction :math:`\lambda < 1` of his wealth on it, again and again, has after t payoffs
 
 .. math:: W_t(\lambda) = \prod_{s \leq t} (1 + \lambda\, d_s),
 
 which is not expected to grow if the rule is kept: :math:`P(\exists t: W_t \geq 1 / \alpha) \leq
 \alpha` (Ville 1939), however often one looks. So is every mixture of such wealths over bets,
-comparisons and times to begin.
+comparisons and times to begin. Caps bet on each row, gaps and ratios on windows of eight rows of
+two groups: see :class:`Comparison`.
 
 Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B
 86 (2024); Chugg, Cortes-Gomez, Wilder and Ramdas, "Auditing fairness by betting", NeurIPS 2023.
@@ -21,45 +21,56 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, Floats, bisected
+from fairconstrained.arrays import Array, Floats, Ints, bisected
 
 # Paper: one bet, which follows the payoffs (online Newton steps); here: a mixture of constant ones,
 # because its wealth is a function of how often each payoff came: parts merge, and any slack can be
-# tested afterwards. The best bet is the excess over the slack divided by the variance, most often
-# near 0.15.
-BETS = 0.48 * 0.5 ** np.arange(7)
-SHARES = np.exp(-0.5 * np.log(BETS / 0.15) ** 2)
+# tested afterwards. The best bet is the excess over the slack divided by the variance.
+BETS = 0.96 * 0.5 ** np.arange(7)
+SHARES = np.exp(-0.5 * np.log(BETS / 0.7) ** 2)
 SHARES /= SHARES.sum()
 FROM_THE_START = 0.9  # of the stake; the rest is bet later, in case that the rule is broken later
-LATER = 1000.0  # payoffs after which half of that rest is bet
-PARTS = 12  # means of one to four outcomes are multiples of 1/12
-MOST_PER_BLOCK = 4  # rows of the larger group against one of the smaller
-RESERVE = 32  # waiting rows of one group that are not needed to make blocks larger
-MOST_WAITING = 1000
+LATER = 500.0  # payoffs after which half of that rest is bet
+WINDOW = 8  # rows of two groups, one after another; see Comparison
 _HALVINGS = 14
 _SLICE = 10_000  # payoffs at a time
 _LOG_MOST = 600.0  # of wealth; beyond it nothing changes any more
 
-# Mean outcomes of the first and the second group in every kind of block, (n_cells,).
-_FIRST, _SECOND = (part.ravel() / PARTS for part in np.mgrid[: PARTS + 1, : PARTS + 1])
+# What a window with rows of both groups can be: rows and hits of the first, hits of the second.
+_ROWS, _FIRST, _SECOND = np.array(
+    [
+        (rows, first, second)
+        for rows in range(1, WINDOW)
+        for first in range(rows + 1)
+        for second in range(WINDOW - rows + 1)
+    ]
+).T
+_CELLS = np.zeros((WINDOW + 1, WINDOW + 1, WINDOW + 1), dtype=np.int64)
+_CELLS[_ROWS, _FIRST, _SECOND] = np.arange(len(_ROWS))
+_SWAPPED = _CELLS[WINDOW - _ROWS, _SECOND, _FIRST]  # the groups change places
+_WEIGHT = _ROWS * (WINDOW - _ROWS) / (WINDOW / 2) ** 2  # one, if there are as many rows of both
+_RATES = _FIRST / _ROWS, _SECOND / (WINDOW - _ROWS)
 
 # Payoffs (n_claims, n_cells), with means of at most zero if the violation is at most v.
 Payoffs = Callable[[float], Floats]
 
 
 def of_gap(v: float) -> Floats:
-    """Of either group's rate less the other's."""
-    return np.stack((_FIRST - _SECOND - v, _SECOND - _FIRST - v))
+    """Return payoffs against a gap of at most v, of either group's rate less the other's."""
+    first, second = _RATES
+    payoffs = np.stack((first - second - v, second - first - v)) / (1.0 + v)
+    return np.asarray(_WEIGHT * payoffs)
 
 
 def of_ratio(v: float) -> Floats:
-    """Of one minus either group's rate divided by the other's."""
-    return np.stack(((1.0 - v) * _FIRST - _SECOND, (1.0 - v) * _SECOND - _FIRST))
+    """Return payoffs against ratios of at least 1 - v, of either group's rate to the other's."""
+    first, second = _RATES
+    return np.asarray(_WEIGHT * np.stack(((1.0 - v) * first - second, (1.0 - v) * second - first)))
 
 
 def of_cap(v: float) -> Floats:
-    """Of the rate of one group, which is the first."""
-    return np.asarray(_FIRST - v)[None]
+    """Return payoffs against a rate of at most v, of one row; the cells are its outcomes."""
+    return np.array([[-v, 1.0 - v]])
 
 
 def log_factors(payoffs: Floats) -> Floats:
@@ -86,42 +97,59 @@ class Bets(NamedTuple):
 
 
 class Comparison:
-    """Blocks of rows of two groups, and the wealth of bets on them.
+    r"""The wealth of bets on windows of rows of two groups, or on rows of one.
 
-    Rows of the two groups come in any order. A block is one row of a group and one to four waiting
-    rows of the other; which ones, depends on the groups only, so that given these the blocks are
-    independent, and a difference between their means has the difference of the rates as its mean.
+    Rows of the two groups, in the order in which they come, are cut into windows of eight. With n
+    rows of group g and m of group h, the rates :math:`\bar x_g` and :math:`\bar x_h` there, a
+    window's payoff is
+
+    .. math:: d(v) = \frac{n m}{16 (1 + v)} (\bar x_g - \bar x_h - v)
+              = \frac{1}{16 (1 + v)} \sum_{i \in g, \, j \in h} (x_i - x_j - v) \geq -1 .
+
+    *Its mean.* Let row t be of group g with probability :math:`\pi_t`, with rates
+    :math:`p_g(t)` and :math:`p_h(t)` that differ by at most v, all of them given the windows
+    before. The rows i and j of a window contribute, up to the factor,
+
+    .. math:: & \pi_i (1 - \pi_j) (p_g(i) - p_h(j) - v) + \pi_j (1 - \pi_i) (p_g(j) - p_h(i) - v)
+              \\ \leq \, & \pi_i (1 - \pi_j) (p_h(i) - p_h(j)) + \pi_j (1 - \pi_i)
+              (p_h(j) - p_h(i)) = (\pi_i - \pi_j) (p_h(i) - p_h(j)),
+
+    and the sum over pairs gives :math:`E\, d(v) \leq 4 \operatorname{Cov}(\pi, p_h) / (1 + v)`,
+    with the covariance over the eight rows. It is zero if *either* the composition *or* the rates
+    stay as they are within the window: the wealth is then a supermartingale, however both move from
+    window to window. Of smooth movements of both, a cycle of n windows for example, it is of the
+    order :math:`1 / n^2`; a sudden change of both meets one window. If rates are constant within
+    the window nothing is assumed of the order of the groups.
+
+    The weight n m is the one of Cochran, Mantel and Haenszel. Of what a test of two samples learns
+    from all rows, windows keep 7/8, whatever the fractions of the groups are. For ratios the same
+    holds with :math:`(1 - v) p_g` in place of :math:`p_g`, and 0 of v.
     """
 
     def __init__(self, bets: Bets) -> None:
         self.bets = bets
         self.wealth = 1.0  # of the mixture over bets, claims and times to begin
         self.counts = np.zeros(len(bets.growth))
-        self.waiting = [np.zeros(0, dtype=np.int8)] * 2
+        self.waiting = np.zeros(0, dtype=np.int8), np.zeros(0, dtype=bool)  # less than a window
         self.unspent = 1.0
         self.late = np.zeros_like(bets.shares)  # wealth of bets that began later
 
-    def pair(self, first: Array, second: Array) -> Array:
-        """Return the cells of as many blocks as these and waiting rows, zeros and ones, give."""
-        rows = [np.concatenate(parts) for parts in zip(self.waiting, (first, second), strict=True)]
-        small = int(len(rows[1]) < len(rows[0]))
-        few, many = rows[small], rows[1 - small]
-        n = len(few)
-        take = min(max(len(many) - RESERVE, n), MOST_PER_BLOCK * n)
-        self.waiting[small], self.waiting[1 - small] = few[:0], many[take:][-MOST_WAITING:]
-        if n == 0:
-            return few.astype(np.int64)
-        edges = np.arange(n + 1) * take // n
-        sums = np.add.reduceat(many[:take], edges[:-1], dtype=np.int64)
-        parts = [PARTS * few.astype(np.int64), (PARTS * sums.T // np.diff(edges)).T]
-        return np.asarray((PARTS + 1) * parts[small] + parts[1 - small])
+    def windows(self, outcomes: Array, first: Array) -> Ints:
+        """Return the cells of the windows that these rows complete.
 
-    def single(self, outcomes: Array) -> Array:
-        """Return the cells of rows of the first group, each a block by itself."""
-        return PARTS * (PARTS + 1) * outcomes.astype(np.int64)
+        `outcomes` are zeros and ones, and `first` says which rows are of the first group.
+        """
+        both = zip(self.waiting, (outcomes, first), strict=True)
+        outcomes, first = (np.concatenate(parts) for parts in both)
+        n_rows = len(first) // WINDOW * WINDOW
+        self.waiting = outcomes[n_rows:], first[n_rows:]
+        hits, first = (part[:n_rows].reshape(-1, WINDOW) > 0 for part in (outcomes, first))
+        rows, ones = np.count_nonzero(first, axis=1), np.count_nonzero(hits & first, axis=1)
+        cells = _CELLS[rows, ones, np.count_nonzero(hits & ~first, axis=1)]
+        return np.asarray(cells[(rows > 0) & (rows < WINDOW)])
 
     def bet(self, cells: Array) -> None:
-        """Let all bets win or lose on blocks in these cells, and begin some with every block."""
+        """Let all bets win or lose on these cells, and begin some with each of them."""
         for start in range(0, len(cells), _SLICE):
             some = cells[start : start + _SLICE]
             new, self.unspent = self.begun(len(some))
@@ -130,8 +158,8 @@ class Comparison:
             self.late = (new * np.exp(np.minimum(to_come, _LOG_MOST / 2))).sum(axis=0)
             self.late = np.minimum(self.late, np.exp(_LOG_MOST / 2))
             self.counts += np.bincount(some, minlength=len(self.counts))
-
-        self._count()
+        if len(cells):
+            self._count()
 
     def _count(self) -> None:
         early = np.exp(np.minimum(self.counts @ self.bets.growth, _LOG_MOST))
@@ -140,21 +168,20 @@ class Comparison:
             FROM_THE_START * (self.bets.shares @ early) + (1.0 - FROM_THE_START) * late
         )
 
-    def begun(self, n_blocks: int) -> tuple[Floats, float]:
-        """Return what is newly bet on each of the next blocks, and what is then left."""
+    def begun(self, n_payoffs: int) -> tuple[Floats, float]:
+        """Return what is newly bet on each of the next payoffs, and what is then left."""
         done = LATER + float(self.counts.sum())
-        left = self.unspent * done / (done + np.arange(n_blocks + 1))
+        left = self.unspent * done / (done + np.arange(n_payoffs + 1))
         return (left[:-1] - left[1:])[:, None] * self.bets.shares, float(left[-1])
 
     def merge(self, other: Comparison, swapped: bool) -> None:
-        """Add the blocks of other rows; rows that wait there are lost.
+        """Add the windows of other rows; rows that wait there are lost.
 
-        Wealths of one bet on independent blocks multiply: counts add. Those of bets that began
-        later in either part depend on an order that the parts do not have: their mean is taken.
+        Wealths of one bet on separate windows multiply: counts add. Those of bets that began later
+        in either part depend on an order that the parts do not have: their mean is taken, so that
+        merging three parts gives a little more weight to the last one.
         """
-        shape = PARTS + 1, PARTS + 1
-        counts = other.counts.reshape(shape)
-        self.counts += (counts.T if swapped else counts).ravel()
+        self.counts += other.counts[_SWAPPED] if swapped else other.counts
         late = other.late.reshape(-1, len(BETS))
         self.late = 0.5 * (self.late + (late[::-1] if swapped else late).ravel())
         self.unspent = 0.5 * (self.unspent + other.unspent)

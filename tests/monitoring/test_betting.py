@@ -1,98 +1,108 @@
 """Bets are fair if the rule is just kept: then no evidence is expected, whatever came before."""
 
+import copy
 from itertools import product
 
 import numpy as np
 import pytest
 
 from fairconstrained.monitoring.betting import (
+    WINDOW,
     Bets,
     Comparison,
     interval,
+    log_factors,
     of_cap,
     of_gap,
     of_ratio,
     rate_bounds,
 )
 
-NONE = np.zeros(0, dtype=np.int8)
-
-
-def outcomes(*values):
-    return np.array(values, dtype=np.int8)
-
 
 def after(comparison, cells):
-    """Wealth after these blocks too; the comparison stays as it is."""
-    copy = Comparison(comparison.bets)
-    copy.counts, copy.late = comparison.counts.copy(), comparison.late.copy()
-    copy.unspent = comparison.unspent
-    copy.bet(cells)
-    return copy.wealth
+    """Wealth after these cells too; the comparison stays as it is."""
+    after = copy.deepcopy(comparison)
+    after.bet(np.asarray(cells))
+    return after.wealth
+
+
+# Rates of the second group at which each claim is just kept, by rates of the first.
+AT_THE_LIMIT = {
+    (of_gap, 0): lambda p: p - 0.1,
+    (of_gap, 1): lambda p: p + 0.1,
+    (of_ratio, 0): lambda p: 0.9 * p,
+    (of_ratio, 1): lambda p: p / 0.9,
+}
+MOVING = np.array([0.2, 0.8, 0.3, 0.7, 0.5, 0.15, 0.4, 0.85])
+
+
+def mean_payoff(payoffs, claim, share, first, second):
+    """Expected payoff of a window of which row t is of the first group with probability share_t."""
+    share, first, second = (np.broadcast_to(values, WINDOW) for values in (share, first, second))
+    table, comparison, total = payoffs(0.1)[claim], Comparison(Bets.on(payoffs(0.1))), 0.0
+    members, hits = (
+        np.array(list(product((0, 1), repeat=WINDOW)), dtype=np.int8) for _ in range(2)
+    )
+    for groups in members > 0:
+        rates = np.where(groups, first, second)
+        chance = np.prod(np.where(groups, share, 1 - share))
+        likely = np.prod(np.where(hits, rates, 1 - rates), axis=1)
+        cells = comparison.windows(hits.ravel(), np.tile(groups, len(hits)))
+        total += chance * (likely @ table[cells] if len(cells) else 0.0)
+    return total
 
 
 @pytest.mark.parametrize(
-    ("payoffs", "rates", "claim"),
-    [
-        (of_gap(0.1), (0.4, 0.3), 0),
-        (of_gap(0.1), (0.2, 0.3), 1),
-        (of_ratio(0.2), (0.5, 0.4), 0),
-        (of_ratio(0.2), (0.4, 0.5), 1),
-    ],
+    ("payoffs", "claim"), AT_THE_LIMIT, ids=lambda x: getattr(x, "__name__", x)
 )
-@pytest.mark.parametrize("n_other", [1, 2, 4])
-def test_at_the_limit_the_expected_wealth_stays(payoffs, rates, claim, n_other):
-    """Over all outcomes of a block of one row of either group and several of the other.
+@pytest.mark.parametrize(("share", "rate"), [(0.3, MOVING), (MOVING, 0.6), (0.02, 0.5)])
+def test_no_payoff_is_expected_if_rates_or_composition_stand_still(payoffs, claim, share, rate):
+    """At the limit in every row, over all groups and outcomes of a window."""
+    other = AT_THE_LIMIT[payoffs, claim](rate)
+    assert mean_payoff(payoffs, claim, share, rate, other) == pytest.approx(0.0, abs=1e-12)
 
-    Of 32 more rows that wait none is taken.
-    """
-    comparison = Comparison(Bets.on(payoffs[claim : claim + 1]))
-    comparison.bet(np.random.default_rng(0).integers(169, size=20))  # some history
-    for few in (0, 1):
-        expected = 0.0
-        for one, *others in product((0, 1), repeat=1 + n_other):
-            chance = [rates[few] if one else 1 - rates[few]]
-            chance += [rates[1 - few] if x else 1 - rates[1 - few] for x in others]
-            rows = [outcomes(one), outcomes(*others, *([0] * (32 if n_other > 1 else 0)))]
-            cells = Comparison(comparison.bets).pair(rows[few], rows[1 - few])
-            assert len(cells) == 1
-            expected += np.prod(chance) * after(comparison, cells)
-        assert expected == pytest.approx(comparison.wealth, rel=1e-12)
+
+def test_if_both_move_the_payoff_is_their_covariance():
+    share, second = MOVING, np.linspace(0.1, 0.8, WINDOW)
+    most = 4 * np.cov(share, second, ddof=0)[0, 1] / 1.1
+    assert mean_payoff(of_gap, 0, share, second + 0.1, second) == pytest.approx(most, rel=1e-9)
+
+
+def test_wealth_grows_by_what_payoffs_say():
+    """If no payoff is expected, neither is wealth: bets are linear in payoffs."""
+    comparison = Comparison(Bets.on(of_gap(0.1)))
+    n_cells = len(comparison.counts)
+    comparison.bet(np.random.default_rng(0).integers(n_cells, size=20))  # some history
+    chances = np.random.default_rng(1).dirichlet(np.ones(n_cells))
+    # Chances under which both claims' payoffs have a mean of zero.
+    table = np.vstack((of_gap(0.1), np.ones(n_cells)))
+    chances -= np.linalg.pinv(table) @ (table @ chances - [0, 0, 1])
+    mean = sum(c * after(comparison, [cell]) for cell, c in enumerate(chances))
+    assert mean == pytest.approx(comparison.wealth, rel=1e-12)
 
 
 def test_caps_bet_on_single_rows():
     cap = 0.3
     comparison = Comparison(Bets.on(of_cap(cap)))
-    comparison.bet(comparison.single(outcomes(1, 0, 0, 1)))
-    no, yes = (after(comparison, comparison.single(outcomes(x))) for x in (0, 1))
+    comparison.bet(np.array([1, 0, 0, 1]))
+    no, yes = (after(comparison, [x]) for x in (0, 1))
     assert (1 - cap) * no + cap * yes == pytest.approx(comparison.wealth, rel=1e-12)
 
 
-@pytest.mark.parametrize("share", [0.5, 0.3, 0.05])
-def test_rows_are_used_and_no_row_is_used_twice(share):
-    """Of the smaller group all, of the larger one up to four for each; some wait."""
-    rng = np.random.default_rng(0)
-    comparison, second = Comparison(Bets.on(of_gap(0.05))), rng.random(5000) >= share
-    n_blocks, used = 0, 0
-    for is_second in second:
-        new = outcomes(1)
-        before = sum(map(len, comparison.waiting)) + 1
-        cells = comparison.pair(*((NONE, new) if is_second else (new, NONE)))
-        assert cells.tolist() in ([], [168])  # the means of ones are one
-        n_blocks += len(cells)
-        used += (before - sum(map(len, comparison.waiting))) * len(cells)
-    small, large = sorted([int((~second).sum()), int(second.sum())])
-    assert 0.95 * small - 40 <= n_blocks <= small
-    most = small + min(4 * small, large)
-    assert 0.95 * most - 40 <= used <= most
+@pytest.mark.parametrize("payoffs", [of_gap, of_ratio, of_cap])
+def test_wealth_stays_positive_and_falls_with_the_limit(payoffs):
+    """Whatever happens, so that bounds can be found by bisection."""
+    growth = np.stack([log_factors(payoffs(v)) for v in np.linspace(0, 1, 21)])
+    assert np.isfinite(growth).all()
+    assert (np.diff(growth, axis=0) <= 1e-12).all()
 
 
 def test_intervals_move_with_the_counts_and_hold_the_observed_value():
     rng = np.random.default_rng(0)
     comparison, widths = Comparison(Bets.on(of_gap(0.05))), []
     for _ in range(3):
-        x, y = (rng.random((2, 2000)) < np.array([[0.5], [0.3]])).astype(np.int8)
-        comparison.bet(comparison.pair(x, y))
+        first = rng.random(4000) < 0.5
+        comparison.bet(comparison.windows(rng.random(4000) < np.where(first, 0.5, 0.3), first))
         low, high = interval(comparison.counts[None], np.ones(1), of_gap, 0.05)
         assert low < 0.2 < high
         widths.append(high - low)
@@ -115,4 +125,4 @@ def test_without_rows_nothing_is_known():
     nothing = np.zeros((1, 1), dtype=int)
     low, high = rate_bounds(nothing, nothing, 0.05)
     assert (low.item(), high.item()) == pytest.approx((0.0, 1.0), abs=1e-4)
-    assert interval(np.zeros((1, 169)), np.ones(1), of_gap, 0.05) == (0.0, 1.0)
+    assert interval(np.zeros((1, 147)), np.ones(1), of_gap, 0.05) == (0.0, 1.0)
