@@ -80,7 +80,7 @@ class Rates(NamedTuple):
         """As ``certify`` decides, without the bounds that it reports."""
         if len(self.rows) == 1:
             return bool(clopper_pearson(self.hits, self.rows, alpha)[1] <= slack)
-        if (self.rows < 1 / slack).any():  # left out, with two groups there is nothing to compare
+        if not self.rows.all():  # with two groups there is nothing to compare
             return False
         return all(
             difference_p_value((k[g], k[h]), (n[g], n[h]), slack, alpha / 50) <= alpha

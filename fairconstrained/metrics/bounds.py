@@ -359,22 +359,28 @@ def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound
 
 
 def partial_parity_bound(
-    counts: Counts, notion: Rates, intervals: Intervals, alpha: float
+    counts: Counts, notion: Rates, intervals: Intervals, alpha: float, kept: Array
 ) -> Bound:
     """Bound the largest difference in the rates of decisions inside an interval of ranks.
 
-    The rate inside grows with the rate of all rows, so that bounds of one are bounds of the other.
+    Cells (n_groups, n_events) that are `kept` count. The rate inside grows with the rate of all
+    rows, so that bounds of one are bounds of the other.
     """
-    found = _Counted(counts, notion)
+    found = _Counted(counts, notion, kept)
     bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
     low, high = (intervals.fraction(rates) for rates in bounds)
-    differences = _gaps(high, low)  # (n_groups, n_groups, n_events)
-    differences[np.eye(len(low), dtype=bool)] = 0.0
-    g, h, e = np.unravel_index(int(differences.argmax()), differences.shape)
+    compared = kept[:, None] & kept & ~np.eye(len(low), dtype=bool)[:, :, None]
+    differences = np.where(compared, _gaps(high, low), 0.0)  # (n_groups, n_groups, n_events)
+    g, h, e = map(int, np.unravel_index(int(differences.argmax()), differences.shape))
+    inside = intervals.fraction(found.values)
+    observed = np.where(compared, _gaps(inside, inside), 0.0)
+    upper, binding = float(differences[g, h, e]), found.compared(g, h, e, DIFFERENCE.words)
+    if not compared.any(axis=(0, 1)).all():  # an event without pairs is not certified
+        upper, binding = 1.0, NOTHING
     return Bound(
-        float(np.ptp(intervals.fraction(found.values), axis=0).max()),
-        float(differences[g, h, e]),
-        found.compared(int(g), int(h), int(e), DIFFERENCE.words) if g != h else NOTHING,
+        float(observed.max()),
+        upper,
+        binding if g != h else NOTHING,
         "exact binomial bounds (Clopper and Pearson 1934) of each pair of rates",
         found.bounds(alpha),
     )

@@ -15,12 +15,22 @@ from fairconstrained.groups import Groups, encode_groups, group_name, within_str
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
-from fairconstrained.metrics.claims import OVERALL, Claim, Rows, checked, of_model, read_claim
+from fairconstrained.metrics.claims import (
+    OVERALL,
+    Claim,
+    Rows,
+    checked,
+    declared,
+    lacking,
+    of_model,
+    read_claim,
+)
 from fairconstrained.metrics.inputs import (
     Counts,
     GroupedRows,
     Labels,
     counted,
+    last_step,
     read_labels,
     two_labels,
 )
@@ -80,6 +90,10 @@ def certify(
 
     for every distribution and every n. The constraint is certified if U is at most the slack.
 
+    The claim is about all labels and groups of the model (``classes_``, ``groups_``), of
+    `label_names` and of categoricals, also those that the rows lack. Where a label is compared in
+    no two groups nothing is certified. Groups that are left out are named beside the verdict.
+
     Parameters
     ----------
     estimator : fitted classifier, optional
@@ -118,9 +132,9 @@ def certify(
     threshold : float, default=0.0
         Scores above it are positive decisions, for partial rates.
     min_group_size : int or "auto", default="auto"
-        Groups, or groups within a label, with fewer rows are left out; a warning names them.
-        "auto": if one row moves the rate by more than the slack, since no number of other rows
-        could certify it. 1 leaves none out.
+        Groups, or groups within a label, with fewer rows are left out, as in ``fit``; a warning and
+        the statement name them. "auto": if one row moves the rate by more than the slack, unless
+        the second largest group is hardly larger. 1 leaves out none that has a row.
     pos_label : label, optional
         The positive label; by default the ``pos_label`` of the constraint object, or the larger of
         two labels.
@@ -202,6 +216,7 @@ def certify(
         classes: Any = getattr(estimator, "classes_", ())
         if claim.pos_label is None and len(classes) == 2:
             claim = claim._replace(pos_label=classes[1])
+    claim = _about(claim, estimator, y, y_true, y_pred)
     rows = checked(rows, claim, population is not None and population.needs_labels)
     found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
     if found.left_out:
@@ -214,7 +229,7 @@ def certify(
         constraint=claim.words(control_features is not None),
         slack=claim.slack,
         confidence=float(confidence),
-        kept=bool(found.bound.upper <= claim.slack),
+        kept=bool(found.bound.upper <= claim.slack and not np.isnan(found.bound.estimate)),
         n_samples=found.n_samples,
         groups=found.groups,
         left_out=found.left_out,
@@ -223,6 +238,14 @@ def certify(
         population=None if population is None else population.to_dict(),
         **{**found.bound._asdict(), "assumptions": [*found.assumed, *found.bound.assumptions]},
     )
+
+
+def _about(claim: Claim, model: Any, *labels: Any) -> Claim:
+    """Return the claim, about all labels and groups that the model and these columns know."""
+    known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
+    known += [label for column in labels for label in declared(column)]
+    groups = getattr(last_step(model), "groups_", ())
+    return claim._replace(labels=list(dict.fromkeys(known)), groups=list(groups))
 
 
 class _Judged(NamedTuple):
@@ -291,18 +314,14 @@ def _of_labels(rows: Rows, claim: Claim) -> _Judged:
     if claim.pooled:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
     rates = counts.decided().rates(notion)
-    kept = rates.rows >= claim.least(rows.size)
-    left_out = [
-        f"group {counts.groups[g]}{rates.given[e]}: {int(rates.rows[g, e])} rows"
-        for g, e in np.argwhere(~kept)
-    ]
+    found = claim.compared(rates.rows, *((0,) if claim.pooled else (table.attributes, table.sets)))
     if claim.notion in CAPS:
-        bound = bounds.cap_bound(counts, notion, claim.alpha, kept)
+        bound = bounds.cap_bound(counts, notion, claim.alpha, found.kept)
     else:
-        comparison = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
-        bound = bounds.parity_bound(counts, notion, claim.alpha, kept, comparison, table.sets)
-        left_out += table.alone(kept, rates.given)
-    return _Judged(bound, groups, list(dict.fromkeys(left_out)), table.n_samples, table.assumed)
+        how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
+        bound = bounds.parity_bound(counts, notion, claim.alpha, found.kept, how, table.sets)
+    left_out = found.left_out(lambda g, e: f"group {counts.groups[g]}{rates.given[e]}")
+    return _Judged(bound, groups, left_out, table.n_samples, table.assumed)
 
 
 class _Table(NamedTuple):
@@ -312,6 +331,7 @@ class _Table(NamedTuple):
     """
 
     counts: Counts
+    attributes: Ints  # number of the attribute that each group is a value of
     sets: Ints  # of each group: those of one stratum, and one attribute, are compared
     n_samples: int
     assumed: list[str]
@@ -319,9 +339,11 @@ class _Table(NamedTuple):
     @classmethod
     def of(cls, rows: Rows, claim: Claim) -> _Table:
         """Count rows whose group is known, or all for a cap on all together."""
-        labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label)
+        kind = [label for label in claim.labels if _is_text(label) == _is_text(rows.y_pred[0])]
+        labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, kind)
         words = [(claim.label_names or {}).get(label, label) for label in labels.classes]
-        parts, keys, assumed = [], [], list(_ASSUMPTIONS)
+        parts: list[Counts] = []
+        keys, attributes, assumed = [], [], list(_ASSUMPTIONS)
         used = np.zeros(rows.size, dtype=bool)
         for name, attribute in rows.attributes(claim).items():
             crossed, n_control = attribute, 0
@@ -336,10 +358,14 @@ class _Table(NamedTuple):
                 assumed.append(_MISSING.format((~groups.known).sum(), rows.size))
             row, group, share = groups.copies()
             values = groups.labels.tolist()
+            if not claim.pooled:
+                values += lacking(crossed, values, claim.known_groups(len(parts), n_control))
             grouped = GroupedRows(row, share, group, values, np.ones(len(group)))
             part = counted(grouped, labels.of(grouped))
             parts.append(part._replace(groups=[f"{name}{label}" for label in part.groups]))
-            keys += [(name, *(label[-n_control:] if n_control else ())) for label in values]
+            strata = (label[-n_control:] if isinstance(label, tuple) else label for label in values)
+            keys += [(name, stratum if n_control else None) for stratum in strata]
+            attributes += [len(parts)] * len(values)
             used |= groups.known
         counts = parts[0]._replace(
             table=np.concatenate([part.table for part in parts]),
@@ -348,19 +374,12 @@ class _Table(NamedTuple):
             effective=np.concatenate([part.effective for part in parts]),
         )
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        sets = np.array([place[key] for key in keys])
-        return cls(counts, sets, int(used.sum()), list(dict.fromkeys(assumed)))
+        sets, numbers = np.array([place[key] for key in keys]), np.array(attributes)
+        return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)))
 
-    def alone(self, kept: Array, given: list[str]) -> list[str]:
-        """Name groups that have enough rows, and none of their stratum to be compared with."""
-        if len(set(self.sets.tolist())) < 2:
-            return []
-        same = (self.sets[:, None] == self.sets).astype(int)
-        alone = kept & (same @ kept.astype(int) == 1)
-        return [
-            f"group {self.counts.groups[g]}{given[e]}: nothing to compare it with"
-            for g, e in np.argwhere(alone)
-        ]
+
+def _is_text(label: Any) -> bool:
+    return isinstance(label, str)
 
 
 def _of_scores(rows: Rows, claim: Claim) -> _Judged:
@@ -375,29 +394,38 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
     data = read_scored(
         rows.y_true, rows.y_score, sensitive_features=rows.sensitive_features, interval=whole
     )
-    names, sizes = data.rows.names, np.bincount(data.rows.group)
-    large = sizes >= claim.least(rows.size)
+    positive: Array = np.asarray(data.above(claim.threshold) > 0)
+    labels = [False, True]
+    if rows.y_true is not None:
+        codes, labels, target = two_labels(rows.y_true, "y_true", claim.pos_label)
+        positive, labels = np.asarray(codes == target), [labels[1 - target], labels[target]]
+    groups = data.rows.labels + lacking(rows.sensitive_features, data.rows.labels, claim.groups)
+    cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)
+    found = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))
+    cells_kept = found.kept[: len(data.rows.labels)]
+    kept = (np.any if claim.of_rates_inside else np.all)(cells_kept, axis=1)
     bound = Bound(float("nan"), 1.0, bounds.NOTHING, "none", [])
-    if large.sum() > 1:
-        bound = _score_bound(data.of_groups(large), rows, large[data.rows.group], claim)
-    groups = dict(zip(names, sizes.tolist(), strict=True))
-    left_out = [f"group {names[g]}: {sizes[g]} rows" for g in np.flatnonzero(~large)]
-    return _Judged(bound, groups, left_out, rows.size, assumed)
+    if kept.sum() > 1:
+        members = np.flatnonzero(kept[data.rows.group])
+        bound = _score_bound(data.of_groups(kept), positive[members], claim, cells_kept[kept])
+    names = list(map(group_name, groups))
+    given = [
+        "" if used.all() else f" with label {labels[int(used.argmax())]!r}"
+        for used in claim.conditions
+    ]
+    left_out = found.left_out(lambda g, e: f"group {names[g]}{given[e]}")
+    sizes = dict(zip(names, cells.sum(axis=1).tolist(), strict=True))
+    return _Judged(bound, sizes, left_out, rows.size, assumed)
 
 
-def _score_bound(data: Scored, rows: Rows, members: Array, claim: Claim) -> Bound:
-    """Bound the criterion on the scores of large groups, of which the rows are `members`."""
+def _score_bound(data: Scored, positive: Array, claim: Claim, kept: Array) -> Bound:
+    """Bound the criterion on the scores of the groups that are compared."""
     if claim.interval is not None and claim.notion in DISTRIBUTIONS:
         return bounds.distribution_bound(data, claim.notion, claim.alpha)
-    decided = data.above(claim.threshold)
-    positive = decided > 0
-    if rows.y_true is not None:
-        codes, _, target = two_labels(rows.y_true, "y_true", claim.pos_label)
-        positive = (codes == target)[members]
     if claim.interval is None:
         return bounds.auc_bound(
             Ranked.of(data.scores, positive, data.rows), claim.notion, claim.alpha
         )
-    decisions = Labels(positive.astype(int), decided, [False, True], [1])
+    decisions = Labels(positive.astype(int), data.above(claim.threshold), [False, True], [1])
     counts, notion = counted(data.rows, decisions), PARITIES[claim.notion]
-    return bounds.partial_parity_bound(counts, notion, data.intervals, claim.alpha)
+    return bounds.partial_parity_bound(counts, notion, data.intervals, claim.alpha, kept)

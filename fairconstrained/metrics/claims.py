@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fairconstrained.arrays import Array, check_number, check_samples, rows_of
 from fairconstrained.auc import COMPARISONS
-from fairconstrained.groups import named_columns
+from fairconstrained.comparison import Compared, compared
+from fairconstrained.groups import columns_of, named_columns
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_labels, check_scores, predicted, scores_of
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
@@ -42,6 +45,8 @@ class Claim(NamedTuple):
     alpha: float = 0.05
     threshold: float = 0.0
     label_names: Mapping[Any, str] | None = None
+    labels: Sequence[Any] = ()  # that it is about, whether or not the rows have them
+    groups: Sequence[Any] = ()
 
     def words(self, in_strata: bool) -> str:
         """The criterion in the statement."""
@@ -92,11 +97,35 @@ class Claim(NamedTuple):
         rates = {**PARITIES, **CAPS}.get(self.notion)
         return rates is None or needs_labels(rates)
 
-    def least(self, n_rows: int) -> float:
-        """Rows of a group, or of a group within a label, that is not left out."""
-        if self.min_group_size == "auto":
-            return min(1.0 / max(self.slack, 1e-9), n_rows)
-        return float(self.min_group_size)
+    @property
+    def conditions(self) -> Array:
+        """The labels, negative and positive, whose rows are compared in rankings, (n_events, 2)."""
+        if self.of_rates_inside:
+            return np.array([r.possible.max(axis=1) for r in PARITIES[self.notion]([0, 1], [1])])
+        if self.notion in DISTRIBUTIONS:
+            return np.ones((1, 2))
+        sets = COMPARISONS[self.notion](2).reshape(-1, 2, 2)  # labels by groups
+        return np.unique([own.max(axis=1) for own in sets if own.any(axis=0).sum() == 1], axis=0)
+
+    @property
+    def of_rates_inside(self) -> bool:
+        """Whether it compares rates of decisions inside an interval of ranks."""
+        return self.interval is not None and self.notion not in DISTRIBUTIONS
+
+    def known_groups(self, place: int, n_control: int) -> list[Any]:
+        """Return the model's groups by the attribute at a place, of those that are parallel."""
+        if self.attributes != "parallel":
+            return list(self.groups)
+        crossed = [group for group in self.groups if isinstance(group, tuple)]
+        strata = [group[len(group) - n_control :] for group in crossed]
+        values = [group[place] for group in crossed]
+        within = [(value, *own) for value, own in zip(values, strata, strict=True)]
+        return list(dict.fromkeys(within if n_control else values))
+
+    def compared(self, rows: Array, attributes: Any = 0, sets: Any = None) -> Compared:
+        """Decide which rates are compared: groups by events, with so many rows."""
+        sets = None if self.notion in CAPS else sets
+        return compared(rows, self.slack, self.min_group_size, families=attributes, sets=sets)
 
 
 def read_claim(
@@ -131,6 +160,27 @@ def read_claim(
     if pos_label is not None:
         own["pos_label"] = pos_label
     return Claim(notion, float(slack), interval, min_group_size, **own, **how)
+
+
+def declared(values: Any) -> list[Any]:
+    """Return the categories of a column; they are part of a claim, whether or not they occur."""
+    dtype: Any = getattr(values, "dtype", None)
+    is_known = type(dtype).__name__ in ("CategoricalDtype", "Enum")  # of pandas and polars
+    return list(dtype.categories) if is_known else []
+
+
+def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any]:
+    """Return groups that the rows lack: those that a model has `known`, and categories.
+
+    A model may know other groups, by other columns, than these that were `seen`.
+    """
+    same = set(known) & set(seen)
+    found = [group for group in known if same and group not in seen]
+    values = list(zip(*seen, strict=True)) if isinstance(seen[0], tuple) else [seen]
+    for column, own in zip(columns_of(columns).values(), values, strict=True):
+        named = {value for group in found for value in np.atleast_1d(np.array(group, object))}
+        found += [value for value in declared(column) if value not in {*own, *named}]
+    return found
 
 
 class Rows(NamedTuple):

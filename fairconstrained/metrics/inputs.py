@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,11 +246,14 @@ class Labels(NamedTuple):
         return self._replace(true=self.true[rows.row], predicted=self.predicted[rows.row])
 
 
-def read_labels(y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any) -> Labels:
-    """Check labels, and find the classes that are compared."""
+def read_labels(
+    y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any, known: Sequence[Any] = ()
+) -> Labels:
+    """Check labels, and find the classes that are compared; those `known` need not occur."""
     true = check_labels(y_true, "y_true")
     predicted = check_labels(y_pred, "y_pred", len(true))
-    (true, predicted), seen = encode_labels(true, predicted)
+    others = [np.asarray(known)] if len(known) else []
+    (true, predicted, *_), seen = encode_labels(true, predicted, *others)
     classes, candidates = classes_of(seen, pos_label)
     if pos_label is None and len(seen) == 2 and seen[0] == 1:
         candidates = [0, 1]

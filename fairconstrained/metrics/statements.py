@@ -36,7 +36,8 @@ class Certificate:
     groups : dict of str to int
         Rows of each group.
     left_out : list of str
-        Groups, or groups within a label, about which it says nothing.
+        Groups, or groups within a label, about which it says nothing, and why; the statement names
+        them below the verdict.
     rates : list of dict
         Every rate involved, with bounds that hold for all of them together.
     estimator : str
@@ -93,6 +94,7 @@ class Certificate:
         relation = "at most" if self.kept else "not shown to be at most"
         groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
         entries = {
+            "left out": ["; ".join(self.left_out)] if self.left_out else [],
             "model": [shorten(self.estimator, 120, placeholder=" ...")],
             "sample": [f"{self.name}: {self.n_samples} rows"],
             "groups": [groups],
@@ -101,7 +103,6 @@ class Certificate:
             "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
             "decided by": [self.binding],
             "method": [self.method],
-            "left out": ["; ".join(self.left_out)] if self.left_out else [],
             "assuming": self.assumptions,
         }
         lines = [

@@ -81,8 +81,8 @@ def test_what_cannot_be_compared_in_a_stratum_is_named():
     with pytest.warns(SmallGroupWarning, match="nothing to compare it with"):
         found = certify(**labels, control_features=job, **given)
     assert found.left_out == [
-        f"group x & {job[200]}: 1 rows",
-        "group f & alone: nothing to compare it with",
+        "group f & alone (200 rows, nothing to compare it with)",
+        f"group x & {job[200]} (1 rows, fewer than 5)",
     ]
     assert found.upper < 1
 

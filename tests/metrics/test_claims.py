@@ -1,0 +1,133 @@
+"""The claim of a certificate is about the labels and groups of the model, not those of the rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity
+from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics import certify
+
+RNG = np.random.default_rng(0)
+Y, GROUP = RNG.integers(2, size=1000), RNG.integers(2, size=1000)
+
+
+class NeverInGroupOne:
+    """A model of three labels that finds the third one in group 0 only."""
+
+    classes_ = np.arange(3)
+
+    def predict(self, X):
+        return np.where((X[:, 0] == 2) & (X[:, 1] == 1), 0, X[:, 0]).astype(int)
+
+
+def categorical(labels):
+    return pd.Series(pd.Categorical(labels, [0, 1, 2]))
+
+
+def certified(labels, group, constraint="equal_opportunity", **given):
+    return certify(
+        **{"y_true": labels, "y_pred": labels, "slack": 0.1, "confidence": 0.9} | given,
+        sensitive_features=group,
+        constraint=constraint,
+    )
+
+
+DECLARED = {
+    "classes_": {
+        **{"estimator": NeverInGroupOne(), "X": np.column_stack((Y, GROUP)), "y": Y},
+        **{"y_true": None, "y_pred": None},
+    },
+    "categories of labels": {"y_true": categorical(Y)},
+    "categories of predictions": {"y_pred": categorical(Y)},
+    "label_names": {"label_names": {0: "none", 1: "some", 2: "all"}},
+}
+
+
+@pytest.mark.parametrize("how", DECLARED)
+@pytest.mark.parametrize("constraint", ["equal_opportunity", "equalized_odds"])
+def test_a_label_that_the_rows_lack_is_refused_and_named_beside_the_verdict(how, constraint):
+    assert certified(Y, GROUP, constraint).kept
+    with pytest.warns(SmallGroupWarning, match="group 1 with label .* rows\\)"):
+        found = certified(Y, GROUP, constraint, **DECLARED[how])
+    assert not found.kept
+    assert found.upper == 1
+    assert len(found.left_out) == 2
+    verdict, beside, *_ = str(found).splitlines()
+    assert "is NOT certified" in verdict
+    assert beside.strip().startswith("left out")
+
+
+def test_a_label_that_nobody_has_is_part_of_equal_rates_of_predictions():
+    found = certified(Y, GROUP, "demographic_parity", y_true=None, label_names={2: "all"})
+    assert found.kept
+    assert {rate["event"] for rate in found.rates} == {
+        *("predicted 0", "predicted 1", "predicted 'all'")
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("constraint", ["equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_few_certificates_are_wrong_about_a_rare_label(constraint, n_groups):
+    """Of 400 draws in which some 6 of 1,000 rows have it; it is never found in group 1."""
+    rng, wrong = np.random.default_rng(0), 0
+    for _ in range(400):
+        y = np.where(rng.random(1000) < 0.006, 2, rng.integers(2, size=1000))
+        group = rng.integers(n_groups, size=1000)
+        found = certify(
+            *(NeverInGroupOne(), np.column_stack((y, group)), y),
+            **{"sensitive_features": group, "constraint": constraint, "slack": 0.2},
+        )
+        wrong += found.kept and not any("label 2" in words for words in found.left_out)
+    assert wrong <= 20
+
+
+def test_groups_that_the_rows_lack_are_named_beside_the_verdict():
+    race = pd.Categorical(np.where(GROUP == 1, "a", "b"), ["a", "b", "c"])
+    people = pd.DataFrame({"race": race, "sex": RNG.choice(["f", "m"], 1000)})
+    side_by_side = DemographicParity(attributes="parallel")
+    for given, constraint, name in (
+        (race, "demographic_parity", "group c"),
+        (people, "demographic_parity", "group c"),
+        (people, side_by_side, "group race=c"),
+    ):
+        with pytest.warns(SmallGroupWarning, match=rf"{name} \(0 rows\)"):
+            found = certified(Y, given, constraint, slack=0.2)
+        assert found.kept
+        assert found.left_out == [f"{name} (0 rows)"]
+        assert name in str(found).splitlines()[1]
+
+
+def test_groups_of_the_model_are_groups_of_the_claim():
+    X, race = RNG.normal(size=(1000, 2)), RNG.choice(["a", "b", "c"], 1000)
+    sex = RNG.choice(["f", "m"], 1000)
+    model = RateConstrainedClassifier(max_iter=2).fit(X, Y, sensitive_features=race)
+    rows = race != "c"
+    given = {"constraint": "demographic_parity", "slack": 0.9}
+    with pytest.warns(SmallGroupWarning, match="group c"):
+        found = certify(model, X[rows], Y[rows], sensitive_features=race[rows], **given)
+    assert found.left_out == ["group c (0 rows)"]
+    assert found.groups["c"] == 0
+    assert certify(model, X, Y, sensitive_features=sex, **given).left_out == []  # other columns
+
+
+def test_rankings_leave_out_groups_without_a_label_by_name():
+    scores, y = RNG.normal(size=1000), np.where(GROUP == 1, Y, 0)
+    group = np.where(np.arange(1000) < 300, "more", GROUP.astype(str))
+    given = {"y_true": y, "y_score": scores, "sensitive_features": group, "slack": 0.5}
+    with pytest.warns(SmallGroupWarning, match=r"group 0 with label 1 \(0 rows\)"):
+        found = certify(constraint="intra_group", **given)
+    assert found.estimate >= 0
+    assert certify(constraint="group_auc", **given).left_out == []
+
+
+def test_where_nothing_is_compared_nothing_is_certified():
+    with pytest.warns(SmallGroupWarning, match="nothing to compare it with"):
+        found = certified(Y, np.zeros(1000), "demographic_parity", slack=1.0)
+    assert not found.kept
+    strata = {"control_features": GROUP}
+    with pytest.warns(SmallGroupWarning, match="nothing to compare it with"):
+        assert not certified(Y, GROUP, "demographic_parity", slack=1.0, **strata).kept
