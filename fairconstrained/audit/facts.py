@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from tqdm.auto import tqdm
 
 from fairconstrained._version import __version__
 from fairconstrained.audit import measures, wording
@@ -16,7 +17,7 @@ from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certificate, rows_needed
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
-from fairconstrained.audit.sample import Grouping, Sample, read_sample
+from fairconstrained.audit.sample import MIN_CELL, Grouping, Sample, read_sample
 from fairconstrained.audit.wording import Question
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.metrics.statements import plain
@@ -33,8 +34,15 @@ class Audit(Findings):
 
     Parameters
     ----------
-    question, answer : str
-        A sentence each.
+    question : str
+        One sentence.
+    verdict : {"kept", "not kept", "not proved", "not asked"}
+        "kept" also holds for the population, with the confidence; "not proved" holds on these rows
+        only, or nothing can be compared, or nobody or everybody is granted; "not asked": no slack.
+    headline : str
+        The answer in at most 25 words.
+    answer : str
+        The headline, and what else belongs to it.
     findings : list of str
         What a reader must know first.
     outcomes : dict
@@ -44,7 +52,8 @@ class Audit(Findings):
         Rates of each group with their intervals: by each attribute; by several together, and within
         each stratum.
     differences, ratios : list of dict
-        Largest less smallest rate, and smallest by largest; ratios also of each group.
+        Largest minus smallest rate, and smallest divided by largest; ratios also of each group.
+        ``before`` is the value of the earlier decisions.
     calibration : list of dict
         Mean score and rate of favourable labels by group and fifth of the scores.
     changes : list of dict
@@ -123,6 +132,7 @@ def report(
     X: Any = None,
     threshold: float | None = None,
     confidence: float = 0.95,
+    min_cell: int = MIN_CELL,
 ) -> Audit:
     r"""Audit decisions, or any fitted model: rates, ratios, errors, changes, and what is proved.
 
@@ -163,6 +173,8 @@ def report(
         For models whose output is a score: scores above it are favourable decisions.
     confidence : float, default=0.95
         Of each interval and each certificate.
+    min_cell : int, default=10
+        Rates that rest on fewer rows are counted and hidden, since they can identify people.
 
     Returns
     -------
@@ -206,6 +218,7 @@ def report(
         **{"y_score": y_score, "before": before, "sample_weight": sample_weight},
         control_features=control_features,
         pos_label=pos_label,
+        min_cell=min_cell,
     )
     return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))
 
@@ -231,12 +244,14 @@ def audited(sample: Sample, asked: Question) -> Audit:
         "certificates": [],
         "left_out": list(sample.left_out),
     }
-    for grouping in compared:
+    for grouping in tqdm(compared, desc="comparing groups", delay=2, leave=False):
         _compare(sample, grouping, facts, asked)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
     return Audit(
         question=wording.question(facts, sample, asked),
+        verdict=wording.verdict(facts, asked),
+        headline=wording.headline(facts, asked),
         answer=wording.answer(facts, asked),
         findings=[*wording.findings(facts, asked), *sample.spelled],
         assumptions=wording.assumptions(facts),
@@ -246,6 +261,7 @@ def audited(sample: Sample, asked: Question) -> Audit:
             "version": __version__,
             "rows": len(sample.decision),
             **asked._asdict(),
+            "min_cell": sample.min_cell,
             "file": None,
             "sha256": None,
             "command": "fairconstrained.report(...)",
@@ -267,11 +283,23 @@ def _compare(sample: Sample, grouping: Grouping, facts: dict[str, Any], asked: Q
     groups = [row for row in facts["groups"] + facts["intersections"] if row["attribute"] == by]
     facts["differences"] += gaps
     facts["ratios"] += [{**of_decisions, **measures.impact_ratios(groups, names)}, *others]
+    rows = rows & measures.shown(sample, grouping, asked.criterion, rows)
+    if hidden := sorted(
+        names - {grouping.groups[code] for code in np.unique(grouping.codes[rows])}
+    ):
+        few = f"fewer than {sample.min_cell} rows of one label or decision"
+        facts["left_out"].append(f"{by}: {few}, so not compared: {', '.join(hidden)}.")
+    if len(np.unique(grouping.codes[rows])) < 2:
+        return
     if sample.weight is None or sample.most is not None:
         found = certificate(sample, grouping, rows, asked)
         if found is None:
             return
-        proved = {"slack": asked.slack, "kept": found.kept if asked.slack is not None else None}
+        proved: dict[str, Any] = {
+            "slack": asked.slack,
+            "kept": found.kept if asked.slack is not None else None,
+            "rates": [rate for rate in found.rates if rate["rows"] >= sample.min_cell],
+        }
         times = None if asked.slack is None else rows_needed(found, asked)
         needed = None if times is None else math.ceil(times * rows.sum())
         entry = {"attribute": by, "rows": int(rows.sum()), "rows_needed": needed}

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairconstrained.audit.measures import Facts
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Findings:
     """The fields of :class:`fairconstrained.audit.facts.Audit`, which describes them."""
 
     question: str
+    verdict: str
+    headline: str
     answer: str
     findings: list[str]
     outcomes: dict[str, Any]

@@ -13,7 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained import metrics
 from fairconstrained.arrays import Array
-from fairconstrained.audit.sample import Grouping, Sample
+from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics.bounds import wilson
 
@@ -28,6 +28,16 @@ DIFFERENCES = {
     "error_rate_parity": metrics.error_rate_difference,
     "predictive_parity": metrics.predictive_parity_difference,
     "false_omission_rate_parity": metrics.false_omission_rate_difference,
+}
+# The rates that each criterion compares.
+COMPARED = {
+    "demographic_parity": ["selection_rate"],
+    "equal_opportunity": ["true_positive_rate"],
+    "false_positive_rate_parity": ["false_positive_rate"],
+    "equalized_odds": ["true_positive_rate", "false_positive_rate"],
+    "error_rate_parity": ["error"],
+    "predictive_parity": ["precision"],
+    "false_omission_rate_parity": ["false_omission_rate"],
 }
 RATIOS = {
     "demographic_parity": metrics.demographic_parity_ratio,
@@ -46,7 +56,11 @@ def quiet() -> Iterator[None]:
 
 
 def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
-    """Rates of each group with their intervals: of all rows, and errors of those with a label."""
+    """Rates of each group with their intervals: of all rows, and errors of those with a label.
+
+    Groups come in their own order, or by their rates; rows in no group that is shown stand last.
+    """
+    n_groups, grouping = len(grouping.groups), grouping.listed
     known = grouping.codes >= 0
     table = _report(sample, grouping, known, sample.decision, confidence)
     table = table[["samples", *_with_ends("selection_rate")]]
@@ -59,11 +73,49 @@ def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
         table = table.join(more.drop(columns=_with_ends("selection_rate")))
     counts = [column for column in table if column in ("samples", "labelled")]
     table[counts] = table[counts].fillna(0)  # groups without rows here
-    rows = table.astype(dict.fromkeys(counts, int)).to_dict("records")
-    return [
+    for rate, rows in _denominators(sample).items():
+        few = np.bincount(grouping.codes[rows & known], minlength=len(table)) < sample.min_cell
+        table.loc[few, [column for column in table if column.startswith(rate)]] = np.nan
+    listed = table.astype(dict.fromkeys(counts, int)).to_dict("records")
+    facts = [
         {"attribute": grouping.attribute, "group": group, **row}
-        for group, row in zip(grouping.groups, rows, strict=True)
+        for group, row in zip(grouping.groups, listed, strict=True)
     ]
+    for fact in facts:
+        if fact["samples"] < sample.min_cell:
+            fact["samples"] = None
+    groups, others = facts[:n_groups], facts[n_groups:]
+    if not grouping.ranked:
+        groups.sort(key=lambda fact: -np.nan_to_num(fact["selection_rate"], nan=-1.0))
+    return groups + others
+
+
+def shown(sample: Sample, grouping: Grouping, criterion: str, rows: Array) -> Array:
+    """Return which rows are in groups whose rates of this criterion rest on enough rows."""
+    enough, denominators = np.ones(len(grouping.groups), dtype=bool), _denominators(sample)
+    for rate in COMPARED[criterion]:
+        codes = grouping.codes[denominators[rate] & rows]
+        enough &= np.bincount(codes, minlength=len(enough)) >= sample.min_cell
+    return (grouping.codes >= 0) & enough[grouping.codes]
+
+
+def _denominators(sample: Sample) -> dict[str, Array]:
+    """Return the rows that each rate is a fraction of."""
+    decided = {"selection_rate": np.ones(len(sample.decision), dtype=bool)}
+    if sample.label is None:
+        return decided
+    good, bad = sample.label == 1, sample.label == 0
+    labelled, granted = good | bad, sample.decision
+    return decided | {
+        "true_positive_rate": good,
+        "false_negative_rate": good,
+        "false_positive_rate": bad,
+        "precision": labelled & granted,
+        "false_omission_rate": labelled & ~granted,
+        "base_rate": labelled,
+        "error": labelled,
+        "auc": labelled,
+    }
 
 
 def _report(
@@ -98,6 +150,9 @@ def compared(sample: Sample, grouping: Grouping, least: int) -> tuple[Array, lis
     names = [f"{grouping.groups[i]} ({sizes[i]})" for i in np.flatnonzero(~large)]
     said = f"{grouping.attribute}: fewer than {least} rows, so not compared: {', '.join(names)}."
     left_out = [said] if names else []
+    if grouping.n_hidden:
+        hidden = next(why for why in grouping.others if why != UNKNOWN).strip("()")
+        left_out.append(f"{grouping.attribute}: {hidden}, neither shown nor compared.")
     if large.sum() < 2:
         left_out.append(f"{grouping.attribute}: nothing is compared, for want of two groups.")
         return np.zeros(len(codes), dtype=bool), left_out
@@ -107,50 +162,62 @@ def compared(sample: Sample, grouping: Grouping, least: int) -> tuple[Array, lis
 def comparisons(
     sample: Sample, grouping: Grouping, rows: Array, confidence: float
 ) -> tuple[Facts, Facts]:
-    """Differences and ratios of rates between the groups, each with an interval."""
-    found: tuple[Facts, Facts] = ([], [])
-    for kind, facts in zip((DIFFERENCES, RATIOS), found, strict=True):
+    """Differences and ratios of rates between the groups, each with an interval.
+
+    "before" is the value that the earlier decisions had on the same rows, if there are any.
+    """
+    differences: Facts = []
+    ratios: Facts = []
+    for kind, facts in ((DIFFERENCES, differences), (RATIOS, ratios)):
         for criterion, metric in kind.items():
             label = sample.decision if criterion == "demographic_parity" else sample.label
-            if label is None:
+            if label is None or not (known := rows & ~np.isnan(label)).any():
                 continue
-            kept = rows & ~np.isnan(label)
-            if not kept.any():
+            known &= shown(sample, grouping, criterion, known)
+            if len(np.unique(grouping.codes[known])) < 2:
                 continue
-            given: dict[str, Any] = {"sensitive_features": grouping.codes[kept]}
-            if sample.weight is not None:
-                given["sample_weight"] = sample.weight[kept]
-            arguments = label[kept].astype(int), sample.decision[kept].astype(int)
+            args, given = _arguments(sample, grouping, known, label, sample.decision)
+            interval, before = metrics.confidence_interval, np.nan
             with quiet():
-                value = metric(*arguments, **given)
-                low, high = metrics.confidence_interval(
-                    metric, *arguments, confidence=confidence, random_state=0, **given
-                )
-            facts.append(
-                {
-                    "attribute": grouping.attribute,
-                    "criterion": criterion,
-                    "value": float(value),
-                    "low": float(low),
-                    "high": float(high),
-                }
-            )
-    return found
+                low, high = interval(metric, *args, confidence=confidence, random_state=0, **given)
+                if sample.before is not None:
+                    known &= ~np.isnan(sample.before)
+                    earlier, groups = _arguments(sample, grouping, known, label, sample.before)
+                    before = metric(*earlier, **groups) if known.any() else np.nan
+                value = metric(*args, **given)
+            ends = {"value": value, "low": low, "high": high, "before": before}
+            numbers = {name: float(end) for name, end in ends.items()}
+            facts.append({"attribute": grouping.attribute, "criterion": criterion, **numbers})
+    return differences, ratios
+
+
+def _arguments(
+    sample: Sample, grouping: Grouping, rows: Array, label: Array, decision: Array
+) -> tuple[tuple[Array, Array], dict[str, Any]]:
+    """Return what metrics take: labels and decisions, and the rest by name."""
+    given: dict[str, Any] = {"sensitive_features": grouping.codes[rows]}
+    if sample.weight is not None:
+        given["sample_weight"] = sample.weight[rows]
+    return (label[rows].astype(int), decision[rows].astype(int)), given
 
 
 def impact_ratios(groups: Facts, compared: set[str]) -> dict[str, Any]:
-    """Rate of favourable decisions of each compared group, as a fraction of the largest of them."""
+    """Rates of favourable decisions of the compared groups, relative to the largest of them."""
     rate = {row["group"]: row["selection_rate"] for row in groups if row["group"] in compared}
-    best = max(rate, key=rate.__getitem__)
-    largest = rate[best] if rate[best] > 0 else np.nan
+    reference = max(rate, key=rate.__getitem__)
+    divisor = rate[reference] if rate[reference] > 0 else np.nan
     return {
-        "reference": best,
-        "groups": {group: value / largest for group, value in rate.items()},
+        "reference": reference,
+        "groups": {group: value / divisor for group, value in rate.items()},
+        "gaps": {group: value - rate[reference] for group, value in rate.items()},
     }
 
 
 def calibration(sample: Sample, grouping: Grouping) -> Facts:
-    """Mean score against the rate of favourable labels, by group and by fifth of the scores."""
+    """Mean score against the rate of favourable labels, by group and by fifth of the scores.
+
+    Fifths of a group with few rows are left out.
+    """
     if sample.label is None or sample.score is None:
         return []
     rows = (grouping.codes >= 0) & ~np.isnan(sample.label)
@@ -176,6 +243,7 @@ def calibration(sample: Sample, grouping: Grouping) -> Facts:
             "observed_high": float(high[i]),
         }
         for i, (group, fifth) in enumerate(sums.index)
+        if samples.iloc[i] >= sample.min_cell
     ]
 
 
@@ -183,6 +251,7 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
     """Rows of each group by their decisions before and now, and the errors of both."""
     if sample.before is None:
         return []
+    grouping = grouping.listed
     rows = (grouping.codes >= 0) & ~np.isnan(sample.before)
     codes, before, now = grouping.codes[rows], sample.before[rows] == 1, sample.decision[rows]
     n_groups = len(grouping.groups)
@@ -198,7 +267,10 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
         errors = of.groupby("group").mean().reindex(range(n_groups))
         table["error_before"], table["error_now"] = errors["before"], errors["now"]
         table["error_change"] = errors["now"] - errors["before"]
+        few = np.bincount(codes[known], minlength=n_groups) < sample.min_cell
+        table.loc[few, ["error_before", "error_now", "error_change"]] = np.nan
     return [
         {"attribute": grouping.attribute, "group": group, **row}
         for group, row in zip(grouping.groups, table.to_dict("records"), strict=True)
+        if row["samples"] >= sample.min_cell
     ]

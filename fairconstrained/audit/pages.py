@@ -10,22 +10,15 @@ from typing import Any, NamedTuple
 import jinja2
 
 from fairconstrained.audit.findings import Findings
-from fairconstrained.audit.measures import Facts
+from fairconstrained.audit.measures import COMPARED, Facts
 from fairconstrained.audit.sample import EVERYBODY
-from fairconstrained.audit.wording import Question, percent, points
+from fairconstrained.audit.wording import FOUR_FIFTHS, RATES, Question, percent, points, rounded
 
-_FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what agencies of the United
-States take as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it
-proves nothing by itself, and says nothing about other laws."""
-# Columns of the table of errors: what a reader calls them, and the rate.
-_ERRORS = {
-    "favourable labels": "base_rate",
-    "wrongly refused": "false_negative_rate",
-    "wrongly granted": "false_positive_rate",
-    "wrong in all": "error",
-    "right if granted": "precision",
-    "wrong if refused": "false_omission_rate",
-}
+_FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what US agencies generally
+regard as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it proves
+nothing by itself, and says nothing about other laws."""
+_MOST_VALUES = 30  # of an outcome, in the table of provenance
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)  # between the lines of a picture
 
 
 class Grid(NamedTuple):
@@ -37,20 +30,24 @@ class Grid(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A rate with its interval, in percent."""
+    """A number with its interval, and its earlier value: places on the axis, in percent of it."""
 
     name: str
     value: float
     low: float
     high: float
+    before: float | None
 
 
 class Picture(NamedTuple):
-    """Rates with their intervals, one below the other."""
+    """Numbers with their intervals, one below the other, on an axis."""
 
     title: str
     text: str
     marks: list[Mark]
+    ticks: list[tuple[float, str]]
+    limit: float | None  # the slack, as a line
+    note: str
 
 
 class Section(NamedTuple):
@@ -61,6 +58,11 @@ class Section(NamedTuple):
     items: Sequence[str] = ()
     grids: Sequence[Grid] = ()
     pictures: Sequence[Picture] = ()
+
+    @property
+    def anchor(self) -> str:
+        """Name of the place that the contents link to."""
+        return self.title.lower().replace(" ", "-").replace(",", "")
 
 
 def html(audit: Findings) -> str:
@@ -88,11 +90,19 @@ def _rendered(name: str, audit: Findings) -> str:
         lstrip_blocks=True,
     )
     environment.filters["cell"] = lambda text: text.replace("<", "&lt;").replace("|", "\\|")
-    return environment.get_template(name).render(audit=audit, sections=list(_sections(audit)))
+    more = audit.answer.removeprefix(audit.headline).strip()
+    return environment.get_template(name).render(
+        audit=audit, more=more, sections=list(_sections(audit))
+    )
+
+
+def _question(audit: Findings) -> Question:
+    return Question(**{name: audit.provenance[name] for name in Question._fields})
 
 
 def _sections(audit: Findings) -> Iterator[Section]:
-    yield Section("Question and answer", [audit.question, audit.answer], audit.findings)
+    summary = _summary(audit)
+    yield Section("In short", [], audit.findings, (), [summary] if summary else [])
     yield _rates(audit)
     yield _ratios(audit)
     if "labelled" in audit.groups[0]:
@@ -110,12 +120,12 @@ def _sections(audit: Findings) -> Iterator[Section]:
 
 
 def _by_attribute(facts: Facts) -> dict[str, Facts]:
-    """Return the facts of each attribute; those of everybody stand at the end of each."""
-    found: dict[str, Facts] = {}
+    """Return the facts of each attribute; the row of everybody stands at the end of each."""
+    lists: dict[str, Facts] = {}
     for fact in facts:
-        found.setdefault(fact["attribute"], []).append(fact)
-    everybody = found.pop(EVERYBODY, [])
-    return {attribute: [*own, *everybody] for attribute, own in found.items()}
+        lists.setdefault(fact["attribute"], []).append(fact)
+    everybody = lists.pop(EVERYBODY, [])
+    return {attribute: [*rows, *everybody] for attribute, rows in lists.items()}
 
 
 def _ends(fact: dict[str, Any], name: str) -> str:
@@ -129,30 +139,107 @@ def _between(value: float, low: float, high: float) -> str:
     return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
 
 
+def _count(audit: Findings, samples: int | None) -> str:
+    return f"fewer than {audit.provenance['min_cell']}" if samples is None else f"{samples:,}"
+
+
+def _picture(
+    title: str, numbers: list[dict[str, Any]], limit: float | None, note: str, unit: str
+) -> Picture:
+    """Return a picture of numbers with a name, a value, ends and perhaps an earlier value."""
+    ends = [n[end] for n in numbers for end in ("value", "high", "before") if n[end] is not None]
+    top = min(1.0, max([*ends, limit or 0.0, 0.05]))
+    step = next((step for step in _STEPS if top / step <= 6), _STEPS[-1])
+    top = step * math.ceil(top / step - 1e-9)
+    text = "; ".join(f"{n['name']} {n['text']}" for n in numbers)
+    scale = 100 / top
+    marks = [
+        Mark(
+            *(n["name"], scale * n["value"], scale * n["low"], scale * n["high"]),
+            None if n["before"] is None else scale * n["before"],
+        )
+        for n in numbers
+    ]
+    ticks = [
+        (scale * step * i, f"{100 * step * i:.0f}{unit}") for i in range(round(top / step) + 1)
+    ]
+    return Picture(title, text, marks, ticks, None if limit is None else scale * limit, note)
+
+
+def _summary(audit: Findings) -> Picture | None:
+    """Return a picture of the gap by each attribute, before and now, with the slack as a line."""
+    asked = _question(audit)
+    numbers = []
+    for gap in asked._replace(ratio=None).measured({**audit.__dict__}):
+        before = None if math.isnan(gap["before"]) else gap["before"]
+        text = f"{points(gap['value'])} ({points(gap['low'], '')} to {points(gap['high'], '')})"
+        text += "" if before is None else f", {points(before)} before"
+        numbers.append({**gap, "name": f"by {gap['attribute']}", "before": before, "text": text})
+    if not numbers:
+        return None
+    limit = asked.slack if asked.ratio is None else None
+    notes = ["Filled: now, with its interval."]
+    if any(number["before"] is not None for number in numbers):
+        notes.append("Hollow: before.")
+    if limit is not None:
+        notes.append(f"Dashed: the slack, {points(limit)}.")
+    name = asked.criterion.replace("_", " ")
+    return _picture(f"Largest gap ({name}), in points", numbers, limit, " ".join(notes), "")
+
+
+def _rate_pictures(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
+    """Return a picture of a rate by group; the line is what the slack allows."""
+    numbers = [
+        {
+            "name": fact["group"],
+            "value": fact[rate],
+            "low": fact[f"{rate}_low"],
+            "high": fact[f"{rate}_high"],
+            "before": None,
+            "text": _ends(fact, rate),
+        }
+        for fact in facts
+        if not math.isnan(fact[rate])
+    ]
+    asked, limit = _question(audit), None
+    compared = {
+        group
+        for fact in audit.ratios
+        if fact["attribute"] == attribute
+        for group in fact.get("groups", ())
+    }
+    rates = [number["value"] for number in numbers if number["name"] in compared]
+    if asked.slack is not None and rate in COMPARED[asked.criterion] and rates:
+        limit = max(rates) - asked.slack if asked.ratio is None else max(rates) * asked.ratio
+        limit = limit if limit > 0 else None
+    note = "" if limit is None else "Dashed: the lowest rate that the question allows."
+    return _picture(f"{name} by {attribute}", numbers, limit, note, " %")
+
+
 def _rates(audit: Findings) -> Section:
     confidence, rate = audit.provenance["confidence"], "selection_rate"
     favourable = audit.outcomes["decision"]["favourable"]
     grids, pictures = [], []
     for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
-        rows = [[f["group"], f"{f['samples']:,}", _ends(f, rate)] for f in facts]
+        rows = [[f["group"], _count(audit, f["samples"]), _ends(f, rate)] for f in facts]
         columns = ["group", "rows", f"{favourable} (interval)"]
         grids.append(Grid(f"Rates of {favourable} by {attribute}", columns, rows))
-        named = [f for f in facts if percent(f[rate]) != "not known"]
-        ends = [[100 * f[f"{rate}{end}"] for end in ("", "_low", "_high")] for f in named]
-        marks = [Mark(f["group"], *three) for f, three in zip(named, ends, strict=True)]
-        said = "; ".join(f"{f['group']} {_ends(f, rate)}" for f in named)
-        pictures.append(Picture(f"Rates of {favourable} by {attribute}", said, marks))
+        name = f"Rates of {favourable}"
+        pictures.append(_rate_pictures(audit, attribute, facts, rate, name))
     text = f"Fractions of the rows with the decision {favourable!r}, each with its "
-    text += f"{100 * confidence:g} % interval. Short intervals are of large groups."
+    text += f"{100 * confidence:g} % interval. Larger groups have shorter intervals."
     return Section("Rates by group", [text], [], grids, pictures)
 
 
 def _ratios(audit: Findings) -> Section:
     grids = []
     for fact in (fact for fact in audit.ratios if "groups" in fact):
-        rows = [[group, percent(ratio)] for group, ratio in fact["groups"].items()]
-        caption = f"Rates by {fact['attribute']}, as fractions of that of {fact['reference']}"
-        grids.append(Grid(caption, ["group", "of the largest rate"], rows))
+        rows = [
+            [group, percent(ratio), points(fact["gaps"][group])]
+            for group, ratio in fact["groups"].items()
+        ]
+        caption = f"Rates by {fact['attribute']}, relative to {fact['reference']}"
+        grids.append(Grid(caption, ["group", "ratio", "difference"], rows))
     ratio = {(fact["attribute"], fact["criterion"]): fact for fact in audit.ratios}
     rows = []
     for gap in audit.differences:
@@ -164,38 +251,42 @@ def _ratios(audit: Findings) -> Section:
                 "" if pair is None else _between(pair["value"], pair["low"], pair["high"]),
             ]
         )
-    columns = ["criterion", "largest less smallest rate", "smallest by largest rate"]
-    grids.append(Grid("Criteria, with intervals", columns, rows))
+    columns = ["criterion", "difference (largest - smallest)", "ratio (smallest / largest)"]
+    grids.append(Grid("Criteria, with intervals; points are percentage points", columns, rows))
     evidence = [
         f"By {fact['attribute']} the smallest rate is "
         f"{_between(fact['value'], fact['low'], fact['high'])} of the largest: "
-        f"{'below' if fact['value'] < 0.8 else 'not below'} four fifths on these rows"
-        f"{', but the interval reaches across' if fact['low'] < 0.8 <= fact['high'] else ''}."
+        f"{'below' if fact['value'] < FOUR_FIFTHS else 'not below'} four fifths on these rows"
+        f"{', but the interval includes it' if fact['low'] < FOUR_FIFTHS <= fact['high'] else ''}."
         for fact in audit.ratios
-        if "groups" in fact and percent(fact["value"]) != "not known"
+        if "groups" in fact and not math.isnan(fact["value"])
     ]
     return Section("Ratios", [" ".join(_FOUR_FIFTHS.split())], evidence, grids if rows else [])
 
 
 def _errors(audit: Findings) -> Section:
-    grids = [
-        Grid(
-            f"Errors by {attribute}",
-            ["group", "rows with a label", *_ERRORS],
-            [
-                [f["group"], f"{f['labelled']:,}", *(_ends(f, rate) for rate in _ERRORS.values())]
-                for f in facts
-            ],
-        )
-        for attribute, facts in _by_attribute(audit.groups + audit.intersections).items()
-    ]
+    grids, pictures = [], []
+    names = {rate: name for name, (rate, _) in RATES.items()}
+    names["true_positive_rate"] = "granted among favourable labels"
+    asked = _question(audit).criterion
+    for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
+        rows = [
+            [f["group"], f"{f['labelled']:,}", *(_ends(f, rate) for rate, _ in RATES.values())]
+            for f in facts
+        ]
+        columns = ["group", "rows with a label", *RATES]
+        grids.append(Grid(f"Errors by {attribute}", columns, rows))
+        for rate in COMPARED[asked] if asked != "demographic_parity" else ():
+            name = names[rate][0].upper() + names[rate][1:]
+            pictures.append(_rate_pictures(audit, attribute, facts, rate, name))
     label, decision = (audit.outcomes[name]["favourable"] for name in ("label", "decision"))
     texts = [
-        f"The favourable label is {label!r}. Wrongly refused: of the rows with it, those without "
-        f"the decision {decision!r}. Wrongly granted: of the rows with another label, those with "
-        "this decision. Right if granted: of the rows with this decision, those with this label."
+        f"The favourable label is {label!r}. Wrongly refused: of the rows with it, the share "
+        f"without the decision {decision!r}. Wrongly granted: of the rows with another label, the "
+        "share with this decision. Right if granted: of the rows with this decision, the share "
+        "with this label."
     ]
-    return Section("Errors of each kind", texts, [], grids)
+    return Section("Errors of each kind", texts, [], grids, pictures)
 
 
 def _calibration(audit: Findings) -> Section:
@@ -221,9 +312,9 @@ def _calibration(audit: Findings) -> Section:
     ]
     text = (
         "Rows are sorted by their scores into fifths. If scores are probabilities and are "
-        "calibrated in a group, the fraction of favourable labels is near the mean score in each "
+        "calibrated in a group, the share of favourable labels is close to the mean score in each "
         "of its lines. The AUC is the chance that a row with a favourable label has a higher score "
-        "than one with another."
+        "than a row with another label."
     )
     return Section("Calibration by group", [text], aucs, grids)
 
@@ -238,47 +329,51 @@ def _changes(audit: Findings) -> Section:
         rows = []
         for f in facts:
             counts = [f"{f[name]:,} ({percent(f[name] / f['samples'])})" for name in cells.values()]
-            of_errors = [percent(f[name]) for name in errors.values()]
+            error_rates = [percent(f[name]) for name in errors.values()]
             change = [points(f["error_change"])] if errors else []
-            rows.append([f["group"], f"{f['samples']:,}", *counts, *of_errors, *change])
+            rows.append([f["group"], f"{f['samples']:,}", *counts, *error_rates, *change])
         grids.append(Grid(f"Changed decisions by {attribute}", columns, rows))
     total = audit.changes[0]
     text = (
-        f"Of {total['samples']:,} rows with both decisions {total['lost']:,} had the favourable "
-        f"one before and not now, {total['gained']:,} have it now and not before; the other "
+        f"Of {total['samples']:,} rows with both decisions, {total['lost']:,} had the favourable "
+        f"one before and have lost it, and {total['gained']:,} have gained it; the other "
         f"{total['kept'] + total['never']:,} did not change."
     )
     if errors:
-        text += f" The error changed by {points(total['error_change'])}."
+        text += f" The error rate changed by {points(total['error_change'])}."
     return Section("Who changed", [text], [], grids)
 
 
 def _new_rows(audit: Findings) -> Section:
-    asked = Question(**{name: audit.provenance[name] for name in Question._fields})
+    asked = _question(audit)
     items = [_bound(entry, asked) for entry in audit.certificates]
-    text = "Bounds that hold for the people from whom these rows were drawn, whatever their rates."
-    return Section("What holds for new rows", [text] if items else ["Nothing is proved."], items)
+    text = "Bounds for the population that these rows were drawn from, whatever its rates are."
+    return Section(
+        "What holds for future cases", [text] if items else ["Nothing is proved."], items
+    )
 
 
 def _bound(entry: dict[str, Any], asked: Question) -> str:
     """Say what a certificate proves, and how many rows would prove what was asked."""
     needed, rows = entry["rows_needed"], entry["rows"]
-    said = (
-        f"By {entry['attribute']}: {asked.words('a difference', 'a ratio')} of "
+    text = (
+        f"By {entry['attribute']}: {asked.words('a gap', 'a ratio')} of "
         f"{asked.size(entry['estimate'])} on these rows. With {100 * asked.confidence:g} % "
-        f"confidence {asked.words('at most', 'at least')} {asked.size(entry['upper'])} on new rows "
-        f"(decided by {entry['binding']})"
+        f"confidence, {asked.words('at most', 'at least')} {asked.size(entry['upper'])} for future "
+        f"cases ({asked.words('largest gap', 'smallest ratio')}: {entry['binding']})"
     )
     if asked.slack is None:
-        return f"{said}."
+        return f"{text}."
+    limit = asked.size(asked.slack)
     if entry["kept"]:
-        enough = f"About {needed:,} rows with these rates would have been enough."
-        kept = f"{said}: {asked.words('within', 'at least')} {asked.size(asked.slack)}."
-        return f"{kept} {enough if needed else ''}".rstrip()
-    said += f": {asked.size(asked.slack)} {asked.words('are', 'is')} not proved."
+        text += f": {asked.words('within', 'at least')} {limit}."
+        enough = f"At these rates, about {rounded(needed)} rows would have been enough."
+        return f"{text} {enough}" if needed else text
+    text += f": {limit} {asked.words('are', 'is')} not proved."
     if needed is None:
-        return f"{said} More rows would not help if the rates stay."
-    return f"{said} If the rates stay, about {needed:,} rows ({needed / rows:.1f} times) would do."
+        return f"{text} At these rates, more rows would not help."
+    times = f"{needed / rows:.1f} times as many"
+    return f"{text} At these rates, about {rounded(needed)} rows ({times}) would be enough."
 
 
 def _provenance(audit: Findings) -> Section:
@@ -291,7 +386,7 @@ def _provenance(audit: Findings) -> Section:
             for v in outcome["values"]
         ]
         caption = f"What each value of {outcome['column']} counts as ({name})"
-        more = len(lines) - 30
-        lines = [*lines[:30], [f"{more} more values", "", ""]] if more > 0 else lines
+        more = len(lines) - _MOST_VALUES
+        lines = [*lines[:_MOST_VALUES], [f"{more} more values", "", ""]] if more > 0 else lines
         grids.append(Grid(caption, ["value", "rows", "counts as"], lines))
     return Section("Provenance", [], [], grids)

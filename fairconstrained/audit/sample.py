@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
-from fairconstrained.groups import computed, encode_groups, group_name, named_columns
+from fairconstrained.groups import computed, encode_groups, group_name, named_columns, recoded
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores, check_weights
 from fairconstrained.metrics.outcomes import (
@@ -22,15 +25,48 @@ from fairconstrained.metrics.outcomes import (
 )
 
 EVERYBODY = "everybody"
+UNKNOWN = "(unknown)"
+MIN_CELL = 10
+_DOWNWARDS = re.compile(r"less|under|below|younger|up to|<", re.IGNORECASE)
+_UPWARDS = re.compile(r"greater|more|over|above|older|>|\+", re.IGNORECASE)
 _NAMES = {"y_pred": "decision", "y_true": "label", "before": "earlier decision"}
 
 
 class Grouping(NamedTuple):
-    """Groups by one attribute, or by several together."""
+    """Groups by one attribute, or by several together; small ones are hidden."""
 
     attribute: str
-    codes: Ints  # of each row; -1 where its group is not known
+    codes: Ints  # of each row; -1 where its group is not known or hidden
     groups: list[str]
+    ranked: bool = False  # whether the groups have an order, as ages have
+    others: Mapping[str, Array] = MappingProxyType({})  # the rows in no group, by the reason
+    n_hidden: int = 0  # number of groups with too few rows to show
+
+    @property
+    def listed(self) -> Grouping:
+        """The same with the rows in no group as further groups."""
+        codes = self.codes.copy()
+        for i, rows in enumerate(self.others.values(), start=len(self.groups)):
+            codes[rows] = i
+        return self._replace(codes=codes, groups=[*self.groups, *self.others], others={})
+
+    def within(self, rows: Array, name: str, min_cell: int) -> Grouping:
+        """The same groups among some of the rows."""
+        sizes = np.bincount(self.codes[rows & (self.codes >= 0)], minlength=len(self.groups))
+        large, few = sizes >= min_cell, (sizes > 0) & (sizes < min_cell)
+        hidden = rows & (self.codes >= 0) & few[self.codes]
+        unknown = {why: rows & mask for why, mask in self.others.items() if why == UNKNOWN}
+        return self._replace(
+            attribute=name,
+            codes=np.where(rows, recoded(self.codes, np.where(large, large.cumsum() - 1, -1)), -1),
+            groups=[group for group, is_large in zip(self.groups, large, strict=True) if is_large],
+            others={
+                why: mask
+                for why, mask in {**unknown, _hidden(int(few.sum()), min_cell): hidden}.items()
+                if mask.any()
+            },
+            n_hidden=int(few.sum()),
+        )
 
 
 @dataclass(frozen=True)
@@ -47,18 +83,20 @@ class Sample:
     most: float | None  # a bound on the weights that was known before
     outcomes: Mapping[str, Outcomes]  # of decision, label and before
     left_out: list[str]
+    min_cell: int = MIN_CELL  # rows: rates of fewer are counted and hidden
 
-    @property
+    @cached_property
     def groupings(self) -> list[Grouping]:
         """Each attribute by itself and, of several, all together."""
-        single = [_grouping(self.people[[name]]) for name in self.people]
-        crossed = _grouping(self.people)
-        return [*single, crossed] if len(single) > 1 and crossed.groups else single
+        single = [_grouping(self.people[[name]], self.min_cell) for name in self.people]
+        if len(single) == 1 or not self.people.notna().all(axis=1).any():
+            return single
+        return [*single, _grouping(self.people, self.min_cell)]
 
-    @property
+    @cached_property
     def strata(self) -> Grouping | None:
         """The strata of the control features."""
-        return None if self.control is None else _grouping(self.control)
+        return None if self.control is None else _grouping(self.control, self.min_cell)
 
     def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
         """Groupings that are compared: all, or each attribute by itself; within each stratum."""
@@ -68,12 +106,9 @@ class Sample:
         strata = self.strata
         if strata is None or not within:
             return found
+        where = f"where {strata.attribute} is"
         inside = [
-            Grouping(
-                f"{by.attribute} where {strata.attribute} is {name}",
-                np.where(strata.codes == i, by.codes, -1),
-                by.groups,
-            )
+            by.within(strata.codes == i, f"{by.attribute} {where} {name}", self.min_cell)
             for by in found
             for i, name in enumerate(strata.groups)
         ]
@@ -109,6 +144,7 @@ def read_sample(
     sample_weight: Any,
     control_features: Any,
     pos_label: Any,
+    min_cell: int = MIN_CELL,
     parameter: str = "pos_label",
 ) -> Sample:
     """Check all inputs; errors name them."""
@@ -139,7 +175,7 @@ def read_sample(
     decision = read["y_pred"]
     sample = Sample(
         *(decision == 1.0, read.get("y_true"), score, read.get("before"), weight, people),
-        *(control, most, outcomes, []),
+        *(control, most, outcomes, [], min_cell),
     )
     return _decided(sample, ~np.isnan(decision))
 
@@ -201,10 +237,51 @@ def _people(sensitive_features: Any) -> pd.DataFrame:
     columns = named_columns(sensitive_features)
     if list(columns) == ["column 0"]:
         columns = {str(getattr(sensitive_features, "name", None) or "group"): columns["column 0"]}
-    return pd.DataFrame({name: np.asarray(as_numpy(own)) for name, own in columns.items()})
+    return pd.DataFrame({name: _whole(column) for name, column in columns.items()})
 
 
-def _grouping(people: pd.DataFrame) -> Grouping:
-    """Cross the columns into the combinations that occur."""
+def _whole(column: Any) -> Any:
+    """Return codes as whole numbers, which missing values turn into 1.0 and 2.0."""
+    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
+        return column.reset_index(drop=True)
+    values = np.asarray(as_numpy(column))
+    if values.dtype.kind != "f":
+        return values
+    known = values[~np.isnan(values)]
+    if (known != np.floor(known)).any():
+        return values
+    return pd.Series(values, dtype="Int64").astype(object)
+
+
+def _grouping(people: pd.DataFrame, min_cell: int) -> Grouping:
+    """Cross the columns into the combinations that occur; hide those with few rows."""
     codes, labels = encode_groups(people)
-    return Grouping(" & ".join(people), codes, [group_name(label) for label in labels.tolist()])
+    known = codes >= 0
+    names = [group_name(label) for label in labels.tolist()]
+    ranked = len(people.columns) == 1 and (order := _order(people.iloc[:, 0], names)) is not None
+    if ranked:
+        codes, names = recoded(codes, np.argsort(order)), [names[i] for i in order]
+    by = Grouping(" & ".join(people), codes, names, ranked, {UNKNOWN: ~known})
+    return by.within(np.ones(len(codes), dtype=bool), by.attribute, min_cell)
+
+
+def _order(column: pd.Series, names: list[str]) -> Any:
+    """Return the order of the groups if they have one: of categories, or of numbers in names."""
+    categories = getattr(column.dtype, "categories", None)
+    if categories is not None and column.dtype.ordered:
+        place = {str(category): i for i, category in enumerate(categories)}
+        return np.argsort([place[name] for name in names])
+    numbers = [re.search(r"\d+(\.\d+)?", name) for name in names]
+    if len(names) < 2 or not all(numbers):
+        return None
+    # "under 25" stands before "25 to 45", and "over 45" behind it.
+    side = [
+        (_UPWARDS.search(name) is not None) - (_DOWNWARDS.search(name) is not None)
+        for name in names
+    ]
+    return np.lexsort((side, [float(number.group()) for number in numbers if number]))
+
+
+def _hidden(n_groups: int, min_cell: int) -> str:
+    """Name the groups that are too small to show."""
+    return f"({n_groups} group{'s' * (n_groups > 1)} with fewer than {min_cell} rows)"

@@ -15,25 +15,44 @@ CRITERIA = {
     "demographic_parity": "equal rates of favourable decisions",
     "equal_opportunity": "equal rates of favourable decisions among favourable labels",
     "false_positive_rate_parity": "equal rates of favourable decisions among other labels",
-    "equalized_odds": "equal rates of favourable decisions among the rows of each label",
+    "equalized_odds": "equal rates of favourable decisions among the cases of each label",
     "error_rate_parity": "equal rates of wrong decisions",
     "predictive_parity": "equal rates of favourable labels among favourable decisions",
     "false_omission_rate_parity": "equal rates of favourable labels among other decisions",
 }
-WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates:
-give one by Weights(values, most=...), or --most-weight."""
-_FEW = "Nothing can be compared: no attribute has two groups that are large enough."
+# Names of the rates in tables and findings, and the criterion that compares each.
+RATES = {
+    "favourable labels": ("base_rate", None),
+    "wrongly refused": ("false_negative_rate", "equal_opportunity"),
+    "wrongly granted": ("false_positive_rate", "false_positive_rate_parity"),
+    "wrong in all": ("error", "error_rate_parity"),
+    "right if granted": ("precision", "predictive_parity"),
+    "wrong if refused": ("false_omission_rate", "false_omission_rate_parity"),
+}
+WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates.
+Give one by Weights(values, most=...), or --most-weight."""
+FOUR_FIFTHS = 0.8
+_LARGE = 0.1  # gap in another rate that a reader must know about
+_RARE = 0.01
+# What an audit finds out about its question; exit codes and the headline follow from it.
+KEPT, NOT_KEPT, NOT_PROVED, NOT_ASKED = "kept", "not kept", "not proved", "not asked"
 
 
 def percent(value: float | None) -> str:
     """Return a rate in words."""
-    return "not known" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
+    return "too few" if value is None or math.isnan(value) else f"{100 * value:.1f} %"
 
 
-def points(value: float | None) -> str:
-    """Return a difference of rates in words."""
-    known = value is not None and not math.isnan(value)
-    return f"{100 * value:.1f} percentage points" if known and value is not None else "not known"
+def points(value: float | None, unit: str = " points") -> str:
+    """Return a difference of rates in percentage points."""
+    if value is None or math.isnan(value):
+        return "not known"
+    return f"{100 * value + 0.0:.1f}{unit}".replace("-0.0", "0.0")
+
+
+def rounded(number: float) -> str:
+    """Return a number of rows with two digits that count."""
+    return f"{round(number, 1 - math.floor(math.log10(number))):,.0f}" if number >= 1 else "1"
 
 
 class Question(NamedTuple):
@@ -73,18 +92,19 @@ class Question(NamedTuple):
         kind = facts["differences"] if self.ratio is None else facts["ratios"]
         found = [fact for fact in kind if fact["criterion"] == self.criterion]
         if self.ratio is not None:
-            ends = ("value", "value"), ("low", "high"), ("high", "low")
-            found = [fact | {end: 1.0 - fact[of] for end, of in ends} for fact in found]
+            ends = ("value", "value"), ("low", "high"), ("high", "low"), ("before", "before")
+            found = [fact | {end: 1.0 - fact[other] for end, other in ends} for fact in found]
         return [fact for fact in found if not math.isnan(fact["value"])]
 
-    def size(self, violation: float) -> str:
+    def size(self, violation: float, unit: str = " points") -> str:
         """The difference or ratio, in words."""
-        return points(violation) if self.ratio is None else percent(1.0 - violation)
+        return points(violation, unit) if self.ratio is None else percent(1.0 - violation)
 
     def interval(self, low: float, high: float) -> str:
         """The ends of an interval of the difference or ratio."""
         ends = (low, high) if self.ratio is None else (1.0 - high, 1.0 - low)
-        return "{:.1f} to {:.1f}".format(*(100 * end for end in ends))
+        unit = self.words("points", "%")
+        return f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f} {unit}"
 
     def words(self, of_difference: str, of_ratio: str) -> str:
         """The words for what is asked."""
@@ -106,95 +126,186 @@ def question(facts: Mapping[str, Any], sample: Sample, asked: Question) -> str:
     )
 
 
-def answer(facts: Mapping[str, Any], asked: Question) -> str:
-    """The answer in one sentence."""
-    gaps, slack = asked.measured(facts), asked.slack
+def verdict(facts: Mapping[str, Any], asked: Question) -> str:
+    """Whether the criterion is kept: on these rows, and for the population they are drawn from."""
+    gaps = asked.measured(facts)
+    if asked.slack is None:
+        return NOT_ASKED
+    if any(gap["value"] > asked.slack for gap in gaps):
+        return NOT_KEPT
+    proved = [entry for entry in facts["certificates"] if entry["kept"]]
+    alike = _alike(facts) is not None
+    return KEPT if gaps and len(proved) == len(gaps) and not alike else NOT_PROVED
+
+
+def headline(facts: Mapping[str, Any], asked: Question) -> str:
+    """Return the answer in at most 25 words: yes or no, before and after, and the cost."""
+    gaps = asked.measured(facts)
+    if (who := _alike(facts)) is not None:
+        return f"{who} gets the favourable decision: equal rates mean nothing here."
     if not gaps:
-        return _FEW
+        return "Nothing can be compared: no attribute has two groups that are large enough."
+    if asked.slack is not None:
+        return f"{_yes_or_no(facts, asked)}{_moved(facts, gaps, asked)}."
+    by_ratio = asked._replace(ratio=FOUR_FIFTHS)
+    if asked.criterion not in RATIOS or not (ratios := by_ratio.measured(facts)):
+        return f"Undecided without a slack{_moved(facts, gaps, asked)}."
+    less = any(fact["value"] > 1.0 - FOUR_FIFTHS for fact in ratios)
+    rule = f"By four fifths, {'no' if less else 'yes'}"
+    return f"{rule}{_moved(facts, ratios, by_ratio)}."
+
+
+def _yes_or_no(facts: Mapping[str, Any], asked: Question) -> str:
+    found = verdict(facts, asked)
+    if found == KEPT:
+        return "Yes, also for future cases"
+    if found == NOT_PROVED:
+        return "In this sample, yes"
+    sure = any(gap["low"] > (asked.slack or 0.0) for gap in asked.measured(facts))
+    return "No" if sure else "In this sample, no"
+
+
+def _moved(facts: Mapping[str, Any], gaps: Facts, asked: Question) -> str:
+    """Return how large the gap is, and how decisions have moved since the earlier ones."""
+    now = max(float(gap["value"]) for gap in gaps)
+    earlier = [float(gap["before"]) for gap in gaps]
+    before = math.nan if any(map(math.isnan, earlier)) else max(earlier)
+    kind = asked.words("gap", "smallest ratio")
+    if math.isnan(before):
+        return f" ({kind} {asked.size(now)})"
+    total, unit = facts["changes"][0], asked.words("", " %")
+    first, last = asked.size(before, ""), asked.size(now)
+    first = first.removesuffix(unit) if unit else first
+    change = f"{_risen((now - before) * (1 if asked.ratio is None else -1))} from {first} to"
+    costs = [f": the {kind} {change if first != last.split()[0] else 'stayed at'} {last}"]
+    if not math.isnan(total.get("error_change", math.nan)):
+        error = points(abs(total["error_change"]))
+        moved = "stayed" if error == points(0.0) else f"{_risen(total['error_change'])} by {error}"
+        costs.append(f"errors {moved}")
+    people = total["lost"] + total["gained"]
+    costs.append(f"{people:,} of {total['samples']:,} people got another decision")
+    return "; ".join(costs)
+
+
+def _risen(change: float) -> str:
+    return "rose" if change > 0 else "fell"
+
+
+def _alike(facts: Mapping[str, Any]) -> str | None:
+    """Return who gets the favourable decision, if it is nobody or everybody."""
+    return {0.0: "Nobody", 1.0: "Everybody"}.get(facts["groups"][0]["selection_rate"])
+
+
+def answer(facts: Mapping[str, Any], asked: Question) -> str:
+    """The headline, what holds for future cases, and which groups are furthest apart."""
+    gaps = asked.measured(facts)
+    if not gaps:
+        return headline(facts, asked)
+    sentences = [headline(facts, asked)]
+    certificates, sure = facts["certificates"], f"{100 * asked.confidence:g} %"
+    if certificates and asked.slack is not None:
+        bound = asked.size(max(entry["upper"] for entry in certificates))
+        kind = asked.words(f"a gap of up to {bound}", f"a ratio as small as {bound}")
+        at_most = asked.words("at most", "at least")
+        sentences += {
+            KEPT: [f"With {sure} confidence it is {at_most} {bound} for future cases."],
+            NOT_PROVED: [f"For future cases we cannot rule out {kind}."],
+        }.get(verdict(facts, asked), [])
     worst = max(gaps, key=lambda gap: float(gap["value"]))
-    largest = (
-        f"the {asked.words('largest difference', 'smallest ratio')} on these rows is "
-        f"{asked.size(worst['value'])}, by {worst['attribute']}"
-        f"{_extremes(facts, worst, asked.criterion)} ({100 * asked.confidence:g} % interval "
-        f"{asked.interval(worst['low'], worst['high'])})"
+    largest = asked.words("largest gap", "smallest ratio")
+    sentences.append(
+        f"The {largest} is by {worst['attribute']}{_extremes(facts, worst, asked.criterion)}: "
+        f"{asked.size(worst['value'])}, {sure} interval "
+        f"{asked.interval(worst['low'], worst['high'])}."
     )
-    if slack is None:
-        return f"{largest[0].upper()}{largest[1:]}."
-    if worst["value"] > slack:
-        sure = worst["low"] > slack
-        no = "No" if sure else "On these rows no, but they do not decide for new rows"
-        return f"{no}: {largest}, {asked.words('more', 'less')} than {asked.size(slack)}."
-    found = facts["certificates"]
-    sure = f"with {100 * asked.confidence:g} % confidence for each attribute"
-    if found and all(entry["kept"] for entry in found) and len(found) == len(gaps):
-        return f"Yes, also on new rows like these ({sure}): {largest}."
-    beyond = " no bound was asked"
-    if found:
-        bound = asked.size(max(entry["upper"] for entry in found))
-        beyond = f" it may be {asked.words('up to', 'as small as')} {bound} there"
-    return f"On these rows yes, but it is not proved for new rows:{beyond}; {largest}."
+    return " ".join(sentences)
 
 
 def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) -> str:
-    """Return the groups with the smallest and largest rate of favourable decisions."""
-    if criterion != "demographic_parity":
-        return ""
-    of = [ratio for ratio in facts["ratios"] if ratio["attribute"] == gap["attribute"]]
-    compared = of[0]["groups"]
-    rate = {
-        row["group"]: row["selection_rate"]
-        for row in [*facts["groups"], *facts["intersections"]]
-        if row["attribute"] == gap["attribute"] and row["group"] in compared
-    }
-    low, high = min(rate, key=rate.__getitem__), max(reversed(rate), key=rate.__getitem__)
-    return f": {low} {percent(rate[low])}, {high} {percent(rate[high])}"
+    """Return the groups with the smallest and the largest rate that the criterion compares."""
+    rates = ["selection_rate"] if criterion == "demographic_parity" else []
+    rates += [rate for rate, compares in RATES.values() if compares == criterion]
+    compared = {name for fact in facts["ratios"] for name in _groups(fact, gap["attribute"])}
+    for name in rates:
+        rate = {
+            row["group"]: row[name]
+            for row in [*facts["groups"], *facts["intersections"]]
+            if row["attribute"] == gap["attribute"] and row["group"] in compared
+            if not math.isnan(row[name])
+        }
+        if len(rate) > 1:
+            low, high = min(rate, key=rate.__getitem__), max(rate, key=rate.__getitem__)
+            return f" ({low}: {percent(rate[low])}, {high}: {percent(rate[high])})"
+    return ""
+
+
+def _groups(fact: Mapping[str, Any], attribute: str) -> list[str]:
+    """Return the groups by this attribute that are compared."""
+    return list(fact.get("groups", ())) if fact["attribute"] == attribute else []
 
 
 def findings(facts: Mapping[str, Any], asked: Question) -> list[str]:
     """What a reader must know before all figures."""
-    found, slack = [], asked.slack
+    sentences, slack = [], asked.slack
     overall = facts["groups"][0]["selection_rate"]
-    if overall in (0.0, 1.0):
-        who = "Nobody" if overall == 0 else "Everybody"
-        found.append(f"{who} gets the favourable decision: all rates are equal for that reason.")
+    if min(overall, 1.0 - overall) < _RARE and _alike(facts) is None:
+        who = "Hardly anybody" if overall < _RARE else "Almost everybody"
+        sentences.append(
+            f"{who} gets the favourable decision ({percent(overall)}), so gaps are small anyway."
+        )
     missed = [
-        f"by {gap['attribute']} ({asked.size(gap['value'])})"
+        f"{gap['attribute']} ({asked.size(gap['value'])})"
         for gap in asked.measured(facts)
         if slack is not None and gap["value"] > slack
     ]
     if missed and slack is not None:
-        kind = asked.words("slack", "ratio")
-        found.append(f"The {kind} of {asked.size(slack)} is missed {', '.join(missed)}.")
-    return found
+        limit = f"{asked.words('a gap of at most', 'a ratio of at least')} {asked.size(slack)}"
+        sentences.append(f"Outside the limit ({limit}): by {', by '.join(missed)}.")
+    for name, (_, criterion) in RATES.items():
+        gaps = [fact for fact in facts["differences"] if fact["criterion"] == criterion]
+        gaps = [gap for gap in gaps if gap["value"] >= _LARGE and criterion != asked.criterion]
+        if gaps:
+            worst = max(gaps, key=lambda gap: float(gap["value"]))
+            groups = _extremes(facts, worst, worst["criterion"])
+            ends = f"interval {points(worst['low'], '')} to {points(worst['high'])}"
+            sentences.append(
+                f'Another gap: "{name}" differs by {points(worst["value"])} by '
+                f"{worst['attribute']}{groups}, {ends}."
+            )
+    return sentences
 
 
 def assumptions(facts: Mapping[str, Any]) -> list[str]:
     """Assumptions of intervals and certificates, each once."""
-    intervals = "Intervals and bounds take the rows for independent draws: many rows of one person "
-    intervals += "or household count for less than they seem."
-    said = dict.fromkeys(line for entry in facts["certificates"] for line in entry["assumptions"])
-    certified = [f"Bounds for new rows: {line.rstrip(';.')}." for line in said]
+    intervals = "Intervals and bounds treat the rows as independent draws: several rows about one "
+    intervals += "person or household carry less information than they seem to."
+    lines = dict.fromkeys(line for entry in facts["certificates"] for line in entry["assumptions"])
+    certified = [f"Bounds for future cases: {line.rstrip(';.')}." for line in lines]
     return [intervals, *certified]
 
 
 def limits(sample: Sample) -> list[str]:
     """What this page cannot say."""
-    said = [
-        "Each interval and each bound holds with its confidence by itself, not all of them "
-        "together: among many, some are wrong.",
-        "No figure here says whether the law is kept. Whether a difference is justified, and "
-        "whether labels are right, is for people to judge.",
-        "Groups are those given. Nothing is said about others, or about another population.",
+    sentences = [
+        "Each interval and each bound holds with its confidence on its own, not all of them "
+        "together: among many, some will be wrong.",
+        "Nothing here shows whether the law has been complied with. Whether a difference is "
+        "justified, and whether the labels are right, is for people to judge.",
+        "The groups are the ones given. Nothing is said about others, or about another population.",
     ]
+    if sample.min_cell > 1:
+        sentences.append(
+            f"Rates that rest on fewer than {sample.min_cell} rows are counted and hidden, as they "
+            "could point at single people. Someone who knows the totals may still work some out."
+        )
     if sample.strata is not None:
-        said.append(
+        sentences.append(
             f"Groups are compared within each {sample.strata.attribute}: the answer says nothing "
             "about who gets into which."
         )
-    if sample.label is None:
-        said.append("There are no labels: nothing is said about errors.")
-    if sample.score is None:
-        said.append("There are no scores: nothing is said about calibration.")
-    if sample.before is None:
-        said.append("There are no earlier decisions: nothing is said about who changed.")
-    return said
+    missing = {
+        "labels: nothing is said about errors": sample.label,
+        "scores: nothing is said about calibration": sample.score,
+        "earlier decisions: nothing is said about who changed": sample.before,
+    }
+    return sentences + [f"There are no {what}." for what, has in missing.items() if has is None]

@@ -105,7 +105,7 @@ def test_a_few_rows_are_a_page_that_compares_nothing(run, n):
 def test_one_label_and_one_decision_are_said(run):
     frame = table().assign(decision=1, repaid=1)
     out = run(frame, "--decision", "decision", "--sensitive", "sex", "--label", "repaid")
-    assert "Everybody gets the favourable decision" in out
+    assert out.splitlines()[1].startswith("Everybody gets the favourable decision")
 
 
 @pytest.mark.parametrize(
