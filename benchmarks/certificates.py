@@ -9,8 +9,7 @@ of n rows are drawn with replacement. One part of a sample trains, the other one
 - ``certified``: the candidates of CertifiedClassifier around RateConstrainedClassifier, one half
   each,
 - ``uncertified``: RateConstrainedClassifier on all rows, with the slack as its own,
-- the quasi-Seldonian algorithm: ``benchmarks/seldonian.py`` runs ``seldonian-engine`` on the same
-  samples, which ``--export`` writes.
+- ``seldonian-engine`` ran on the same samples once (at db6ec783).
 
 Training takes most of the time, and the rows of certification are independent of it. So each
 training sample meets the certifying parts of several samples: each is a trial. Violation and error
@@ -28,7 +27,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import permutations, product, tee
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +58,7 @@ SLACK = {  # or the cap
     ("acs_income_ok", "false_negative_rate"): 0.2,
 }
 CONSTRAINTS = ["demographic_parity", "equalized_odds", "false_negative_rate"]
-METHODS = ("certified", "uncertified")  # the engine's are in benchmarks/seldonian.py
+METHODS = ("certified", "uncertified")
 KEY = ("population", "constraint", "n_rows", "training", "draws", "method")
 MEASURED = ("certified", "violating", "better", "error", "seconds")
 
@@ -169,13 +167,6 @@ def draws(of: Population, n_rows: int, training: int, n_draws: int) -> Array:
     return rng.integers(len(of.y), size=(n_draws, n_rows))
 
 
-def export(of: Population, folder: Path) -> None:
-    """Write a population and its slacks for an interpreter without this package."""
-    folder.mkdir(parents=True, exist_ok=True)
-    slacks = {constraint: np.array(SLACK[of.name, constraint]) for constraint in CONSTRAINTS}
-    np.savez(folder / f"population-{of.name}.npz", X=of.X, y=of.y, group=of.group, **slacks)
-
-
 class Kept(NamedTuple):
     """A model, and how many of the draws keep it."""
 
@@ -272,7 +263,6 @@ def main() -> None:
     add("--trainings", type=int, default=100)
     add("--first", type=int, default=0, help="number of the first training sample")
     add("--draws", type=int, default=10, help="of rows that certify, for each training sample")
-    add("--export", type=Path, help="folder: write the samples there instead of running")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     populations = {name: population(name) for name in options.populations}
@@ -281,13 +271,6 @@ def main() -> None:
         for training in range(options.first, options.trainings)
         for n_rows, name in product(options.rows, options.populations)
     ]
-    if options.export:
-        for of in populations.values():
-            export(of, options.export)
-        for training, n_rows, name in samples:
-            drawn = draws(populations[name], n_rows, training, options.draws)
-            np.save(options.export / f"{name}-{n_rows}-{training}.npy", drawn.astype(np.uint32))
-        return
     jobs = []
     for (training, n_rows, name), constraint, method in product(
         samples, options.constraints, options.methods

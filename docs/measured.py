@@ -30,11 +30,12 @@ class MeasuredTable(SphinxDirective):
         source = _source(self.env, name)
         file = f"{'../' * self.env.docname.count('/')}../benchmarks/evidence/{source['results']}"
         label = source["results"].rpartition("/")[2]
+        at = source["commit"] and f" at {source['commit']}"
         text = f"""({pages.anchor(name)})=
 {pages.table_markdown(name)}
 
 :::{{div}} source
-{source["date"]}, {{download}}`{label} <{file}>`: `{source["command"]}`
+{source["date"]}, {{download}}`{label} <{file}>`: `{source["command"]}`{at}
 :::
 """
         return self.parse_text_to_nodes(text)

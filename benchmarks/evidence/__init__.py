@@ -3,7 +3,8 @@
 ``runs/``: finished runs as the runners wrote them, compressed, which
 :mod:`benchmarks.evidence.aggregates` turns into tables when the site is built.
 :mod:`benchmarks.evidence.keep` puts new runs in their place. ``sources.csv`` has a row for each
-table: the file, what names its rows, the command that measures it again, and its day.
+table: the file, what names its rows, the command that measures it again, and its day. Commands of
+finished studies are gone; they run at the commit that the row names.
 ``claims.csv`` names the cells that the first page compares.
 
 A table is a long data frame with the columns ``row``, ``column``, ``value`` and ``std``: text, one
@@ -50,7 +51,7 @@ def _read(name: str, **options: Any) -> pd.DataFrame:
 
 
 def sources() -> pd.DataFrame:
-    """One row for each table, by its name: results, head, command, date."""
+    """One row for each table, by its name: results, head, command, commit, date."""
     return _read("sources.csv", **_TEXT).set_index("table")
 
 

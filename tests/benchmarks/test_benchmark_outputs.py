@@ -16,7 +16,6 @@ MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in FILES
     if "def main(" in path.read_text(encoding="utf-8")
-    and path.name != "seldonian.py"  # for an interpreter of its own, on Python 3.9
 )
 
 
@@ -51,17 +50,6 @@ def test_scaling_measures_in_processes_of_their_own():
     scaling = importlib.import_module("benchmarks.scaling")
     processes = {os.getpid(), scaling.apart(os.getpid), scaling.apart(os.getpid)}
     assert len(processes) == 3
-
-
-def test_engines_are_measured_side_by_side(tmp_path, monkeypatch, capsys):
-    engines = importlib.import_module("benchmarks.engines")
-    monkeypatch.setattr(engines, "apart", lambda function, *args: function(*args))
-    monkeypatch.setattr(engines, "_FEW", 1_000)
-    engines.main(["--rows", "2000", "--on", "blocks", "--output", str(tmp_path)])
-    assert "| blocks | 2000 |" in capsys.readouterr().out
-    (row,) = pd.read_csv(tmp_path / "engines.csv").to_dict("records")
-    assert row["violation"] <= 0.02 + 1e-3
-    assert row["passes"] > 10
 
 
 def test_steps_are_timed_in_turns(tmp_path, monkeypatch):

@@ -89,9 +89,9 @@ def test_every_source_has_a_command_a_day_and_a_results_file():
     assert sources.index.is_unique
     assert sources["date"].str.fullmatch(r"2026-\d\d-\d\d").all()
     assert all((evidence.FOLDER / results).is_file() for results in sources["results"])
-    modules = {
-        m for command in sources["command"] for m in re.findall(r"-m benchmarks([\w.]+)", command)
-    }
+    assert sources["commit"].str.fullmatch(r"|[0-9a-f]{8}").all()
+    here = sources.loc[sources["commit"] == "", "command"]
+    modules = {m for command in here for m in re.findall(r"-m benchmarks([\w.]+)", command)}
     assert all((ROOT / f"benchmarks{m.replace('.', '/')}.py").is_file() for m in modules)
 
 
@@ -113,7 +113,8 @@ def test_a_table_is_made_of_finished_runs_or_of_a_published_file():
 def test_what_is_kept_replaces_earlier_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping, "FOLDER", tmp_path)
     (tmp_path / "runs").mkdir()
-    sources = "table,results,head,command,date\nsteps,runs/a.csv,algorithm,command,2000-01-01\n"
+    sources = "table,results,head,command,commit,date\n"
+    sources += "steps,runs/a.csv,algorithm,command,,2000-01-01\n"
     (tmp_path / "sources.csv").write_text(sources)
     (tmp_path / "steps.csv").write_text(
         "problem,round,method,ms\nnetwork,0,plain torch,2.0\nnetwork,1,plain torch,4.0\n"
