@@ -87,6 +87,24 @@ def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) 
     return near, far
 
 
+def made_up_like(X: Any, n_rows: int) -> Any:
+    """Rows with the columns of X and their types, which are public, and with no entry of it."""
+    rng = np.random.default_rng(0)
+    if not hasattr(X, "iloc"):
+        rows = 3.0 * rng.normal(size=(n_rows, np.shape(X)[1]))
+        return type(X)(rows) if hasattr(X, "toarray") else rows.astype(getattr(X, "dtype", float))
+    table = X.iloc[:0].reindex(range(n_rows))
+    for name in X.columns:
+        dtype = X[name].dtype
+        values: Any = 3.0 * rng.normal(size=n_rows)
+        if hasattr(dtype, "categories"):
+            values = rng.choice(dtype.categories, n_rows)
+        elif _kind(X[name]) == "O":
+            values = ["a"] * n_rows
+        table[name] = table[name].__class__(values, index=table.index).astype(dtype)
+    return table
+
+
 def check_numbers(X: Any) -> None:
     """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
     if hasattr(X, "detach") or _kind(X) in "biuf":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.losses import n_outputs
-from fairconstrained.models.features import as_features, dense_features
+from fairconstrained.models.features import Features, as_features, dense_features
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
@@ -31,6 +31,7 @@ from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.privacy.seeds import HiddenSeed
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.private.coordinates import (
+    LARGEST,
     Coordinates,
     release_coordinates,
     release_scales,
@@ -41,7 +42,9 @@ from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
-_FAR = 1e6  # how far outside the public range entries may be, in widths of the range
+_LEAST_FIRST = ("sensitive_features", "record", "record_replacement")  # units, by what is covered
+_FAR = 1e6  # how far outside their range entries may be, in widths of the range
+_SELDOM = 10.0  # least probability of a row to be in a batch without a warning, in units of delta
 _FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
 _MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
 
@@ -103,6 +106,10 @@ class PrivateTraining(Training):
 
     is_private = True
     hidden: ClassVar[dict[str, Any]] = {"y": None, "group": None}
+    # Times tell the sizes of batches, also by how often a bar is drawn.
+    bar: ClassVar[dict[str, Any]] = {
+        "bar_format": "{desc}: {n_fmt}/{total_fmt}{postfix}", "mininterval": 0.0, "miniters": 1,
+    }  # fmt: skip
     estimator: PrivateFairClassifier
 
     def __init__(self, estimator: PrivateFairClassifier):
@@ -119,6 +126,7 @@ class PrivateTraining(Training):
     def check(self) -> None:
         """Refuse what would read rows exactly, or use another budget."""
         clf, name = self.estimator, type(self.estimator).__name__
+        self.check_budget()
         if clf.warm_start:
             raise ValueError(
                 f"{name}.warm_start must be False with epsilon: every fit spends the whole budget, "
@@ -144,6 +152,21 @@ class PrivateTraining(Training):
                 f"have ranges of their own; got {clf.feature_range!r}."
             )
         super().check()
+
+    def check_budget(self) -> None:
+        """Refuse a Budget that promises less than a parameter that is not at its default."""
+        clf, name = self.estimator, type(self.estimator).__name__
+        changed = {f.name for f in fields(clf) if getattr(clf, f.name) != f.default}
+        less = (
+            self.budget.delta > clf.delta,
+            _LEAST_FIRST.index(self.budget.unit) < (_LEAST_FIRST.index(clf.protect)),
+        )
+        for parameter, promises_less in zip(("delta", "protect"), less, strict=True):
+            if parameter in changed and promises_less:
+                raise ValueError(
+                    f"{name}.epsilon promises less than {name}.{parameter}="
+                    f"{getattr(clf, parameter)!r}; got {self.budget!r}. Give one of both."
+                )
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:
         """Read the samples; count all of a public domain, so as not to reveal what occurs."""
@@ -174,6 +197,11 @@ class PrivateTraining(Training):
         if not isinstance(self.specification, Posteriors):
             check_numbers(given.X)
 
+    def train(self, rows: TrainingRows) -> None:
+        """Fit the estimator to these rows; that a number overflows would tell of single entries."""
+        with np.errstate(all="ignore"):
+            super().train(rows)
+
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Prepare the rows; noise comes from the operating system unless it is seeded."""
         seed = self.estimator.random_state
@@ -189,7 +217,7 @@ class PrivateTraining(Training):
         if rows.workers.size > 1:
             rng = SharedGenerator(rng, rows.workers)
         # A frozen model may warn of single rows, such as unknown categories.
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             super().prepare(rows, rng)
 
@@ -212,7 +240,7 @@ class PrivateTraining(Training):
         stack = self.stack(cells.round(), self.least_rows(plan.noise(COUNTS)))
         self.warn_of_parts(stack, cells, plan)
         counts = stack.of_cells(cells.reshape(-1)).clamp_min(1.0)
-        return self.problem(model, data, stack, counts, releases)
+        return self.problem(model, self.data, stack, counts, releases)
 
     @property
     def ample(self) -> Tensor:
@@ -279,6 +307,16 @@ class PrivateTraining(Training):
     def warn_of(self, plan: PrivacyGuarantee) -> None:
         """Warn if the guarantee means little, or is not the one that was asked for."""
         asked, delta = self.budget.epsilon, plan.delta
+        steps = (p for p in plan.phases if p.sampling_rate < 1)
+        seldom = [p for p in steps if p.sampling_rate * p.n_steps < _SELDOM * delta]
+        if seldom:
+            warn_caller(
+                f"delta={delta:g} is more than {1 / _SELDOM:g} of the probability that a row is in "
+                f"any batch ({seldom[0].sampling_rate:.3g} x {seldom[0].n_steps} steps): the plan "
+                "may leave it almost without noise where it is. Choose a smaller delta, a larger "
+                "sampling rate or more steps.",
+                PrivacyWarning,
+            )
         if plan.epsilon > asked:
             warn_caller(
                 f"{type(self.solver).__name__} spends epsilon = {plan.epsilon:.3g}, more than the "
@@ -331,10 +369,15 @@ class PrivateRecords(PrivateTraining):
         is_sparse = sparse.issparse(table)
         X = as_features(table, device) if is_sparse else dense_features(table, device)
         self.public = self.public_range(X.shape[1])
-        reach = _FAR * self.public.scale
-        # Squares and sums of larger entries overflow, so one row could make a fit fail.
-        X = X.bounded(self.public.centre - reach, self.public.centre + self.public.scale + reach)
-        return (X,)
+        if self.given_range is None:  # the range of each column is yet to be released
+            ends = torch.full_like(self.public.scale, 2.0 * LARGEST)  # in the last bin
+            return (X.bounded(-ends, ends),)
+        return (self.cut(X, self.public),)
+
+    def cut(self, X: Features, public: Coordinates) -> Features:
+        """Cut entries far from their range, row by row, of which one could make sums overflow."""
+        reach = _FAR * public.scale
+        return X.bounded(public.centre - reach, public.centre + public.scale + reach)
 
     @property
     def given_range(self) -> Any:
@@ -368,10 +411,23 @@ class PrivateRecords(PrivateTraining):
         n_rows, public = self.n_rows, self.public
         if self.given_range is None:
             public = release_scales(self.data.X, n_rows, public, releases, self.rng)
+            self.data = replace(self.data, blocks=(self.cut(self.data.X, public),))
+            self.warn_of_cut(public)
         coordinates = release_coordinates(self.data.X, n_rows, public, releases, self.rng)
         if coordinates.far:
             self.warn_of_range()
         return self.model_in(coordinates)
+
+    def warn_of_cut(self, public: Coordinates) -> None:
+        """Name the columns whose entries are cut to a constant, by the released counts."""
+        cut = torch.nonzero(public.scale > LARGEST)[:, 0].tolist()
+        if cut:
+            warn_caller(
+                f"By the released counts columns {cut} of X have entries beyond {LARGEST:.0e}, "
+                "which are cut: nothing is learnt of what lies there. Give these columns in other "
+                "units.",
+                PrivacyWarning,
+            )
 
     def warn_of_range(self) -> None:
         """Say which parameter raw columns need; known from the releases."""

@@ -78,6 +78,7 @@ def unchanged_on_error(estimator: object) -> Iterator[list[Training]]:
         vars(estimator).update(before)
         error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
         for spent in (training.spent for training in begun if training.spent is not None):
+            vars(estimator)["_begun"] = True  # which hides the seed
             error.privacy = spent  # type: ignore[attr-defined]
             error.add_note(_SPENT.format(spent.epsilon, spent.delta))
         raise
@@ -144,8 +145,11 @@ def recorded(stack: MomentConstraint, iterate: Iterate) -> Record:
 
 
 @contextmanager
-def progress(name: str, length: int | None, verbose: int) -> Iterator[Callable[[Iterate], None]]:
-    with tqdm(total=length, desc=name, disable=not verbose, unit="it") as bar:
+def progress(
+    name: str, length: int | None, verbose: int, **options: Any
+) -> Iterator[Callable[[Iterate], None]]:
+    """Show a progress bar, with these options of tqdm; yield a callback of iterations."""
+    with tqdm(total=length, desc=name, disable=not verbose, unit="it", **options) as bar:
 
         def tick(iterate: Iterate) -> None:
             violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan

@@ -90,6 +90,7 @@ class Training:
 
     is_private = False
     hidden: ClassVar[dict[str, Any]] = {}  # of the rows, from the specification of the model
+    bar: ClassVar[dict[str, Any]] = {}  # options of the progress bar
     domains = Domains()
     spent: PrivacyGuarantee | None = None  # by what may have been released so far
     watch: Callable[..., object] | None = None  # of a problem and each iterate
@@ -387,7 +388,7 @@ class Training:
             watchers.append(partial(self.watch, problem))
         compared = rounds is None and not self.is_private and len(dual)
         length = max_iter or self.solver.length
-        with progress(type(clf).__name__, length, clf.verbose) as tick:
+        with progress(type(clf).__name__, length, clf.verbose, **self.bar) as tick:
             asked = self.rows.workers.asked([*watchers, tick])
             solution = run(
                 self.solver,

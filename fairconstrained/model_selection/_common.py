@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.privacy.seeds import HiddenSeed, without_seeds
 
 
 def _if_estimator_has(method: str) -> Any:
@@ -17,7 +18,12 @@ def _if_estimator_has(method: str) -> Any:
     return available_if(lambda self: hasattr(getattr(self, self._fitted, self.estimator), method))
 
 
-class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class DelegatingClassifier(
+    HiddenSeed,
+    ClassifierMixin,  # type: ignore[misc]
+    MetaEstimatorMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """A classifier that trains others, one of which predicts."""
 
     _fitted = "estimator_"  # the attribute with the fitted estimator
@@ -43,6 +49,9 @@ class DelegatingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
+
+    def _without_seed(self) -> dict[str, Any]:
+        return {"estimator": without_seeds(self.estimator)}
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)

@@ -239,6 +239,7 @@ class CertifiedClassifier(DelegatingClassifier):
         check_array(y, ensure_2d=False, dtype=None, input_name="y")  # finite
         check_classification_targets(y)
         warn_of_exact_scores(self.estimator, "CertifiedClassifier")
+        self._begun = True
         # The bound of a cap on all samples together is for draws of all of them: as many of each
         # group as there happen to be. Other bounds take the sizes of groups as given.
         is_cap = getattr(constraint, "name", constraint) in CAPS

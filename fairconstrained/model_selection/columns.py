@@ -76,6 +76,7 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
         """
         given: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         given["sensitive_features"] = self._groups(X)
+        self._begun = True
         with config_context(enable_metadata_routing=True):  # where the estimator is a pipeline
             self.estimator_ = clone(self.estimator).fit(other_columns(X, self.column), y, **given)
         self.classes_ = np.unique(as_numpy(y))

@@ -37,7 +37,6 @@ from fairconstrained.privacy.accounting import (
     check_positive,
 )
 from fairconstrained.privacy.plans import privacy_guarantee
-from fairconstrained.privacy.seeds import HiddenSeed
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
 _MOST_PLANS = 12
@@ -47,7 +46,7 @@ _NOISE: dict[Unit, float] = {"record": 1.0, "record_replacement": 2.0, "sensitiv
 _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 
 
-class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
+class PrivateGridSearch(DelegatingClassifier):
     r"""A search over candidates of a private estimator, with one epsilon for everything.
 
     Every candidate is trained on the rows that are not held out. Of those that keep their
@@ -58,7 +57,8 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
     Parameters
     ----------
     estimator : private estimator, or Pipeline that ends in one
-        Its budget is set by the search: its `epsilon` and `delta` are not used.
+        Its budget is set by the search: its `epsilon` is not used, and a `delta` of its own that is
+        smaller than the search's is an error.
     param_grid : dict of str to sequence, or sequence of dict
         As in :class:`sklearn.model_selection.GridSearchCV`, without the budget.
     epsilon, delta : float, default=1.0 and 1e-5
@@ -224,12 +224,12 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
             self.classes_ = self.best_estimator_.classes_
             return self
         except BaseException as error:
+            self._begun = True
             self._tell_the_price(error, models, total)
             raise
 
     def _without_seed(self) -> dict[str, Any]:
-        seed = {f"{_key(self.estimator)}random_state": None}
-        return {"estimator": clone(self.estimator).set_params(**seed), "random_state": None}
+        return {**super()._without_seed(), "random_state": None}
 
     def _planned(
         self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
@@ -243,7 +243,7 @@ class PrivateGridSearch(HiddenSeed, DelegatingClassifier):
                 f"param_grid must not vary the budget, which belongs to the search; got "
                 f"{sorted(varied)}."
             )
-        bare = self._without_seed()["estimator"]
+        bare = clone(self.estimator).set_params(**{f"{key}random_state": None})
         given = (clone(bare).set_params(**clone(params, safe=False)) for params in candidates)
         if any(_private_part(model).random_state is not None for model in given):
             raise ValueError(

@@ -19,6 +19,7 @@ from torch import Tensor
 _SPARSE_BELOW = 0.25
 _CHUNK_ROWS = 16_384
 _NORM_ROWS = 1024  # so many centred rows fit into the processor's cache
+_LEAST_SCALE = 2.0**-400  # of columns whose squares stay far from overflowing
 _ROUNDINGS = 8 * float(np.finfo(float).eps)
 # A slice of CSR costs 0.1 ms even if it is short: smaller matrices have a dense copy.
 _SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
@@ -255,6 +256,10 @@ class SparseFeatures(Features):
             )
             centre = transform.T @ centre
             return SparseFeatures(product)._square_norms(centre, torch.ones_like(centre))
+        if transform.ndim == 1 and float(transform.min()) < _LEAST_SCALE:  # squares overflow
+            power = 2.0 ** transform.log2().floor()
+            scaled = SparseFeatures(sp.csr_array(self.X.multiply(power.numpy()[None])))
+            return scaled._square_norms(centre * power, transform / power)
         # The square is expanded, because x - centre would be dense.
         if transform.ndim == 2:
             return ((self.matmul(transform) - centre @ transform) ** 2).sum(dim=1)

@@ -19,7 +19,7 @@ from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, 
 from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator
 
-from fairconstrained.arrays import Floats, Ints, as_numpy
+from fairconstrained.arrays import Floats, Ints, as_numpy, made_up_like
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.cross_fitting import (
     LEAST_GIVEN,
@@ -33,8 +33,8 @@ from fairconstrained.models.cross_fitting import (
 from fairconstrained.models.specification import Specification
 
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
-_TRIED = 8  # rows that are also asked about by themselves
-_SAME = 1e-6  # differences of posteriors that are left to rounding
+_TRIED = 8  # made-up rows that are also asked about by themselves
+_SAME = 1e-3  # differences of log odds that are left to rounding in single precision
 
 
 class GroupTask(NamedTuple):
@@ -107,7 +107,7 @@ class Posteriors(Specification):
     -----
     With `epsilon` whatever is secret trains none of the models. Where records are protected both
     must be frozen, and be *public*: fitted to rows that nobody protects, and chosen without a look
-    at those that are. They must treat each row by itself, which some rows are tried for. Nothing
+    at those that are. They must treat each row by itself, which is tried on made-up rows. Nothing
     calibrates them: the columns are public functions of X, with logarithms of probabilities of at
     least 0.001 and without :math:`P(\text{part } q)`, and their ranges replace `feature_range`. One
     part of each task is left out, since the others imply it. Copies of the models answer, so that
@@ -272,15 +272,34 @@ class Posteriors(Specification):
         of_groups = self._groups_as_given(part_of_cell, rows.groups)
         self.fitted_ = FittedPosteriors(classes, label_model, of_groups)
         self.column_range = self.fitted_.range()
-        table = self.transform(rows.X)
-        few = np.arange(min(_TRIED, len(table)))
-        alone = [self.transform(_safe_indexing(rows.X, few[i : i + 1])) for i in few]
-        if not np.allclose(np.concatenate(alone), table[few], rtol=0.0, atol=_SAME):
+        said = self._try_rows_alone(rows.X)
+        try:
+            return self.transform(rows.X)
+        except Exception as error:
+            kind = type(error).__name__
+        raise ValueError(
+            f"{type(self).__name__}: a frozen classifier refuses rows of X ({kind}), in words that "
+            f"may quote them and are left out. Try it on rows that are public.{said}"
+        )
+
+    def _try_rows_alone(self, X: Any) -> str:
+        """Raise ValueError if a frozen model says something else of rows among others.
+
+        Protected rows are not tried: rounding may differ by as much, and one of them would decide.
+        A model may take no made-up rows, such as unknown categories; its words are returned.
+        """
+        try:
+            rows = made_up_like(X, _TRIED)
+            together = self.transform(rows)
+            alone = [self.transform(_safe_indexing(rows, [i])) for i in range(_TRIED)]
+        except Exception as error:
+            return f" Of made-up rows it says: {error}"
+        if not np.allclose(np.concatenate(alone), together, rtol=0.0, atol=_SAME):
             raise ValueError(
                 f"{type(self).__name__}: a frozen classifier must treat each row by itself with "
-                f"epsilon; {self!r} says something else of a row among others."
+                f"epsilon; {self!r} says something else of a made-up row among others."
             )
-        return table
+        return ""
 
     def _groups_as_given(self, part_of_cell: Any, groups: Any) -> list[GroupModel]:
         """Return the frozen model of the groups for each task; one part is implied by others."""

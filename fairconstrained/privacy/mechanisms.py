@@ -252,7 +252,9 @@ def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Ge
 
     `spread` is the largest norm of a vector of this size with entries of at most 1.
     """
-    if scale == 0:  # no secret is in the sum: public gradients and a penalty of weight exactly 0
+    if scale == 0:
+        if value.any():
+            raise RuntimeError("A sum that is not zero would be released without noise.")
         return value
     step = 2.0 ** math.floor(math.log2(_GRID * scale / max(spread, 1.0)))
     exact: Floats = value.detach().double().cpu().numpy().reshape(-1)

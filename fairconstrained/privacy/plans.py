@@ -50,7 +50,7 @@ CUT = 1e-4  # fraction of delta for the tails that are cut off before compositio
 # Step of the grid in standard deviations of a loss. Connecting the dots adds at most a quarter of
 # its square to the variance: 0.25 %, and half of that to epsilon.
 STEP = 0.1
-MOST_STEP, MOST_POINTS = 0.1, 1 << 17
+MOST_STEP, MOST_POINTS = 0.1, 1 << 16
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
@@ -191,6 +191,8 @@ def plan_releases(
     """
     check_positive("epsilon", budget.epsilon)
     check_budget(delta=budget.delta, unit=budget.unit)
+    if step and (sampling_rate < 1 or laplace):  # the accountant of batches tells no more apart
+        budget = budget._replace(epsilon=min(budget.epsilon, MAX_LOSS))
     for name, fraction in (*fractions.items(), *step.items()):
         if not 0 < fraction < 1:
             raise ValueError(f"The fraction of {name!r} must be in (0, 1); got {fraction!r}.")
@@ -234,7 +236,8 @@ def one_off_noise(fraction: float, budget: Budget) -> float:
 
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
     """The multiplier at which one Gaussian release costs (epsilon, delta); Balle and Wang, 2018."""
-    return float(_library("").get_sigma_gaussian(epsilon, delta))
+    with np.errstate(divide="ignore"):  # of tiny epsilons
+        return float(_library("").get_sigma_gaussian(epsilon, delta))
 
 
 def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit = "record") -> float:
@@ -353,7 +356,8 @@ def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
         return math.inf
     if not rest:
         shift = batches[0].gaussian * (2 if replaces else 1)
-        return float(library.get_epsilon_gaussian(1 / shift, delta - ROUNDING))
+        with np.errstate(divide="ignore"):  # of tiny shifts
+            return float(library.get_epsilon_gaussian(1 / shift, delta - ROUNDING))
     n_steps = sum([batch.n_steps for batch in batches])
     log_tail = math.log(CUT * delta / n_steps)
     largest = most = of_laplace = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import estimator_html_repr
 
 
@@ -16,12 +16,13 @@ class HiddenSeed:
     """
 
     keeps_seed = False  # set to True, copies and pickles have random_state: for experiments
+    _begun = False  # whether a private fit has released something, and perhaps failed after that
 
     def __getstate__(self) -> dict[str, Any]:
         """The state to copy, pickle and show."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
-        hides = getattr(self, "privacy_", None) is not None and not self.keeps_seed
-        return {**state, **self._without_seed()} if hides else state
+        begun = self._begun or getattr(self, "privacy_", None) is not None
+        return {**state, **self._without_seed()} if begun and not self.keeps_seed else state
 
     def _without_seed(self) -> dict[str, Any]:
         return {"random_state": None}
@@ -35,3 +36,14 @@ class HiddenSeed:
 
     def _html_repr(self) -> Any:
         return estimator_html_repr(copy.copy(self))
+
+
+def without_seeds(estimator: Any) -> Any:
+    """Return the estimator, or a clone of it in which private parts have no seed if one has."""
+    params = estimator.get_params()
+    prefixes = (name.removesuffix("epsilon") for name in params if name.endswith("epsilon"))
+    private = [prefix for prefix in prefixes if params[f"{prefix}epsilon"] is not None]
+    seeds = {f"{prefix}random_state": None for prefix in private}
+    if all(params.get(name) is None for name in seeds):
+        return estimator
+    return clone(estimator).set_params(**seeds)

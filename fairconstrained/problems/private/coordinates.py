@@ -26,9 +26,10 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
 _REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
 _CHUNK = 1 << 22  # of dense rows held at a time: 32 MB
 _FAR = 0.99  # of the largest mean squared norm that rows within the range can have
-_FACTOR, _BINS = 4.0, 10  # entries are told apart by their size, by powers of 4 up to 4^11
+_FACTOR, _BINS = 4.0, 500  # entries are told apart by their size, by powers of 4
+LARGEST = _FACTOR**_BINS  # beyond it entries are cut, so that no sum of them overflows
 _MOST_LARGE = 16  # large entries of a row that count in full
-_SURE, _FEW = 4.5, 0.01  # standard deviations of noise, fraction of rows: less is no large column
+_SURE, _FEW = 5.4, 0.01  # standard deviations of noise, fraction of rows: less is no large column
 _TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
 _SURE_VARIANCE = 2.0  # standard deviations of noise: a smaller variance is not told from none
 _LEAST = 1e-12  # total variance of rows that are all equal
@@ -53,12 +54,13 @@ def release_scales(
     The release is a table of counts
 
     .. math:: T_{jb} = \sum_i w_i\, 1[4^b < |x_{ij}| \le 4^{b+1}] + C \sigma \xi_{jb},
-              \qquad b = 1, \dots, 10, \quad w_i = \min(1, C / \sqrt{k_i}),
+              \qquad b = 1, \dots, 500, \quad w_i = \min(1, C / \sqrt{k_i}),
 
     where :math:`k_i` is the number of entries of row i beyond 4, and :math:`C = \min(d, 16)^{1/2}`:
-    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C. The scale of column j
-    is :math:`4^{b+1}` with the largest b whose count is beyond the noise and at least 1 % of the
-    rows. Of `n_rows` rows, those of X are this worker's.
+    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C, however many bins
+    there are. The last one has all larger entries. The scale of column j is :math:`4^{b+1}` with
+    the largest b whose count is beyond the noise and at least 1 % of the rows. Of `n_rows` rows,
+    those of X are this worker's.
     """
     n_columns = X.shape[1]
     norm = min(n_columns, _MOST_LARGE) ** 0.5

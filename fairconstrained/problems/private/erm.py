@@ -292,7 +292,8 @@ class AttributeFermi(RecordFermi):
         max_norms = scores.new_full((len(scores),), torch.inf)
         max_norms[:n].fill_(scale * max_norm)
         gradient = clipped(torch.cat(cotangents), max_norms)
-        gradient = self.releases.noisy(GRADIENT, gradient, scale * max_norm, rng)
+        if self.weight:  # else groups are in no gradient
+            gradient = self.releases.noisy(GRADIENT, gradient, scale * max_norm, rng)
         return released, gradient + self.alpha * self.model.penalty(x).gradient
 
     def _public_rows(self, rng: Generator) -> Tensor:

@@ -1,0 +1,245 @@
+"""What inputs of private fits decide: no cell is quoted, no column is cut in silence, no name."""
+
+import contextlib
+import io
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained.exceptions import PrivacyWarning
+from fairconstrained.model_selection import (
+    CertifiedClassifier,
+    PrivateGridSearch,
+    SensitiveColumnsClassifier,
+)
+from fairconstrained.privacy import Budget, mechanisms
+from fairconstrained.solvers import DPFERMI, DPSGDA
+from tests.helpers.marks import slow_where
+from tests.helpers.private_fits import DATA, PRIVATE, fitted
+
+RNG = np.random.default_rng(0)
+N = 8000
+GROUPS = RNG.choice(["a", "b"], N)
+PLACE = RNG.random(N)
+Y = (PLACE + 0.1 * RNG.normal(size=N) > 0.5).astype(int)
+STEPS = DPSGDA(n_steps=2)
+FEW = slice(0, 400)
+SECRET_GROUPS = RateConstrainedClassifier(epsilon=1.0, protect="sensitive_features")
+quiet = pytest.mark.filterwarnings("ignore::UserWarning")
+pytestmark = quiet
+
+FAR = {
+    "linear": RateConstrainedClassifier(slack=0.5, epsilon=5.0, delta=1e-6, random_state=0),
+    "network": RateConstrainedClassifier(
+        model=(8,), slack=0.5, epsilon=5.0, delta=1e-6, random_state=0
+    ),
+    "penalty": DPFermiClassifier(
+        penalty=0.0, protect="record", epsilon=5.0, delta=1e-6, random_state=0
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("ends", [(2e6, 9e6), (-3e100, 3e100), (1e299, 9e299)])
+@pytest.mark.parametrize("name", FAR)
+def test_columns_of_any_size_are_learnt_without_a_range(name, ends, form):
+    """As those within a million were; the best error is .08."""
+    low, high = ends
+    X = form((low + (high - low) * PLACE)[:, None])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "By the released", PrivacyWarning)
+        clf = clone(FAR[name]).fit(X, Y, sensitive_features=GROUPS)
+    assert clf.score(X, Y) > 0.9
+
+
+def test_what_is_cut_to_a_constant_is_said():
+    X = np.column_stack((PLACE, 1e304 * (1.0 + PLACE)))
+    with pytest.warns(PrivacyWarning, match=r"columns \[1\] of X have entries beyond 1e\+301"):
+        clone(FAR["linear"]).set_params(solver=STEPS).fit(X, Y, sensitive_features=GROUPS)
+
+
+SECRET = "diagnosis: rare"
+TEXT = pd.DataFrame({"age": PLACE[FEW], "notes": np.where(np.arange(400) == 7, SECRET, "1")})
+CODED = make_column_transformer((OneHotEncoder(), ["notes"]), remainder="passthrough")
+PUBLIC = TEXT.assign(notes=np.where(np.arange(400) % 2, "1", "2"))
+OF_WORDS = FrozenEstimator(make_pipeline(CODED, LogisticRegression()).fit(PUBLIC, Y[FEW]))
+REFUSED = {
+    "a table": (TEXT, "linear", r"'notes' \(str\)"),
+    "an array": (TEXT.to_numpy(), "linear", r"1 \(str\)"),
+    "a list": (TEXT.to_numpy().tolist(), (3,), r"1 \(str\)"),
+    "complex numbers": (TEXT[["age"]].to_numpy() * 1j, "linear", "complex"),
+    "a sparse matrix": (sparse.csr_array(TEXT[["age"]].to_numpy() * 1j), "linear", "complex"),
+    "a frozen model": (TEXT, OF_WORDS, r"refuses rows of X \(ValueError\)"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_errors_name_the_column_and_quote_no_entry(case):
+    X, model, words = REFUSED[case]
+    clf = RateConstrainedClassifier(epsilon=1.0, model=model, solver=STEPS)
+    with pytest.raises(ValueError, match=words) as caught:
+        clf.fit(X, Y[FEW], sensitive_features=GROUPS[FEW])
+    error = caught.value
+    while error is not None:  # a log has the errors before it, too
+        assert SECRET not in str(error)
+        assert str(PLACE[0]) not in str(error)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e11])
+def test_no_row_decides_whether_a_frozen_model_is_refused(scale):
+    """At right angles to its coefficients rounding differs alone and among others."""
+    rng = np.random.default_rng(0)
+    X, public = rng.normal(size=(2, 400, 40))
+    model = LogisticRegression().fit(public, public[:, 0] > 0)
+    w, v = model.coef_[0], scale * rng.normal(size=40)
+    X[0] = v - w * (v @ w) / (w @ w)
+    clf = RateConstrainedClassifier(epsilon=1.0, model=FrozenEstimator(model), solver=STEPS)
+    for rows in (X, X.astype(np.float32), pd.DataFrame(X)):
+        assert clf.fit(rows, X[:, 0] > 0, sensitive_features=GROUPS[FEW]).privacy_.epsilon <= 1
+
+
+TABLE = pd.DataFrame({"age": PLACE[FEW], "sex": GROUPS[FEW] == "a", "old": PLACE[FEW] > 0.5})
+NAMED = {
+    "a column": {"sensitive_features": TABLE["sex"]},
+    "a table": {"sensitive_features": TABLE[["old", "sex"]]},
+    "a dict": {"sensitive_features": {"sex": TABLE["sex"].tolist()}},
+    "strata": {"sensitive_features": GROUPS[FEW], "control_features": TABLE[["sex"]]},
+    "a column as strata": {"sensitive_features": GROUPS[FEW], "control_features": TABLE["sex"]},
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_secret_groups_are_no_columns_of_the_features(case):
+    """Names are public. A public column of the same name is renamed, which says that it is one."""
+    with pytest.raises(ValueError, match=r"its columns \[.*'sex'.*\] have their names"):
+        SECRET_GROUPS.fit(TABLE, Y[FEW], **NAMED[case])
+    renamed = TABLE.rename(columns={"sex": "sex, as published", "old": "in the register"})
+    clf = clone(SECRET_GROUPS).fit(renamed, Y[FEW], **NAMED[case])
+    assert clf.privacy_.epsilon <= 1.0
+    grid = PrivateGridSearch(make_pipeline(SECRET_GROUPS), {})
+    with pytest.raises(ValueError, match="have their names"):
+        grid.fit(TABLE, Y[FEW], sensitive_features=TABLE["sex"])
+
+
+@pytest.mark.parametrize(
+    ("clf", "parameter"),
+    [
+        (RateConstrainedClassifier(protect="record_replacement"), "protect"),
+        (DPFermiClassifier(protect="record"), "protect"),
+        (RateConstrainedClassifier(delta=1e-7), "delta"),
+        (AUCFairClassifier(delta=1e-7), "delta"),
+    ],
+)
+def test_a_budget_that_promises_less_than_a_parameter_is_refused(clf, parameter):
+    unit = "sensitive_features" if isinstance(clf, DPFermiClassifier) else "record"
+    clf.set_params(epsilon=Budget(1.0, 1e-5, unit))
+    with pytest.raises(ValueError, match=rf"epsilon promises less than \w+\.{parameter}="):
+        clf.planned_privacy(1000)
+    clf.set_params(epsilon=Budget(1.0, 1e-8, "record_replacement"))
+    assert clf.planned_privacy(1000).delta == 1e-8
+
+
+def test_a_sum_without_noise_is_not_released():
+    rng = mechanisms.noise_generator(None)
+    total = mechanisms.torch.ones(3)
+    assert not mechanisms.with_gaussian_noise(0.0 * total, 0.0, rng).any()
+    with pytest.raises(RuntimeError, match="without noise"):
+        mechanisms.with_gaussian_noise(total, 0.0, rng)
+    steps = DPFERMI(n_steps=2, batch_size=100)
+    free = DPFermiClassifier(penalty=0.0, solver=steps, random_state=0)
+    assert fitted(free).privacy_.epsilon <= 1.0
+
+
+@pytest.mark.slow
+def test_batches_that_hardly_any_row_is_in_are_named():
+    """A row is in one with probability 1e-6, less than a delta that covers all that may happen."""
+    clf = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(sampling_rate=1e-7, n_steps=10))
+    with pytest.warns(PrivacyWarning, match="almost without noise"):
+        fitted(clf)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*almost without noise", PrivacyWarning)
+        fitted(clone(clf).set_params(solver=STEPS))
+
+
+EXTREME = {
+    "tiny": (1e-4, {}),
+    "tiny, groups": (1e-4, {"protect": "sensitive_features"}),
+    "huge": (5000.0, {}),
+    "huge, replacement": (5000.0, {"protect": "record_replacement"}),
+    "huge, Laplace": (5000.0, {"solver": DPSGDA(histogram_noise="laplace")}),
+    "seldom": (1.0, {"solver": DPSGDA(sampling_rate=1e-7, n_steps=100)}),
+}
+
+
+@pytest.mark.parametrize("case", slow_where(EXTREME, "seldom"))
+def test_extreme_budgets_are_planned(case):
+    """Without a warning of numpy, and never beyond the budget."""
+    epsilon, params = EXTREME[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plan = RateConstrainedClassifier(epsilon=epsilon, **params).planned_privacy(30_000)
+    assert 0.1 * epsilon <= plan.epsilon <= epsilon
+
+
+SEED = 987654321
+SEEDED = clone(PRIVATE["rates"]).set_params(random_state=SEED)
+BY_COLUMN = np.column_stack((DATA.data, DATA.sensitive_features))
+
+
+def fails(*_):
+    raise KeyboardInterrupt
+
+
+HOLDERS = {
+    "a certified one": lambda: fitted(CertifiedClassifier(SEEDED, candidates={"slack": [0.2]})),
+    "columns": lambda: SensitiveColumnsClassifier(make_pipeline(SEEDED), -1).fit(
+        BY_COLUMN, DATA.target
+    ),
+    "a failed fit": lambda: interrupted(clone(SEEDED)),
+    "a failed search": lambda: interrupted(
+        PrivateGridSearch(SEEDED, {"callbacks": [fails]}, random_state=SEED)
+    ),
+}
+
+
+def interrupted(clf):
+    if "callbacks" in clf.get_params():
+        clf.set_params(callbacks=fails)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(clf)
+    clf = clf.set_params(callbacks=None) if "callbacks" in clf.get_params() else clf
+    return clf.set_params(param_grid={}) if hasattr(clf, "param_grid") else clf
+
+
+@pytest.mark.parametrize("case", HOLDERS)
+def test_whatever_holds_a_private_fit_pickles_and_shows_no_seed(case):
+    """Once something was released, whether or not the fit ended."""
+    clf = HOLDERS[case]()
+    assert SEED.to_bytes(4, "little") not in pickle.dumps(clf)
+    assert str(SEED) not in f"{clf!r} {clf._repr_html_()}"
+    clf.keeps_seed = True
+    assert SEED.to_bytes(4, "little") in pickle.dumps(clf)
+
+
+def test_a_progress_bar_shows_no_times():
+    """They tell the sizes of batches, as the times that the history hides."""
+    with contextlib.redirect_stderr(io.StringIO()) as shown:
+        fitted(clone(PRIVATE["rates"]).set_params(verbose=1))
+    bars = shown.getvalue().strip().split("\r")
+    assert len(bars) >= len(fitted(clone(PRIVATE["rates"])).history_["time"])
+    assert "excess" in bars[-1]
+    assert not re.search(r"\d\d:\d\d|it/s|s/it", shown.getvalue())
