@@ -229,7 +229,11 @@ class PrivateGridSearch(DelegatingClassifier):
             raise
 
     def _without_seed(self) -> dict[str, Any]:
-        return {**super()._without_seed(), "random_state": None}
+        return {"estimator": self._seedless(), "random_state": None}
+
+    def _seedless(self) -> Any:
+        """Return a clone of the estimator without its seed; it need not have an epsilon here."""
+        return clone(self.estimator).set_params(**{f"{_key(self.estimator)}random_state": None})
 
     def _planned(
         self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
@@ -243,7 +247,7 @@ class PrivateGridSearch(DelegatingClassifier):
                 f"param_grid must not vary the budget, which belongs to the search; got "
                 f"{sorted(varied)}."
             )
-        bare = clone(self.estimator).set_params(**{f"{key}random_state": None})
+        bare = self._seedless()
         given = (clone(bare).set_params(**clone(params, safe=False)) for params in candidates)
         if any(_private_part(model).random_state is not None for model in given):
             raise ValueError(
