@@ -44,14 +44,19 @@ class Compared(NamedTuple):
         """Whether a rate is compared."""
         return self.enough & ~self.alone
 
-    def left_out(self, name: Callable[..., str]) -> list[str]:
-        """Name each rate that is left out, with its rows and the reason; `name` takes its place."""
-        told = (f"{name(*at)} ({self._reason(*at)})" for at in np.argwhere(~self.kept).tolist())
-        return list(dict.fromkeys(told))
+    def left_out(self, name: Callable[..., str], hidden: int = 0) -> list[str]:
+        """Name each rate that is left out, with its rows and the reason; `name` takes its place.
 
-    def _reason(self, *at: int) -> str:
+        Numbers of rows below `hidden` are not told, except that there are none.
+        """
+        places = map(tuple, np.argwhere(~self.kept).tolist())
+        return list(dict.fromkeys(f"{name(*at)} ({self._reason(at, hidden)})" for at in places))
+
+    def _reason(self, at: tuple[int, ...], hidden: int) -> str:
         """The number of rows, and what they are too few for."""
         rows = max(int(self.rows[at]), 0)  # a released number may be negative
+        if 0 < rows < hidden:
+            return f"fewer than {hidden} rows"
         if self.alone[at]:
             return f"{rows} rows, {ALONE}"
         return f"{rows} rows, fewer than {np.ceil(self.least[at]):.0f}" if rows else "0 rows"
@@ -64,6 +69,7 @@ def compared(
     *,
     families: ArrayLike = 0,
     sets: ArrayLike | None = None,
+    floor: int = 1,
 ) -> Compared:
     """Decide who is compared; each event, a column, by itself.
 
@@ -73,7 +79,8 @@ def compared(
     keeps its groups, and a mistyped label is left out of a large one. `families` and `sets` have a
     number for each group: the attribute that it is a value of (-1: it is no single group, and one
     row is enough), and those that are compared with each other, such as the groups of a stratum.
-    Without `sets` nobody is alone: each rate is capped by itself.
+    Without `sets` nobody is alone: each rate is capped by itself. No rate rests on fewer rows than
+    the `floor`.
     """
     rows = np.asarray(rows)
     families = np.broadcast_to(families, len(rows))
@@ -84,6 +91,7 @@ def compared(
         for family in np.unique(families[families >= 0]):
             own = families == family
             least[own] = _fewest(rows[own], slack)
+    least = np.maximum(least, floor)
     alone = np.zeros(rows.shape, dtype=bool)
     if sets is not None:
         enough = rows >= least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -19,10 +20,9 @@ from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
 from fairconstrained.audit.sample import MIN_CELL, Grouping, Sample, read_sample
 from fairconstrained.audit.wording import Question
+from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.metrics.statements import plain
-
-_SMALL = 20  # rows of a group that is compared, without a slack
 
 
 @dataclass(frozen=True)
@@ -191,9 +191,9 @@ def report(
     -----
     Rates have Wilson's intervals, differences and ratios those of
     :func:`fairconstrained.metrics.confidence_interval`, and certificates are those of
-    :func:`fairconstrained.metrics.certify`, each with the given confidence by itself. Groups in
-    which one row moves a rate by more than the slack (20 rows without a slack) are listed but not
-    compared.
+    :func:`fairconstrained.metrics.certify`, each with the given confidence by itself. Groups, also
+    within a label, that ``fit`` would leave out (at a slack of 0.05 if none is asked) are listed
+    but not compared: the answer names them.
 
     Examples
     --------
@@ -244,15 +244,19 @@ def audited(sample: Sample, asked: Question) -> Audit:
         "certificates": [],
         "left_out": list(sample.left_out),
     }
-    for grouping in tqdm(compared, desc="comparing groups", delay=2, leave=False):
-        _compare(sample, grouping, facts, asked)
+    criteria = list(measures.DIFFERENCES)[: None if sample.label is not None else 1]
+    who = {name: measures.compared(sample, compared, name, asked.slack) for name in criteria}
+    unanswered: list[str] = []
+    for i, grouping in enumerate(tqdm(compared, desc="comparing groups", delay=2, leave=False)):
+        own = {name: found[i] for name, found in who.items()}
+        unanswered += _compare(sample, grouping, own, facts, asked)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
     return Audit(
         question=wording.question(facts, sample, asked),
         verdict=wording.verdict(facts, asked),
         headline=wording.headline(facts, asked),
-        answer=wording.answer(facts, asked),
+        answer=f"{wording.answer(facts, asked)}{wording.beside(unanswered)}",
         findings=[*wording.findings(facts, asked), *sample.spelled],
         assumptions=wording.assumptions(facts),
         limits=wording.limits(sample),
@@ -270,40 +274,41 @@ def audited(sample: Sample, asked: Question) -> Audit:
     )
 
 
-def _compare(sample: Sample, grouping: Grouping, facts: dict[str, Any], asked: Question) -> None:
-    """Add what compares the groups by one attribute: differences, ratios, and a certificate."""
-    least = math.ceil(1.0 / asked.slack) if asked.slack else _SMALL
-    rows, left_out = measures.compared(sample, grouping, least)
-    facts["left_out"] += left_out
-    if not rows.any():
-        return
-    by = grouping.attribute
-    gaps, (of_decisions, *others) = measures.comparisons(sample, grouping, rows, asked.confidence)
-    names = {grouping.groups[code] for code in np.unique(grouping.codes[rows])}
-    groups = [row for row in facts["groups"] + facts["intersections"] if row["attribute"] == by]
+def _compare(
+    sample: Sample,
+    by: Grouping,
+    who: Mapping[str, Compared],
+    facts: dict[str, Any],
+    asked: Question,
+) -> list[str]:
+    """Add what compares the groups by one attribute; return whom the question leaves out."""
+    named = {
+        name: measures.left_out(sample, by, who, name) for name in who if (by.codes >= 0).any()
+    }
+    facts["left_out"] += dict.fromkeys(words for own in named.values() for words in own)
+    gaps, ratios = measures.comparisons(sample, by, who, asked.confidence)
+    compared = {by.groups[g] for g in np.flatnonzero(who["demographic_parity"].kept)}
+    if compared:
+        rows = facts["groups"] + facts["intersections"]
+        groups = [row for row in rows if row["attribute"] == by.attribute]
+        ratios[0] |= measures.impact_ratios(groups, compared)
     facts["differences"] += gaps
-    facts["ratios"] += [{**of_decisions, **measures.impact_ratios(groups, names)}, *others]
-    rows = rows & measures.shown(sample, grouping, asked.criterion, rows)
-    if hidden := sorted(
-        names - {grouping.groups[code] for code in np.unique(grouping.codes[rows])}
-    ):
-        few = f"fewer than {sample.min_cell} rows of one label or decision"
-        facts["left_out"].append(f"{by}: {few}, so not compared: {', '.join(hidden)}.")
-    if len(np.unique(grouping.codes[rows])) < 2:
-        return
-    if sample.weight is None or sample.most is not None:
-        found = certificate(sample, grouping, rows, asked)
-        if found is None:
-            return
+    facts["ratios"] += ratios
+    kept, unanswered = who[asked.criterion].kept, named.get(asked.criterion, [])
+    if kept.any() and (sample.weight is None or sample.most is not None):
+        rows = measures.members(sample, by, asked.criterion, kept)
+        found = certificate(sample, by, rows, asked)
         proved: dict[str, Any] = {
             "slack": asked.slack,
             "kept": found.kept if asked.slack is not None else None,
             "rates": [rate for rate in found.rates if rate["rows"] >= sample.min_cell],
+            "left_out": unanswered,
         }
         times = None if asked.slack is None else rows_needed(found, asked)
         needed = None if times is None else math.ceil(times * rows.sum())
-        entry = {"attribute": by, "rows": int(rows.sum()), "rows_needed": needed}
+        entry = {"attribute": by.attribute, "rows": int(rows.sum()), "rows_needed": needed}
         facts["certificates"].append({**entry, **found.to_dict(), **proved})
+    return unanswered
 
 
 def _outcomes(sample: Sample) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import norm
 
 from fairconstrained.arrays import Array, bisected
-from fairconstrained.audit.measures import quiet
+from fairconstrained.audit.measures import labels_for, quiet
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.audit.wording import Question
 from fairconstrained.metrics import Certificate, Weights, certify
@@ -17,24 +17,17 @@ from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 _MOST = 1e6  # times these rows: more is no advice
 
 
-def certificate(
-    sample: Sample, grouping: Grouping, rows: Array, asked: Question
-) -> Certificate | None:
-    """Certify the criterion from the rows of groups that are compared, if any have a label."""
-    label, name = sample.label, sample.outcomes["y_pred"].name
-    if label is None or asked.criterion == "demographic_parity":
-        label = sample.decision.astype(float)  # rows without a label count, too
-    kept = rows & ~np.isnan(label)
-    if not kept.any():
-        return None
+def certificate(sample: Sample, grouping: Grouping, rows: Array, asked: Question) -> Certificate:
+    """Certify the criterion from the rows of groups that are compared."""
+    label, name = labels_for(sample, asked.criterion), sample.outcomes["y_pred"].name
     population = None
     if sample.weight is not None and sample.most is not None:
-        population = Weights(sample.weight[kept], sample.most)
+        population = Weights(sample.weight[rows], sample.most)
     with quiet():
         return certify(
-            y_true=label[kept].astype(int),
-            y_pred=sample.decision[kept].astype(int),
-            sensitive_features=np.array(grouping.groups, dtype=object)[grouping.codes[kept]],
+            y_true=label[rows].astype(int),
+            y_pred=sample.decision[rows].astype(int),
+            sensitive_features=np.array(grouping.groups, dtype=object)[grouping.codes[rows]],
             constraint=asked._replace(attributes="crossed"),
             slack=asked.slack or 0.0,
             confidence=asked.confidence,

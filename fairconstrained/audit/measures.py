@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained import metrics
-from fairconstrained.arrays import Array
+from fairconstrained import comparison, metrics
+from fairconstrained.arrays import Array, Floats
 from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
+from fairconstrained.comparison import DEFAULT_SLACK, Compared
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.rates import PARITIES
 
 Facts = list[dict[str, Any]]
 N_BINS = 5
@@ -90,15 +92,6 @@ def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
     return groups + others
 
 
-def shown(sample: Sample, grouping: Grouping, criterion: str, rows: Array) -> Array:
-    """Return which rows are in groups whose rates of this criterion rest on enough rows."""
-    enough, denominators = np.ones(len(grouping.groups), dtype=bool), _denominators(sample)
-    for rate in COMPARED[criterion]:
-        codes = grouping.codes[denominators[rate] & rows]
-        enough &= np.bincount(codes, minlength=len(enough)) >= sample.min_cell
-    return (grouping.codes >= 0) & enough[grouping.codes]
-
-
 def _denominators(sample: Sample) -> dict[str, Array]:
     """Return the rows that each rate is a fraction of."""
     decided = {"selection_rate": np.ones(len(sample.decision), dtype=bool)}
@@ -142,60 +135,124 @@ def _with_ends(rate: str) -> list[str]:
     return [rate, f"{rate}_low", f"{rate}_high"]
 
 
-def compared(sample: Sample, grouping: Grouping, least: int) -> tuple[Array, list[str]]:
-    """Return which rows are in groups that are large enough to compare, and who is left out."""
-    codes = grouping.codes
-    sizes = np.bincount(codes[codes >= 0], minlength=len(grouping.groups))
-    large = sizes >= least
-    names = [f"{grouping.groups[i]} ({sizes[i]})" for i in np.flatnonzero(~large)]
-    said = f"{grouping.attribute}: fewer than {least} rows, so not compared: {', '.join(names)}."
-    left_out = [said] if names else []
-    if grouping.n_hidden:
-        hidden = next(why for why in grouping.others if why != UNKNOWN).strip("()")
-        left_out.append(f"{grouping.attribute}: {hidden}, neither shown nor compared.")
-    if large.sum() < 2:
-        left_out.append(f"{grouping.attribute}: nothing is compared, for want of two groups.")
-        return np.zeros(len(codes), dtype=bool), left_out
-    return (codes >= 0) & large[codes], left_out
+def compared(
+    sample: Sample, groupings: list[Grouping], criterion: str, slack: float | None
+) -> list[Compared]:
+    """Decide who is compared by each attribute, in each stratum: groups by events."""
+    label, events = labels_for(sample, criterion), list(PARITIES[criterion]([0, 1], [1]))
+    known = ~np.isnan(label) if sample.weight is None else ~np.isnan(label) & (sample.weight > 0)
+    cells = 2 * np.nan_to_num(label).astype(int) + sample.decision
+    possible = np.array([rate.possible.ravel() for rate in events], dtype=int)
+    tables, families, sets = [], [], []
+    for place, by in enumerate(groupings):
+        rows = known & (by.codes >= 0)
+        counts = np.bincount(4 * by.codes[rows] + cells[rows], minlength=4 * len(by.groups))
+        tables.append(counts.reshape(-1, 4) @ possible.T)
+        families += [by.family] * len(by.groups)
+        sets += [place] * len(by.groups)
+    found = comparison.compared(
+        *(np.concatenate(tables), DEFAULT_SLACK if slack is None else slack, "auto"),
+        floor=sample.min_cell,
+        families=np.unique(families, return_inverse=True)[1],
+        sets=sets,
+    )
+    ends = np.cumsum(list(map(len, tables)))[:-1]
+    return [Compared(*parts) for parts in zip(*(np.split(own, ends) for own in found), strict=True)]
+
+
+def labels_for(sample: Sample, criterion: str) -> Floats:
+    """Return the labels that a criterion is about; of decisions alone all rows count."""
+    if criterion == "demographic_parity" or sample.label is None:
+        return sample.decision.astype(float)
+    return sample.label
+
+
+def left_out(
+    sample: Sample, by: Grouping, who: Mapping[str, Compared], criterion: str
+) -> list[str]:
+    """Name who is not compared by a criterion, and why: groups, and groups within a label."""
+    total, found, name = who["demographic_parity"], who[criterion], sample.outcomes["y_pred"].name
+    events = list(PARITIES[criterion]([f"not {name}", name], [1]))
+    whole = ~total.kept & ~found.kept.any(axis=1, keepdims=True)
+    groups = total._replace(
+        rows=np.where(whole, total.rows, total.least), alone=total.alone & whole
+    )
+    cells = found._replace(
+        rows=np.where(whole, found.least, found.rows), alone=found.alone & ~whole
+    )
+    few = sample.min_cell
+    named = groups.left_out(lambda g, e: by.groups[g], few)
+    named += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].given}", few)
+    if by.n_hidden:
+        hidden = next(why for why in by.others if why != UNKNOWN).strip("()")
+        named.append(f"{hidden}, neither shown nor compared")
+    return [f"{by.attribute}: {words}" for words in named]
+
+
+def members(sample: Sample, by: Grouping, criterion: str, kept: Array) -> Array:
+    """Return the rows of groups, or of groups within a label, that are compared."""
+    label = labels_for(sample, criterion)
+    known = (by.codes >= 0) & ~np.isnan(label)
+    cells = 2 * np.nan_to_num(label).astype(int) + sample.decision
+    events = np.array([r.possible.ravel() for r in PARITIES[criterion]([0, 1], [1])]) > 0
+    mine = kept[by.codes]
+    own = events.T[cells]  # rows by events
+    compared: Array = ~own.any(axis=1) | (own & mine).any(axis=1)
+    return known & mine.any(axis=1) & compared
 
 
 def comparisons(
-    sample: Sample, grouping: Grouping, rows: Array, confidence: float
+    sample: Sample, by: Grouping, who: Mapping[str, Compared], confidence: float
 ) -> tuple[Facts, Facts]:
     """Differences and ratios of rates between the groups, each with an interval.
 
-    "before" is the value that the earlier decisions had on the same rows, if there are any.
+    Where other groups are compared in each event, the worst event counts, and each interval of an
+    event holds with a part of the probability of error. "before" is the value that the earlier
+    decisions had on the same rows, if there are any.
     """
-    differences: Facts = []
-    ratios: Facts = []
-    for kind, facts in ((DIFFERENCES, differences), (RATIOS, ratios)):
-        for criterion, metric in kind.items():
-            label = sample.decision if criterion == "demographic_parity" else sample.label
-            if label is None or not (known := rows & ~np.isnan(label)).any():
-                continue
-            known &= shown(sample, grouping, criterion, known)
-            if len(np.unique(grouping.codes[known])) < 2:
-                continue
-            args, given = _arguments(sample, grouping, known, label, sample.decision)
-            interval, before = metrics.confidence_interval, np.nan
-            with quiet():
-                low, high = interval(metric, *args, confidence=confidence, random_state=0, **given)
-                if sample.before is not None:
-                    known &= ~np.isnan(sample.before)
-                    earlier, groups = _arguments(sample, grouping, known, label, sample.before)
-                    before = metric(*earlier, **groups) if known.any() else np.nan
-                value = metric(*args, **given)
-            ends = {"value": value, "low": low, "high": high, "before": before}
-            numbers = {name: float(end) for name, end in ends.items()}
-            facts.append({"attribute": grouping.attribute, "criterion": criterion, **numbers})
-    return differences, ratios
+    found: tuple[Facts, Facts] = ([], [])
+    for kind, facts, worst in zip((DIFFERENCES, RATIOS), found, (np.fmax, np.fmin), strict=True):
+        for criterion in (name for name in kind if name in who and who[name].kept.any()):
+            kept, label = who[criterion].kept, labels_for(sample, criterion)
+            parts = [(criterion, members(sample, by, criterion, kept))]
+            if (kept != kept[:, :1]).any():  # the rates of equalized odds among rows of each label
+                inside = [(v, np.flatnonzero(kept[:, v])) for v in (0, 1) if kept[:, v].any()]
+                parts = [
+                    ("demographic_parity", (label == v) & np.isin(by.codes, groups))
+                    for v, groups in inside
+                ]
+            level = 1.0 - (1.0 - confidence) / len(parts)
+            ends = [_measured(kind[name], sample, by, label, rows, level) for name, rows in parts]
+            fact = {"attribute": by.attribute, "criterion": criterion}
+            for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
+                fact[name] = float(worst.reduce(values))
+            facts.append(fact)
+    return found
+
+
+_ENDS = ("value", "low", "high", "before")
+
+
+def _measured(
+    metric: Any, sample: Sample, by: Grouping, label: Floats, rows: Array, confidence: float
+) -> tuple[float, ...]:
+    """Return a metric of these rows, its interval, and its value for the earlier decisions."""
+    before, interval = np.nan, metrics.confidence_interval
+    args, given = _arguments(sample, by, rows, label, sample.decision)
+    with quiet():
+        low, high = interval(metric, *args, confidence=confidence, random_state=0, **given)
+        if sample.before is not None and (rows & ~np.isnan(sample.before)).any():
+            known = rows & ~np.isnan(sample.before)
+            earlier, groups = _arguments(sample, by, known, label, sample.before)
+            before = metric(*earlier, **groups)
+        return metric(*args, **given), low, high, before
 
 
 def _arguments(
-    sample: Sample, grouping: Grouping, rows: Array, label: Array, decision: Array
+    sample: Sample, by: Grouping, rows: Array, label: Array, decision: Array
 ) -> tuple[tuple[Array, Array], dict[str, Any]]:
     """Return what metrics take: labels and decisions, and the rest by name."""
-    given: dict[str, Any] = {"sensitive_features": grouping.codes[rows]}
+    given: dict[str, Any] = {"sensitive_features": by.codes[rows]}
     if sample.weight is not None:
         given["sample_weight"] = sample.weight[rows]
     return (label[rows].astype(int), decision[rows].astype(int)), given

@@ -68,6 +68,11 @@ class Grouping(NamedTuple):
             n_hidden=int(few.sum()),
         )
 
+    @property
+    def family(self) -> str:
+        """The attribute, in whatever stratum."""
+        return self.attribute.split(" where ")[0]
+
 
 @dataclass(frozen=True)
 class Sample:

@@ -36,6 +36,7 @@ _LARGE = 0.1  # gap in another rate that a reader must know about
 _RARE = 0.01
 # What an audit finds out about its question; exit codes and the headline follow from it.
 KEPT, NOT_KEPT, NOT_PROVED, NOT_ASKED = "kept", "not kept", "not proved", "not asked"
+_MOST_NAMED = 5  # who is not compared, in the answer
 
 
 def percent(value: float | None) -> str:
@@ -219,6 +220,13 @@ def answer(facts: Mapping[str, Any], asked: Question) -> str:
         f"{asked.interval(worst['low'], worst['high'])}."
     )
     return " ".join(sentences)
+
+
+def beside(left_out: list[str]) -> str:
+    """Name those about whom the answer says nothing."""
+    more = [f"{len(left_out) - _MOST_NAMED} more"] if len(left_out) > _MOST_NAMED else []
+    named = "; ".join([*left_out[:_MOST_NAMED], *more])
+    return f" Not compared: {named}." if left_out else ""
 
 
 def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) -> str:

@@ -146,10 +146,40 @@ def test_small_groups_are_listed_and_not_compared():
     assert few["samples"] == 7
     assert few["selection_rate_high"] - few["selection_rate_low"] > 0.4
     assert list(found.ratios[0]["groups"]) == ["man", "woman"]
-    assert found.left_out == ["group: fewer than 10 rows, so not compared: few (7)."]
-    alone = report(sensitive_features=np.where(np.arange(N) < 7, "few", "all"))
+    assert found.left_out == ["group: few (7 rows, fewer than 10)"]
+    alone = report(sensitive_features=np.full(N, "all"))
     assert alone.answer.startswith("Nothing can be compared")
+    assert f"group: all ({N} rows, nothing to compare it with)" in alone.answer
     assert alone.certificates == []
+
+
+def lacking_a_label(race, label):
+    """Labels of which one race has none of a kind."""
+    return np.where(np.asarray(race) == "C", label, TRUE)
+
+
+@pytest.mark.parametrize("criterion", ["equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("label", [0, 1])
+def test_who_has_no_row_of_a_label_is_named_in_the_answer_and_the_others_are_compared(
+    criterion, label
+):
+    """The gap and its certificate are those of the others; the other label of it still counts."""
+    label, given = lacking_a_label(RACE, label), {"constraint": criterion, "slack": 0.01}
+    found = report(label, sensitive_features=RACE, **given)
+    (gap,), (entry,) = facts(found.differences, criterion=criterion), found.certificates
+    missing = [text for text in found.left_out if "C with label" in text and "(0 rows)" in text]
+    is_asked = criterion == "equalized_odds" or label[RACE == "C"][0] == 0
+    assert len(missing) == 1
+    assert (missing[0] in found.answer) == is_asked
+    assert entry["left_out"] == (missing if is_asked else [])
+    assert gap["value"] == pytest.approx(entry["estimate"])
+    assert gap["low"] <= gap["value"] <= gap["high"]
+    others = RACE != "C"
+    of_others = report(
+        label[others], PRED[others], sensitive_features=RACE[others], y_score=None, **given
+    )
+    least = facts(of_others.differences, criterion=criterion)[0]["value"]
+    assert gap["value"] >= least - 1e-12
 
 
 @pytest.mark.parametrize(("slack", "kept"), [(0.3, True), (0.21, False)])
@@ -438,7 +468,8 @@ def test_groups_are_compared_within_strata():
     assert site["samples"] == ((RACE == "C") & (SEX == "man")).sum()
     assert any("who gets into which" in text for text in found.limits)
     few = report(control_features=np.where(SEX == "man", job, "home"))
-    assert any("home: nothing is compared" in text for text in few.left_out)
+    assert any("home: man (0 rows)" in text for text in few.left_out)
+    assert any("home: woman" in t and "nothing to compare it with" in t for t in few.left_out)
 
 
 def test_attributes_in_parallel_are_not_compared_together():
