@@ -223,7 +223,7 @@ def comparisons(
                 ]
             level = 1.0 - (1.0 - confidence) / len(parts)
             ends = [_measured(kind[name], sample, by, label, rows, level) for name, rows in parts]
-            fact = {"attribute": by.attribute, "criterion": criterion}
+            fact: dict[str, Any] = {"attribute": by.attribute, "criterion": criterion}
             for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
                 fact[name] = float(worst.reduce(values))
             facts.append(fact)

@@ -468,7 +468,6 @@ def test_groups_are_compared_within_strata():
     assert site["samples"] == ((RACE == "C") & (SEX == "man")).sum()
     assert any("who gets into which" in text for text in found.limits)
     few = report(control_features=np.where(SEX == "man", job, "home"))
-    assert any("home: man (0 rows)" in text for text in few.left_out)
     assert any("home: woman" in t and "nothing to compare it with" in t for t in few.left_out)
 
 
