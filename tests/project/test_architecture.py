@@ -37,7 +37,10 @@ MAY_IMPORT = {
     "metrics": {
         *("arrays", "auc", "comparison", "engines", "exceptions", "groups", "percentiles", "rates"),
     },
-    "audit": {"_version", "arrays", "comparison", "engines", "exceptions", "groups", "metrics"},
+    "audit": {
+        *("_version", "arrays", "comparison", "engines", "exceptions", "groups", "metrics"),
+        "rates",
+    },
     "monitoring": {"arrays", "comparison", "engines", "groups", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed", "rates"},
