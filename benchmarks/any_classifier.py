@@ -35,7 +35,7 @@ from benchmarks.objectives.rate_constrained import ALPHA, TEST_SIZE, base_model,
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import CONSTRAINTS, Space
 from fairconstrained.datasets import load_dataset
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models import Linear, SingleFit
 from fairconstrained.models.posteriors import Posteriors, group_tasks
 

@@ -37,7 +37,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.command import command, complete
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.metrics.bounds import clopper_pearson, difference_p_value
 from fairconstrained.model_selection.certified import (
     CAUTION,

@@ -46,7 +46,7 @@ from fairconstrained.models import Linear, Posteriors
 from fairconstrained.privacy import Budget
 
 TOLERANCE = 1e-6  # of coefficients of exact fits
-LABELS = np.array(["a", "b", "c", "d"])
+LABELS = np.array(["0", "1", "2", "3"])  # texts, and of two the favourable one is known
 ROWS = 50  # whose predictions stand for a model without coefficients
 
 

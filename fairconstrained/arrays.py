@@ -1,4 +1,4 @@
-"""Arrays of other libraries as numpy arrays; rows and columns of any table; checks of samples."""
+"""Arrays of other libraries as numpy arrays; rows and columns of any table; checks of numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_columns(X: Any, column: Any) -> dict[str, Any]:
     They are given by name or position; an integer that is no column's name is a position.
     """
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    return {str(i): _values(X, place) for i, place in enumerate(_places(X, column))}
+    return {str(i): column_at(X, place) for i, place in enumerate(_places(X, column))}
 
 
 def other_columns(X: Any, column: Any) -> Any:
@@ -71,7 +71,8 @@ def _places(X: Any, column: Any) -> list[int]:
     return places
 
 
-def _values(X: Any, place: int) -> Any:
+def column_at(X: Any, place: int) -> Any:
+    """Return a column of a table or an array by its position."""
     if hasattr(X, "columns"):
         return X[X.columns[place]]
     values = X[:, [place]]
@@ -99,48 +100,15 @@ def made_up_like(X: Any, n_rows: int) -> Any:
         values: Any = 3.0 * rng.normal(size=n_rows)
         if hasattr(dtype, "categories"):
             values = rng.choice(dtype.categories, n_rows)
-        elif _kind(X[name]) == "O":
+        elif dtype_kind(X[name]) == "O":
             values = ["a"] * n_rows
         table[name] = table[name].__class__(values, index=table.index).astype(dtype)
     return table
 
 
-def check_numbers(X: Any) -> None:
-    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
-    if hasattr(X, "detach") or _kind(X) in "biuf":
-        return
-    table = X if _kind(X) == "c" or hasattr(X, "shape") else np.asarray(X, dtype=object)
-    wrong = {}
-    if _kind(table) == "c":
-        wrong["all"] = "complex"
-    elif len(table.shape) == 2:  # the error for others is scikit-learn's
-        names = list(getattr(table, "columns", range(table.shape[1])))
-        columns = {name: _values(table, place) for place, name in enumerate(names)}
-        wrong = {name: _not_real(column) for name, column in columns.items()}
-    listed = ", ".join(f"{name!r} ({kind})" for name, kind in wrong.items() if kind)
-    if listed:
-        raise ValueError(
-            f"X must hold real numbers with epsilon, and these columns do not: {listed}. Their "
-            "entries are not quoted, because they are protected."
-        )
-
-
-def _kind(values: Any) -> str:
-    """The kind of the dtype, "O" for values without one."""
+def dtype_kind(values: Any) -> str:
+    """Return the kind of the dtype, "O" for values without one."""
     return str(getattr(getattr(values, "dtype", None), "kind", "O"))
-
-
-def _not_real(column: Any) -> str:
-    """The types of the entries of a column, if they are no real numbers."""
-    if _kind(column) in "biuf":
-        return ""
-    entries = np.asarray(column)
-    try:
-        if entries.dtype.kind != "c" and entries.astype(float).ndim == 1:
-            return ""
-    except (TypeError, ValueError):
-        pass
-    return ", ".join(sorted({type(entry).__name__ for entry in entries.tolist()}))
 
 
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
@@ -155,33 +123,3 @@ def check_all_samples(method: str, instead: str) -> None:
     workers = CHOSEN_WORKERS.get()
     if workers is not None and workers.size > 1:
         raise ValueError(f"{method} must be called outside of sharded_rows: {instead}")
-
-
-def check_samples(**inputs: Any) -> None:
-    """Refuse masked values, and indices that put the same samples into different orders.
-
-    Inputs, by the names that the user knows, are taken by position, as in scikit-learn. pandas
-    aligns by index, so an input whose index holds the labels of another one in a different order
-    means other samples than those at its positions: either reading would be a guess. Indices with
-    different labels say nothing about the order.
-    """
-    first, known = "", None  # the first input with an index
-    for name, values in inputs.items():
-        for column in values.values() if isinstance(values, dict) else [values]:
-            if np.ma.is_masked(column):
-                raise ValueError(
-                    f"{name} has masked values, whose data would be used as if they were not "
-                    "masked. Drop these samples or fill the values (numpy.ma.filled)."
-                )
-            index: Any = getattr(column, "index", None)
-            if not hasattr(index, "equals"):  # not from pandas; lists have a method `index`
-                continue
-            if known is None:
-                first, known = name, index
-            differs = len(index) == len(known) and not index.equals(known)
-            if differs and index.isin(known).all() and known.isin(index).all():
-                raise ValueError(
-                    f"{name} has the samples of {first} in another order: both indices hold the "
-                    f"same labels. Inputs are taken by position: give {name}.loc[{first}.index], "
-                    "or arrays without indices (to_numpy()) if the positions are right."
-                )

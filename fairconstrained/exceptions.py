@@ -19,6 +19,7 @@ __all__ = [
     "ConstraintNotSatisfiedWarning",
     "DivergenceError",
     "IncompatibleSolverError",
+    "InputWarning",
     "MissingSensitiveFeaturesWarning",
     "NotCertifiedError",
     "PrivacyWarning",
@@ -52,6 +53,10 @@ class ConstraintNotSatisfiedWarning(UserWarning):
 
 class SmallGroupWarning(UserWarning):
     """A group, or a group within a label, has too few rows and is left out of a constraint."""
+
+
+class InputWarning(UserWarning):
+    """Inputs may mean other rows, groups or labels than those for which they are taken."""
 
 
 class PrivacyWarning(UserWarning):

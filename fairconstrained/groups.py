@@ -1,7 +1,6 @@
-"""Sensitive features as the group of each row: known, missing, or known with a probability.
+"""Sensitive features that are uncertain: estimated, recorded with errors, or probabilities.
 
-Estimators, metrics and splitters accept the same inputs because all of them call
-:func:`encode_groups`.
+Estimators, metrics and splitters accept them wherever they accept columns of groups.
 """
 
 from __future__ import annotations
@@ -9,102 +8,22 @@ from __future__ import annotations
 import copy
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import type_of_target
 
-from fairconstrained.arrays import as_numpy, check_samples
+from fairconstrained.arrays import as_numpy
+from fairconstrained.inputs.groups import Groups, UncertainGroups, encode_groups, recoded
+from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import levels_of
 
 __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 
 _ROUNDING = 1e-6  # within which probabilities sum to one
 _DECIMALS = 12  # of shares: a row of known group has one or more, not a little less
 _SINGULAR = 1e6  # condition number
-_GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
 _MOST_CORNERS = 5_000  # of confusion matrices within bounds
-
-
-class Groups(NamedTuple):
-    """The group of each row: its position in the sorted labels, or -1 where it is not known.
-
-    Or the shares (n, n_groups) of each row in the groups, which add up to one.
-    """
-
-    codes: NDArray[Any]
-    labels: NDArray[Any]  # (n_groups,): values, or tuples of the values of several columns
-
-    @property
-    def known(self) -> NDArray[np.bool_]:
-        """Whether the group of each row, or its shares, are known, (n,)."""
-        of_rows = self.codes if self.codes.ndim == 1 else np.zeros(len(self.codes))
-        return np.asarray(of_rows >= 0)
-
-    def likeliest(self) -> NDArray[np.int64]:
-        """The index of the group of each row, or of that with the largest share, (n,)."""
-        return self.codes if self.codes.ndim == 1 else self.codes.argmax(axis=1)
-
-    def certain(self, user: str) -> Groups:
-        """Return these groups, for a `user` that has no use of shares; raise ValueError if some."""
-        if self.codes.ndim == 2:
-            raise ValueError(
-                f"{user} takes groups, of which some may be missing; got shares of the rows in "
-                f"{self.labels.tolist()} (GroupProbabilities or RecordedGroups)."
-            )
-        return self
-
-    def copies(self) -> tuple[Any, NDArray[np.int64], Any]:
-        """Each row once for each of its groups: its place, the group, and the share in it."""
-        if self.codes.ndim == 2:
-            row, group = np.nonzero(self.codes)
-            return row, group, self.codes[row, group]
-        if self.known.all():
-            return slice(None), self.codes, 1.0
-        row = np.flatnonzero(self.known)
-        return row, self.codes[row], 1.0
-
-
-class UncertainGroups:
-    """Base of sensitive features that are known with some uncertainty, sliced like arrays.
-
-    A subclass calls ``__init__`` with an array that has a row per sample, the labels of the groups
-    and, of pandas, the index.
-    """
-
-    def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
-        self.rows = rows
-        self.labels = labels
-        self.index = index if hasattr(index, "equals") else None  # lists have a method `index`
-
-    @property
-    def ndim(self) -> int:
-        """That of a column."""
-        return 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of a column: the number of samples."""
-        return (len(self.rows),)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, rows: Any) -> Self:
-        rows = rows[0] if isinstance(rows, tuple) else rows  # scikit-learn adds an ellipsis
-        other = copy.copy(self)
-        other.rows = self.rows[rows]
-        if self.index is not None:
-            other.index = self.index[rows]
-        return other
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self)} samples, {self.labels.tolist()}>"
-
-    def encoded(self) -> Groups:
-        """The shares of each row in the groups: here its own row."""
-        return Groups(self.rows, self.labels)
 
 
 class GroupProbabilities(UncertainGroups):
@@ -166,7 +85,7 @@ class GroupProbabilities(UncertainGroups):
             )
         names = np.empty(values.shape[1], dtype=object)
         names[:] = list(getattr(table, "columns", range(values.shape[1])))
-        labels, places = _unique(names)
+        labels, places = levels_of(names)
         if len(labels) < len(names):
             raise ValueError(f"GroupProbabilities has columns of one name: {names.tolist()}.")
         ordered = values[:, np.argsort(places)]
@@ -468,199 +387,3 @@ def corners_within(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[
             if low[free] - _ROUNDING <= corner[free] <= high[free] + _ROUNDING:
                 found[tuple(corner.round(9).tolist())] = corner.clip(0.0, 1.0)
     return list(found.values())
-
-
-def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
-    """Cross the columns of `sensitive_features` into one group per combination that occurs.
-
-    These are a list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
-    pyarrow, a dict of columns, or groups that are uncertain. A group is not known if a value is
-    missing: None, NaN or pandas.NA.
-
-    >>> encode_groups([["f", 1], ["m", None], ["f", 1]])
-    Groups(codes=array([ 0, -1,  0]), labels=array([('f', 1)], dtype=object))
-    """
-    columns: list[Any] = [sensitive_features]
-    if not isinstance(sensitive_features, UncertainGroups):
-        columns = list(map(_to_numpy, columns_of(sensitive_features).values()))
-    if not columns:
-        raise ValueError("sensitive_features has no columns; give at least one.")
-    if len(set(map(np.shape, columns))) > 1 or columns[0].ndim != 1:
-        shapes = ", ".join(str(column.shape) for column in columns)
-        raise ValueError(f"sensitive_features has columns of different shapes: {shapes}.")
-    n_rows = len(columns[0])
-    if n_samples is not None and n_rows != n_samples:
-        raise ValueError(
-            f"sensitive_features has {n_rows} rows, but X and y have {n_samples}. Give one row "
-            "per sample, in the order of X (resampling steps of a pipeline break this order)."
-        )
-    if isinstance(sensitive_features, UncertainGroups):
-        return sensitive_features.encoded()
-    levels, codes = zip(*map(_unique, columns), strict=True)
-    if len(columns) == 1:
-        return Groups(codes[0], levels[0])
-    crossed, rows = codes[0], [levels[0]]
-    for level, code in zip(levels[1:], codes[1:], strict=True):
-        known = (crossed >= 0) & (code >= 0)
-        pairs, crossed = _unique(np.where(known, crossed * len(level) + code, np.nan))
-        first, second = np.divmod(pairs.astype(np.int64), len(level))
-        rows = [*(values[first] for values in rows), level[second]]
-    labels = np.empty(len(rows[0]), dtype=object)
-    labels[:] = list(zip(*(map(_plain, values) for values in rows), strict=True))
-    return Groups(crossed, labels)
-
-
-def categories(values: Any, name: str) -> list[Any] | None:
-    """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
-    columns = [values]
-    if isinstance(values, dict):
-        columns = list(values.values())
-    elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
-        columns = [values[name] for name in values.columns]
-    dtypes = [getattr(column, "dtype", None) for column in columns]
-    declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
-    missing = [own is None for own in declared]
-    if all(missing):
-        return None
-    if any(missing):
-        raise ValueError(
-            f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
-            f"values whether or not they occur; column {missing.index(True)} is none."
-        )
-    try:  # rows would be read otherwise where only some of them occur, which would tell which
-        own = [sorted(column) for column in declared]
-    except TypeError as error:
-        raise ValueError(
-            f"the categories of {name} must be of one type, such as texts, because those that "
-            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
-        ) from error
-    if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
-        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
-    return own[0] if len(own) == 1 else list(product(*own))
-
-
-def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
-    """Codes after each label has got another place; -1 stays."""
-    moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
-    return moved
-
-
-def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
-    """Columns of groups and of strata as one table, to be crossed; and the number of the latter."""
-    tables = {_GROUPS: sensitive_features, _STRATA: control_features}
-    columns = {
-        f"{name}{key}": column
-        for name, table in tables.items()
-        for key, column in columns_of(table, name.strip()).items()
-    }
-    lengths = [len(column) for column in columns.values()]
-    if lengths[-1] != lengths[0]:
-        raise ValueError(
-            f"control_features has {lengths[-1]} rows, but sensitive_features has {lengths[0]}."
-        )
-    return columns, sum(name.startswith(_STRATA) for name in columns)
-
-
-def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
-    """Raise ValueError if X has a column of the name of sensitive (or control) features."""
-    groups = computed(sensitive_features, "to_pydict")
-    columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
-    named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
-    names = {str(name).removeprefix(_GROUPS).removeprefix(_STRATA) for name in named}
-    shared = [name for name in getattr(X, "columns", ()) if isinstance(name, str) and name in names]
-    if shared:
-        raise ValueError(
-            f"X must not hold the sensitive features where they alone are secret, and its columns "
-            f"{shared} have their names: the model would be an exact function of them. Drop these "
-            "columns from X. A public column that only has the same name must be renamed in X."
-        )
-
-
-def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
-    """The columns of a table, an array or a list, by their names or positions; errors say `name`.
-
-    >>> columns_of([["f", 1], ["m", 0]])
-    {0: array(['f', 'm'], dtype=object), 1: array([1, 0], dtype=object)}
-    """
-    if isinstance(table, (str, bytes)):
-        raise ValueError(
-            f"{name} must hold the group of each sample; got the single text "
-            f"{table!r}. Give the column itself, such as X[{table!r}]."
-        )
-    if isinstance(table, UncertainGroups):
-        raise ValueError(
-            f"{name} must be columns of groups, of which some may be missing, where they are "
-            f"crossed with strata, compared side by side or audited; got {table!r}."
-        )
-    # Columns of Arrow become Python's types.
-    table = computed(computed(table), "to_pydict", "to_pylist")
-    if isinstance(table, dict):
-        return table
-    if hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
-        return dict(zip(table.columns, map(table.__getitem__, table.columns), strict=True))
-    array = _to_numpy(table)
-    if array.ndim not in (1, 2):
-        raise ValueError(
-            f"{name} must have one or two dimensions; got {array.ndim}. Give one "
-            "value, or one row of values, per sample."
-        )
-    return {0: table} if array.ndim == 1 else dict(enumerate(array.T))
-
-
-def named_columns(table: Any) -> dict[str, Any]:
-    """The same by names, which columns without one get from their positions."""
-    return {
-        name if isinstance(name, str) else f"column {name}": column
-        for name, column in columns_of(table).items()
-    }
-
-
-def group_name(label: Any) -> str:
-    """Name of a group in messages and plots; the values of a combination are joined by ' & '."""
-    return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-def computed(values: Any, *methods: str) -> Any:
-    """Compute columns that are yet to be computed, by the first method that exists."""
-    for method in methods or ("compute", "collect"):  # of dask, polars
-        if hasattr(type(values), method):  # a table may have a column of this name
-            return getattr(values, method)()
-    return values
-
-
-def _to_numpy(values: Any) -> NDArray[Any]:
-    array = values.to_numpy() if hasattr(values, "to_numpy") else as_numpy(values)
-    try:
-        array = np.asarray(array)
-        if array.dtype.kind in "US" and not hasattr(values, "dtype"):
-            # numpy turns a nested list of mixed types into strings; this keeps the values.
-            array = np.asarray(values, dtype=object)
-    except ValueError as error:
-        raise ValueError(
-            "sensitive_features is ragged: give one row per sample with the same number of "
-            "values in each."
-        ) from error
-    return array
-
-
-def _unique(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the sorted values, and the position of each row's value; -1 where it is missing."""
-    codes, levels = pd.factorize(column)  # by hashes: only the values are sorted, not the rows
-    if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
-        levels = levels.astype(str)
-    try:
-        levels, places = np.unique(levels, return_inverse=True)
-    except TypeError:  # values of different types cannot be sorted
-        first: dict[str, Any] = {}
-        for value in levels:
-            if (other := first.setdefault(str(value), value)) != value:
-                raise ValueError(
-                    "sensitive_features has groups of different types with the same name: "
-                    f"{other!r} and {value!r}. Convert the column to one type."
-                ) from None
-        levels, places = np.unique(levels.astype(str), return_inverse=True)
-    return levels, recoded(codes, places.reshape(-1))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

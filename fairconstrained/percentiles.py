@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.arrays import Floats
-from fairconstrained.groups import group_name
+from fairconstrained.inputs.groups import group_name
 
 Numbers = Any  # an array or a tensor: the functions below work on both
 

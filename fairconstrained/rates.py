@@ -138,6 +138,16 @@ CAPS: Mapping[str, Rates] = {
 }
 
 
+def of_either(rates: Rates, by_ratio: bool = False) -> bool:
+    """Whether a comparison is the same whichever of two labels is the favourable one.
+
+    Differences of selection rates, odds and predictive values are, but their ratios are not.
+    """
+    if rates in (selection_rates, odds, predictive_values):
+        return not by_ratio
+    return rates is error_rates
+
+
 def needs_labels(rates: Rates) -> bool:
     """Whether the true label decides if a row is a hit, or if it could be one."""
     tables = (table for rate in rates([0, 1], [1]) for table in (rate.hits, rate.possible))

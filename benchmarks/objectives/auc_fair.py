@@ -21,7 +21,7 @@ from sklearn.utils import Bunch
 from benchmarks.objectives import rate_constrained
 from benchmarks.objectives.rate_constrained import Rows, timed_fit
 from fairconstrained.auc import COMPARISONS, auc_differences, win_table
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 
 PARAMETERS: dict[str, list[Any]] = {
     "constraint": ["group_auc", "inter_group", "intra_group"],

@@ -22,7 +22,7 @@ from sklearn.utils import Bunch
 
 from benchmarks.objectives.rate_constrained import Rows
 from fairconstrained import LossParityClassifier, metrics
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models import Network
 
 PARAMETERS: dict[str, list[Any]] = {"constraint": ["loss_parity"], "slack": [0.005]}

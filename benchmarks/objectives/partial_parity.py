@@ -25,7 +25,7 @@ from sklearn.utils import Bunch
 from benchmarks.objectives.rate_constrained import Rows
 from benchmarks.partial_tasks import Task
 from fairconstrained import metrics
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 
 PARAMETERS: dict[str, list[Any]] = {
     "constraint": ["statistical_parity", "demographic_parity"],

@@ -29,7 +29,7 @@ from sklearn.utils import Bunch
 
 from fairconstrained import metrics
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 
 # Errors and violations are expectations over the method's own randomness.
 COLUMNS = [

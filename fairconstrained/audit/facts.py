@@ -18,7 +18,13 @@ from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certificate, rows_needed
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
-from fairconstrained.audit.sample import MIN_CELL, Grouping, Sample, read_sample
+from fairconstrained.audit.sample import (
+    MIN_CELL,
+    Grouping,
+    Sample,
+    read_sample,
+    without_warnings_of_values,
+)
 from fairconstrained.audit.wording import Question
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import of_columns
@@ -164,8 +170,8 @@ def report(
         How large the difference may be; by default the bound of a constraint object. Without one
         the page says how large it is.
     pos_label : label or list of labels, optional
-        The favourable outcome; if labels have other values than decisions, one of each. It may be
-        left out for booleans, or 0 and 1.
+        The favourable outcome; if labels, or earlier decisions, have other values than decisions,
+        one of each. It may be left out for booleans, 0 and 1, and ordered categories.
     X : array-like of shape (n_samples, n_features), optional
         What models predict from. Or a table of Dask, Ray or Spark, whose columns the others are
         then, by name.
@@ -223,6 +229,7 @@ def report(
     return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))
 
 
+@without_warnings_of_values()
 def audited(sample: Sample, asked: Question) -> Audit:
     """Audit a sample that was read."""
     if asked.criterion != "demographic_parity" and sample.label is None:
@@ -257,7 +264,11 @@ def audited(sample: Sample, asked: Question) -> Audit:
         verdict=wording.verdict(facts, asked),
         headline=wording.headline(facts, asked),
         answer=f"{wording.answer(facts, asked)}{wording.beside(unanswered)}",
-        findings=[*wording.findings(facts, asked), *sample.spelled],
+        findings=[
+            *wording.findings(facts, asked),
+            *measures.contradictions(facts["groups"][0]),
+            *sample.notes,
+        ],
         assumptions=wording.assumptions(facts),
         limits=wording.limits(sample),
         provenance={

@@ -135,6 +135,25 @@ def _with_ends(rate: str) -> list[str]:
     return [rate, f"{rate}_low", f"{rate}_high"]
 
 
+def contradictions(everybody: Mapping[str, Any]) -> list[str]:
+    """Say where scores or decisions go against the labels, by the rates of all rows."""
+    auc, precision, base_rate = (
+        everybody.get(name, np.nan) for name in ("auc", "precision", "base_rate")
+    )
+    found = []
+    if auc < 0.5:
+        found.append(
+            f"Scores are lower where the label is favourable (AUC {auc:.3f}): do they grow with "
+            "the chance of the other label?"
+        )
+    if precision < base_rate:
+        found.append(
+            f"Of those with the favourable decision {100 * precision:.1f} % have the favourable "
+            f"label, of all {100 * base_rate:.1f} %: is the favourable label another one?"
+        )
+    return found
+
+
 def compared(
     sample: Sample, groupings: list[Grouping], criterion: str, slack: float | None
 ) -> list[Compared]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.engines.columns import where_rows_are
+from fairconstrained.inputs.outcomes import favourable_values
 from fairconstrained.metrics.inputs import predicted
-from fairconstrained.metrics.outcomes import favourable_values, has_favourable
 
 # In this order: XGBoost's Booster predicts arrays by the first; modules and functions are called.
 _METHODS = ("inplace_predict", "predict", "__call__")
@@ -47,8 +47,7 @@ def decided(
     if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
         return output.reshape(-1), None
     classes = list(model.classes_)
-    named = pos_label if has_favourable(classes, pos_label) else None
-    favourable = favourable_values(classes, named, "classes_")
+    favourable = favourable_values(classes, pos_label, "classes_")
     probabilities = np.asarray(predicted(model, X, groups, "predict_proba"))
     return output.reshape(-1), probabilities[:, favourable].sum(axis=1)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -12,17 +14,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
-from fairconstrained.groups import computed, encode_groups, group_name, named_columns, recoded
-from fairconstrained.metrics import Weights
-from fairconstrained.metrics.inputs import check_scores, check_weights
-from fairconstrained.metrics.outcomes import (
-    Outcomes,
-    alternatives,
-    has_favourable,
-    listed,
-    read_outcomes,
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy
+from fairconstrained.exceptions import InputWarning
+from fairconstrained.inputs.groups import (
+    computed,
+    encode_groups,
+    group_name,
+    named_columns,
+    recoded,
 )
+from fairconstrained.inputs.labels import order_of
+from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
+from fairconstrained.inputs.samples import check_samples, check_weights
+from fairconstrained.inputs.values import listed, notes_on
+from fairconstrained.metrics import Weights
+from fairconstrained.metrics.inputs import check_scores
 
 EVERYBODY = "everybody"
 UNKNOWN = "(unknown)"
@@ -30,6 +36,14 @@ MIN_CELL = 10
 _DOWNWARDS = re.compile(r"less|under|below|younger|up to|<", re.IGNORECASE)
 _UPWARDS = re.compile(r"greater|more|over|above|older|>|\+", re.IGNORECASE)
 _NAMES = {"y_pred": "decision", "y_true": "label", "before": "earlier decision"}
+
+
+@contextmanager
+def without_warnings_of_values() -> Iterator[None]:
+    """Ignore warnings of values, which the notes of an audit say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        yield
 
 
 class Grouping(NamedTuple):
@@ -120,18 +134,16 @@ class Sample:
         return [grouping for grouping in inside if (grouping.codes >= 0).any()]
 
     @property
-    def spelled(self) -> list[str]:
-        """Values that differ by case or blanks only, and whether they are one."""
-        said = [
+    def notes(self) -> list[str]:
+        """Sentences on values that may not have been meant, and what they count as."""
+        notes = [
             f"{listed(outcome.spelled)} in {outcome.column} count as one value."
             for outcome in self.outcomes.values()
             if outcome.spelled
         ]
         for name in self.people:
-            values = self.people[name].dropna().unique().tolist()
-            if alike := alternatives(values):
-                said.append(f"{listed(alike)} in {name} are different groups here.")
-        return said
+            notes += notes_on(self.people[name].dropna().unique().tolist(), name, "group")
+        return notes
 
     @property
     def everybody(self) -> Grouping:
@@ -159,8 +171,9 @@ def read_sample(
     given = {"y_pred": y_pred, "y_true": y_true, "before": before}
     most = None
     if isinstance(sample_weight, Weights):
-        most = float(sample_weight.most)
-        sample_weight = sample_weight.of_rows(len(people))
+        most, weights = float(sample_weight.most), sample_weight
+        check_samples(**given, sensitive_features=sensitive_features, sample_weight=weights.values)
+        sample_weight = weights.of_rows(len(people))
     of_rows = {"sensitive_features": sensitive_features, "control_features": control_features}
     check_samples(**given, y_score=y_score, sample_weight=sample_weight, **of_rows)
     control = None if control_features is None else _people(control_features)
@@ -173,7 +186,7 @@ def read_sample(
     for name, values in {**given, **tables}.items():
         if values is not None and len(values) != n_rows:
             raise ValueError(f"{name} has {len(values)} rows, but y_pred has {n_rows}.")
-    outcomes = _outcomes(given, pos_label, parameter)
+    outcomes = read_outcomes(given, pos_label, parameter)
     read = {name: found.favourable.astype(float) for name, found in outcomes.items()}
     score = None if y_score is None else check_scores(y_score, n_rows)
     weight = None if sample_weight is None else check_weights(sample_weight, n_rows)
@@ -207,41 +220,26 @@ def _decided(sample: Sample, known: Array) -> Sample:
     return replace(sample, **rows, left_out=said)
 
 
-def _outcomes(columns: Mapping[str, Any], pos_label: Any, parameter: str) -> dict[str, Outcomes]:
-    """Read decisions, earlier ones and labels; decisions of both times have the same values.
-
-    Labels may have values of their own: then several favourable ones are named.
-    """
-    decisions = [name for name in ("y_pred", "before") if name in columns]
-    joined = pd.concat([columns[name] for name in decisions])
-    of_each = {name: joined if name in decisions else columns[name] for name in columns}
-    if pos_label is not None and not any(has_favourable(v, pos_label) for v in of_each.values()):
-        read_outcomes(joined, pos_label, str(columns["y_pred"].name), parameter)  # raises
-    found = {}
-    for name, values in columns.items():
-        own = pos_label if has_favourable(of_each[name], pos_label) else None
-        found[name] = read_outcomes(values, own, str(values.name), parameter, among=of_each[name])
-    return found
-
-
 def _column(name: str, values: Any) -> Any:
     """Return a Series with the name of the user, or one of ours."""
     if isinstance(values, pd.Series):
         values = values.reset_index(drop=True)
         return values if values.name is not None else values.rename(_NAMES[name])
-    array = np.asarray(as_numpy(computed(values)))
+    values = computed(values)
+    array, order = np.asarray(as_numpy(values)), order_of(values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
         raise ValueError(f"{name} must have one outcome per row; got shape {array.shape}.")
-    return pd.Series(array, name=getattr(values, "name", None) or _NAMES[name])
+    column: Any = array if order is None else pd.Categorical(array, order, ordered=True)
+    return pd.Series(column, name=getattr(values, "name", None) or _NAMES[name])
 
 
 def _people(sensitive_features: Any) -> pd.DataFrame:
     """Return a column for each attribute."""
     columns = named_columns(sensitive_features)
     if list(columns) == ["column 0"]:
-        columns = {str(getattr(sensitive_features, "name", None) or "group"): columns["column 0"]}
+        columns = {"group": columns["column 0"]}
     return pd.DataFrame({name: _whole(column) for name, column in columns.items()})
 
 
@@ -260,7 +258,8 @@ def _whole(column: Any) -> Any:
 
 def _grouping(people: pd.DataFrame, min_cell: int) -> Grouping:
     """Cross the columns into the combinations that occur; hide those with few rows."""
-    codes, labels = encode_groups(people)
+    with without_warnings_of_values():
+        codes, labels = encode_groups(people)
     known = codes >= 0
     names = [group_name(label) for label in labels.tolist()]
     ranked = len(people.columns) == 1 and (order := _order(people.iloc[:, 0], names)) is not None

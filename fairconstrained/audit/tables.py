@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from fairconstrained.metrics.outcomes import Outcomes, listed, read_outcomes
+from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
+from fairconstrained.inputs.values import listed
 
 # A sensitive column with more values than this is a measurement, not a set of groups.
 _MOST_GROUPS = 30
@@ -63,7 +64,7 @@ def read_csv(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, list[str
 def outcomes_of(column: Any, positive: Any, path: Path) -> Outcomes:
     """Read outcomes; `Unusable` if the favourable one is not known."""
     try:
-        return read_outcomes(column, positive, str(column.name), "--positive")
+        return read_outcomes({"label": column}, positive, "--positive")["label"]
     except ValueError as error:
         raise Unusable(f"In {path}, {error}") from None
 

@@ -43,7 +43,8 @@ class LossParity(Parity):
     attributes : {"crossed", "parallel"}, default="crossed"
         As in :class:`fairconstrained.constraints.DemographicParity`.
     pos_label : label, optional
-        The positive label; default: every one but the first in sorted order.
+        The favourable label: needed of two that are words, if losses are compared within it.
+        Default: 1 of 0 and 1, True; of several labels every one but the first in sorted order.
 
     Examples
     --------
@@ -74,10 +75,14 @@ class LossParity(Parity):
         """The name in the paper for this value of `within`."""
         return _NAMES.get(self.within, "loss_parity")
 
+    @property
+    def needs_favourable(self) -> bool:
+        return self.within == "positive"
+
     def events(self, classes: Sequence[Any]) -> list[Event]:
-        positive = list(range(1, len(classes)))
-        if self.pos_label is not None:
-            positive = self.positive(classes)
+        positive = self.positive(classes)
+        if self.pos_label is None:
+            positive = list(range(1, len(classes)))
         conditions = chosen(self, "within", _CONDITIONS)(len(classes), positive)
         return [Event(labels, labels[:, None]) for labels in conditions]
 

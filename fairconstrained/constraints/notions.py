@@ -12,6 +12,7 @@ itself.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,8 +30,9 @@ from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
-from fairconstrained.groups import group_name
-from fairconstrained.rates import Rate
+from fairconstrained.inputs.groups import group_name
+from fairconstrained.inputs.labels import is_known, refuse_unknown
+from fairconstrained.rates import Rate, of_either
 
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
@@ -80,18 +82,28 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         """Whether it compares groups, or is about each of them."""
         return True
 
-    def positive(self, classes: Sequence[Any]) -> list[int]:
-        """Positions of the positive classes.
+    @property
+    def needs_favourable(self) -> bool:
+        """Whether it depends on which of two labels is the favourable one."""
+        return False
 
-        Given by ``pos_label``; by default the second of two classes, or each of several.
+    def positive(self, classes: Sequence[Any]) -> list[int]:
+        """Return the places of the favourable class, or of each of several classes.
+
+        Given by ``pos_label``; by default the second of two classes.
 
         Raises
         ------
         ValueError
-            If ``pos_label`` is none of the classes.
+            If ``pos_label`` is none of the classes, or is not given where the criterion depends on
+            it and which label is the favourable one is not known.
         """
         if self.pos_label is None:
-            return [1] if len(classes) == 2 else list(range(len(classes)))
+            if len(classes) != 2:
+                return list(range(len(classes)))
+            if self.needs_favourable and not is_known(classes):
+                refuse_unknown(classes, f"{type(self).__name__}.pos_label")
+            return [1]
         found = [i for i, label in enumerate(classes) if label == self.pos_label]
         if not found:
             raise ValueError(
@@ -127,6 +139,12 @@ class OfEvents(Notion):
 
     within_strata = True
     rates: ClassVar[StaticRates]
+
+    @property
+    def needs_favourable(self) -> bool:
+        """Whether it depends on which of two labels is the favourable one."""
+        own = getattr(type(self), "rates", None)
+        return own is not None and not of_either(own, getattr(self, "ratio", None) is not None)
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are compared or capped, given the labels in sorted order."""
@@ -376,6 +394,14 @@ def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
     """The name with the positive class, which the condition of the rates does not say."""
     positive = notion.positive(classes)
     return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
+
+
+def naming(notion: Any, label: Any) -> Any:
+    """Return the criterion with this favourable label, where it has none of its own."""
+    params = {} if label is None else notion.get_params()
+    names = [name for name in params if name.split("__")[-1] == "pos_label"]
+    unset = {name: label for name in names if params[name] is None}
+    return copy.deepcopy(notion).set_params(**unset) if unset else notion
 
 
 def chosen(notion: Notion, parameter: str, choices: Mapping[str, T]) -> T:

@@ -103,7 +103,7 @@ class PredictiveParity(ParityOfClass):
     slack, ratio, reference, attributes, temperature
         As in :class:`DemographicParity`.
     pos_label : label, optional
-        The class c; default: the second of two in sorted order, and every one of more.
+        The favourable class c, as in :class:`EqualOpportunity`; default: every one of several.
 
     References
     ----------

@@ -28,7 +28,7 @@ from fairconstrained.constraints.notions import (
     named_positive,
 )
 from fairconstrained.constraints.tables import ClassProbabilities, Space
-from fairconstrained.groups import group_name
+from fairconstrained.inputs.groups import group_name
 
 
 class DemographicParity(ParityOfClass):
@@ -58,8 +58,9 @@ class DemographicParity(ParityOfClass):
         probabilities are those of `temperature` times the scores. Solvers increase it if predicted
         labels do not follow the soft rates.
     pos_label : label, optional
-        The class whose rates are compared; default: the second of two in sorted order, each of
-        several. Gaps between the rates of two classes are the same, ratios are not.
+        The favourable class, whose rates are compared; default: 1 of 0 and 1, True, the last of
+        ordered categories, each of several. Gaps between the rates of two classes are the same for
+        both, ratios are not: of two words it must be given with `ratio`.
 
     Examples
     --------
@@ -109,18 +110,17 @@ class EqualOpportunity(ParityOfClass):
     slack, ratio, reference, attributes, temperature
         As in :class:`DemographicParity`.
     pos_label : label, optional
-        The positive class c; default: the second of two in sorted order, each of several.
+        The favourable class c; default: 1 of 0 and 1, True, the last of ordered categories, each of
+        several. Of two words it must be given.
 
     Examples
     --------
-    Of the labels "bad" and "good" the second in the alphabet is the positive class by default:
+    Of words the favourable one is named:
 
     >>> from fairconstrained.constraints import EqualOpportunity, Space
     >>> space = Space(["bad", "good"], ["f", "m"])
-    >>> EqualOpportunity(slack=0.05).bind(space).describe(0)
+    >>> EqualOpportunity(slack=0.05, pos_label="good").bind(space).describe(0)
     'equal_opportunity: group f, label good against group m, label good'
-    >>> EqualOpportunity(slack=0.05, pos_label="bad").bind(space).describe(0)
-    'equal_opportunity: group f, label bad against group m, label bad'
     """
 
     name = "equal_opportunity"
@@ -177,7 +177,7 @@ class FalseNegativeRate(CapOfClass):
     temperature : float, default=1.0
         As in :class:`DemographicParity`.
     pos_label : label, optional
-        The class c; default: the second of two in sorted order, and every one of more.
+        The favourable class c, as in :class:`EqualOpportunity`; default: every one of several.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class RejectionRate(CapOfClass):
     temperature : float, default=1.0
         As in :class:`DemographicParity`.
     pos_label : label, optional
-        The favourable outcome c; default: the second of two in sorted order, and every one of more.
+        The favourable outcome c, as in :class:`EqualOpportunity`; default: every one of several.
 
     Notes
     -----

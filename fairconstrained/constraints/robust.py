@@ -102,6 +102,10 @@ class RobustParity(Notion):
         """That of the parity."""
         return self.parity.slack
 
+    @property
+    def needs_favourable(self) -> bool:
+        return self.parity.needs_favourable
+
     def positive(self, classes: Sequence[Any]) -> list[int]:
         return self.parity.positive(classes)
 

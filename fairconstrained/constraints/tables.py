@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.groups import group_name
+from fairconstrained.inputs.groups import group_name
 from fairconstrained.losses import (
     Loss,
     class_probabilities,

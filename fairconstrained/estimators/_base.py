@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from fairconstrained.arrays import Array, Floats, check_samples
+from fairconstrained.arrays import Array, Floats
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
@@ -37,6 +37,7 @@ from fairconstrained.estimators._reporting import (
 )
 from fairconstrained.estimators._tables import of_tables, rows_here
 from fairconstrained.estimators._training import Training
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.short_forms import as_specification
@@ -51,7 +52,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     """Base of the estimators: the parameters that all of them have, and predictions."""
 
     # Read by scikit-learn.
-    __metadata_request__fit = {"sensitive_features": True, "control_features": True}  # noqa: RUF012
+    __metadata_request__fit = dict.fromkeys(
+        ["sensitive_features", "control_features", "sample_weight"], True
+    )
+    __metadata_request__score = {"sample_weight": True}  # noqa: RUF012
     _multi_class = True
     _within_strata = True  # whether criteria may be within strata of control features
     _doc_link_module = "fairconstrained"

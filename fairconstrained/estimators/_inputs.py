@@ -15,7 +15,8 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from torch import Tensor
 
-from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array, check_samples
+from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.constraints.notions import naming
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import ALONE, Workers, check_device
 from fairconstrained.engines import Table
@@ -24,14 +25,17 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.groups import (
-    GroupsOfAll,
+from fairconstrained.groups import GroupsOfAll
+from fairconstrained.inputs.description import Description, described
+from fairconstrained.inputs.groups import (
     categories,
-    encode_groups,
     group_name,
+    read_groups,
     recoded,
     within_strata,
 )
+from fairconstrained.inputs.labels import best_of, order_of
+from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.losses import LOSSES
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.privacy.accounting import Budget
@@ -187,7 +191,21 @@ class TrainingRows:
     weight_range: tuple[float, float] | None = None  # of all workers; None: that of these rows
     unknown: bool = False  # whether any worker has rows of unknown group
     n_control: int = 0  # columns of control features among those whose values name the groups
+    columns: tuple[Any, ...] | None = None  # names of those of the groups, in order
+    order: list[Any] | None = None  # of the labels as ordered categories, the best one last
     stands_for: Tensor | None = None  # how many rows of its label a row of known group stands for
+
+    @property
+    def favourable(self) -> Any:
+        """The best of two labels by the order of categories; None: they have none."""
+        return best_of(self.classes.tolist(), self.order) if len(self.classes) == 2 else None
+
+    @property
+    def description(self) -> Description:
+        """The groups, their columns and the labels, with which later data must agree."""
+        groups = [] if self.groups is None else self.groups.tolist()
+        labels = Description(labels=tuple(self.classes.tolist()), favourable=self.favourable)
+        return described(groups, self.columns, labels, "sensitive_features")
 
     @cached_property
     def cells(self) -> Tensor:
@@ -245,9 +263,11 @@ def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
     X, y = as_specification(estimator.model).training_rows(estimator, given.X, given.y)
     check_classification_targets(y)
     weight = checked_weight(given.sample_weight, len(y))
-    codes = labels = None
+    codes = labels = columns = None
     if given.sensitive_features is not None:
-        codes, labels = encode_groups(given.sensitive_features, len(y))
+        before = last_description(estimator)
+        (codes, labels), after = read_groups(given.sensitive_features, len(y), before)
+        columns = after.columns
     used = weight > 0
     if not used.all():  # as if these rows were not there
         X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
@@ -257,7 +277,13 @@ def own_rows(estimator: FairClassifier, given: Given) -> TrainingRows:
                 seen = np.isin(np.arange(len(labels)), codes)
                 codes, labels = recoded(codes, np.cumsum(seen) - 1), labels[seen]
     classes, y = np.unique(y, return_inverse=True)
-    return TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
+    rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
+    return replace(rows, columns=columns, order=order_of(given.y))
+
+
+def last_description(estimator: FairClassifier) -> Description | None:
+    """Return the description of the data of the last fit, if a fit goes on from there."""
+    return getattr(estimator, "_description_", None) if estimator.warm_start else None
 
 
 def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
@@ -288,7 +314,7 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
             f"{type_of_target(classes)}: {name} ranks one class above one other."
         )
     for notion in estimator._notions():
-        notion.positive(classes)
+        naming(notion, rows.favourable).positive(classes)
         if np.ndim(rows.group) == 2 and getattr(notion, "attributes", "crossed") != "crossed":
             raise ValueError(
                 "sensitive_features must be columns of groups where attributes are compared side "
@@ -345,21 +371,8 @@ def unknown_groups(estimator: FairClassifier, rows: TrainingRows) -> str:
 
 
 def checked_weight(sample_weight: Any, n_samples: int) -> Floats:
-    """Validate sample weights: one non-negative number for each sample."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    n_dims = np.asarray(as_numpy(sample_weight)).ndim
-    if n_dims != 1:
-        raise ValueError(
-            f"sample_weight must be one-dimensional, one number for each of {n_samples} samples; "
-            f"got {n_dims} dimensions."
-        )
-    options = {"dtype": np.float64, "input_name": "sample_weight", "force_writeable": True}
-    weight = check_array(sample_weight, ensure_2d=False, **options)
-    if weight.shape != (n_samples,):
-        raise ValueError(f"sample_weight.shape == {weight.shape}, expected {(n_samples,)}!")
-    if (weight < 0).any():
-        raise ValueError("sample_weight must not be negative.")
+    """Return sample weights, of which one is positive at least; ones for None."""
+    weight = check_weights(sample_weight, n_samples)
     if not weight.any():
         raise ValueError("sample_weight is zero for all samples; at least one must be positive.")
     return weight

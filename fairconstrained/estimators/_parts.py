@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Number
@@ -15,11 +15,26 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import Array, as_numpy, rows_of
+from fairconstrained.arrays import Array, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
-from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight
-from fairconstrained.groups import UncertainGroups, computed, encode_groups, recoded
+from fairconstrained.estimators._inputs import (
+    Given,
+    TrainingRows,
+    checked_weight,
+    last_description,
+)
+from fairconstrained.inputs.groups import (
+    UncertainGroups,
+    columns_of,
+    computed,
+    encode_groups,
+    joined,
+    kind_of_labels,
+    read_groups,
+    recoded,
+)
+from fairconstrained.inputs.labels import order_of, plain_labels
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.single_fit import SingleFit
@@ -97,7 +112,7 @@ def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
     first = next(filled(blocks), None)
     if first is None:
         raise ValueError("Blocks.read gives no rows.")
-    y = check_array(column_or_1d(as_numpy(given.y), warn=True), ensure_2d=False, dtype=None)
+    y = check_array(column_or_1d(plain_labels(given.y), warn=True), ensure_2d=False, dtype=None)
     check_classification_targets(y)
     specification = as_specification(estimator.model)
     n_first = np.shape(first)[0]
@@ -111,50 +126,40 @@ def rows_of_blocks(estimator: FairClassifier, given: Given) -> TrainingRows:
         weight = checked_weight(sample_weight, len(y))
         if not weight.all():
             raise ValueError("sample_weight must be positive with Blocks; leave these rows out.")
-    codes, classes = encoded(y, len(y))
+    codes, classes = encoded(y, len(y), "y")
     if (codes < 0).any():
         raise ValueError(f"y has missing values (first at row {int((codes < 0).argmax())}).")
-    group = groups = None
+    group = groups = names = None
     if given.sensitive_features is not None:
         columns = computed(given.sensitive_features)
+        if not isinstance(columns, UncertainGroups):
+            columns = columns_of(columns)
+            if (before := last_description(estimator)) is not None:
+                columns = before.in_order(columns, "sensitive_features")
+            names = tuple(columns)
         one = next(iter(columns.values())) if isinstance(columns, dict) else columns
         n_given = _num_samples(one)
         if n_given != len(y):
             raise ValueError(f"sensitive_features has {n_given} rows, but y has {len(y)}.")
-        group, groups = encoded(columns, len(y))
-    return TrainingRows(X, codes, group, weight, classes, groups)
+        group, groups = encoded(columns, len(y), "sensitive_features")
+    rows = TrainingRows(X, codes, group, weight, classes, groups)
+    return replace(rows, columns=names, order=order_of(given.y))
 
 
-def encoded(values: Any, n_samples: int) -> tuple[Array, Array]:
-    """Codes as integers of few bytes, and labels, from some rows at a time."""
+def encoded(values: Any, n_samples: int, name: str) -> tuple[Array, Array]:
+    """Return codes as integers of few bytes, and labels, from some rows at a time."""
     if isinstance(values, UncertainGroups):
         return encode_groups(values)
     starts = range(0, n_samples, _ENCODED_ROWS)
     pieces = []
     for start in starts:
-        codes, labels = encode_groups(rows_of(values, slice(start, start + _ENCODED_ROWS)))
+        some = rows_of(values, slice(start, start + _ENCODED_ROWS))
+        (codes, labels), _ = read_groups(some, name=name)
         pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
     labels, places = joined([own for _, own in pieces])
     small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch has it
     moved = [recoded(own, at).astype(small) for at, (own, _) in zip(places, pieces, strict=True)]
     return np.concatenate(moved), labels
-
-
-def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
-    """Join several lists of labels; say where the labels of each list are in the result."""
-    some = [own for own in levels if len(own)]  # the others know no group, and so no type
-    every = np.concatenate(some or levels)
-    of_tuples = every.dtype == object and any(isinstance(label, tuple) for label in every[-1:])
-    codes, labels = encode_groups(np.array(every.tolist(), dtype=object) if of_tuples else every)
-    ends = np.cumsum([len(own) for own in levels])[:-1]
-    return labels.astype(every.dtype, copy=False), np.split(codes, ends)
-
-
-def kind_of_labels(labels: Array | None) -> str:
-    """Whether labels are texts, numbers or others."""
-    if labels is None:
-        return "none"
-    return {"U": "text", "S": "text", "O": "objects"}.get(labels.dtype.kind, "numbers")
 
 
 def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> TrainingRows:
@@ -168,10 +173,12 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
         "parameters": plain({k: params[k] for k in sorted(params) if k not in _UNCOMPARED}),
         "last fits, where a warm start begins": start,
         "columns of X": (found.get("n_features_in_"), None if names is None else tuple(names)),
+        "order of the labels in y": rows.order,
         "kinds of labels in y": kind_of_labels(rows.classes),
         "kinds of sensitive_features": (
             "shares" if np.ndim(rows.group) == 2 else kind_of_labels(rows.groups)
         ),
+        "columns of sensitive_features": rows.columns,
         "numbers of control_features": rows.n_control,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())

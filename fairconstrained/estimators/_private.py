@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import get_tags
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import check_array, check_numbers
+from fairconstrained.arrays import check_array
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken_workers
@@ -20,7 +20,8 @@ from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._inputs import Given, TrainingRows, declared_domains
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
-from fairconstrained.groups import UncertainGroups, refuse_groups_in
+from fairconstrained.inputs.features import check_numbers
+from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features, dense_features
 from fairconstrained.models.posteriors import Posteriors

@@ -11,12 +11,13 @@ import torch
 from scipy import sparse
 from torch import Generator
 
-from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_samples
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy
 from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight, random_seed
-from fairconstrained.estimators._parts import joined, kind_of_labels
 from fairconstrained.estimators._reporting import recorded
 from fairconstrained.estimators._training import Stage, Training
-from fairconstrained.groups import Groups, encode_groups, recoded
+from fairconstrained.inputs.description import Description, check_kind
+from fairconstrained.inputs.groups import Groups, joined, read_groups, recoded
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.models.features import as_features
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
@@ -66,12 +67,14 @@ class Stream:
     keys: Floats
     n_seen: int
     seed: int
+    description: Description | None = None  # of the groups so far; None without groups
     steps: Steps | None = None  # the state of a solver that continues
 
     def extended(
         self, X: Any, y: Array, classes: Any, groups: Groups | None, weight: Floats, limit: int
     ) -> tuple[Stream, Chunk]:
         """The stream after a chunk, and the rows of the chunk with positive weight."""
+        check_kind(y.tolist()[:1], self.classes.tolist()[:1], "y")
         new = np.setdiff1d(y, self.classes)
         if len(new) or (classes is not None and set(classes) != set(self.classes)):
             raise ValueError(
@@ -85,12 +88,6 @@ class Stream:
             )
         labels, own, known = self.groups, np.zeros(len(y), dtype=np.int64), self.rows
         if groups is not None and labels is not None:
-            both = len(labels) and len(groups.labels)
-            if both and kind_of_labels(labels) != kind_of_labels(groups.labels):
-                raise ValueError(
-                    "sensitive_features holds values of another kind than the chunks before: "
-                    f"{groups.labels[0]!r} after {labels[0]!r}."
-                )
             labels, (old, places) = joined([labels, groups.labels])
             known, own = (
                 known._replace(group=recoded(known.group, old)),
@@ -107,7 +104,9 @@ class Stream:
 
     def training_rows(self, n_first: int | None = None) -> TrainingRows:
         """The rows kept, or the first of them, in the form that a fit takes."""
-        return TrainingRows(*self.rows.part(slice(n_first)), self.classes, self.groups)
+        names = None if self.description is None else self.description.columns
+        rows = self.rows.part(slice(n_first))
+        return TrainingRows(*rows, self.classes, self.groups, columns=names)
 
 
 def read_chunk(
@@ -119,9 +118,10 @@ def read_chunk(
     first = stream is None
     X, y = training.specification.training_rows(estimator, given.X, given.y, reset=first)
     X, weight = as_numpy(X), checked_weight(given.sample_weight, len(y))  # kept in numpy
-    groups = None
+    groups, description = None, None if stream is None else stream.description
     if given.sensitive_features is not None:
-        groups = encode_groups(given.sensitive_features, len(y)).certain("partial_fit")
+        groups, description = read_groups(given.sensitive_features, len(y), description)
+        groups = groups.certain("partial_fit")
         if isinstance(training.solver, LevelSet) and not groups.known.all():
             raise ValueError(
                 "sensitive_features must have the group of every row in partial_fit with LevelSet, "
@@ -140,6 +140,7 @@ def read_chunk(
         codes, keys = np.zeros(0, dtype=np.int64), np.zeros(0)
         none = Chunk(X[:0], codes, codes, keys)
         stream = Stream(labels, seen, none, keys, 0, random_seed(estimator.random_state))
+    stream = replace(stream, description=description)
     return stream.extended(X, y, classes, groups, weight, estimator.stream_memory)
 
 

@@ -17,8 +17,9 @@ from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread, refuse_difference
 from fairconstrained.engines import Parts, Table, as_table
 from fairconstrained.engines.columns import RowsToPredict
-from fairconstrained.estimators._inputs import Given, TrainingRows, own_rows
-from fairconstrained.estimators._parts import joined, kind_of_labels, refuse_lacking
+from fairconstrained.estimators._inputs import Given, TrainingRows, last_description, own_rows
+from fairconstrained.estimators._parts import refuse_lacking
+from fairconstrained.inputs.groups import joined, kind_of_labels
 from fairconstrained.models.specification import Specification
 from fairconstrained.problems.rows import Rows
 
@@ -135,6 +136,9 @@ class OwnPart(NamedTuple):
 def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
     """Rows whose labels and groups are coded alike in all partitions."""
     columns, bare = Columns.of(given), clone(estimator).set_params(callbacks=None)
+    if (before := last_description(estimator)) is not None:
+        named = before.in_order(dict.fromkeys(columns.sensitive_features), "sensitive_features")
+        columns = columns._replace(sensitive_features=list(named))
     parts = given.X.parts(partial(_own_part, bare, columns))
     said = parts.gather(_said)
     for own in said:
@@ -142,7 +146,9 @@ def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
             raise own
     if not said:
         raise ValueError("X has no rows, or none of positive weight.")
-    found, all_classes, all_groups, all_missing, lightest, heaviest = zip(*said, strict=True)
+    found, all_classes, all_groups, all_missing, lightest, heaviest, orders = zip(
+        *said, strict=True
+    )
     for name, labels in (("y", all_classes), ("sensitive_features", all_groups)):
         refuse_difference(f"kinds of {name}", list(map(kind_of_labels, labels)))
     for name, value in found[0].items():
@@ -151,10 +157,13 @@ def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
     groups, group_places = None, [np.zeros(1, dtype=np.int64)] * len(said)
     if columns.sensitive_features:
         groups, group_places = joined(all_groups)
+    names = tuple(columns.sensitive_features) or None
     unknown = groups is not None and len(groups) > 0 and any(all_missing)
     none, some = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)
     rows = TrainingRows(None, none, some, np.ones(0), classes, groups)
-    rows = replace(rows, weight_range=(min(lightest), max(heaviest)))
+    rows = replace(
+        rows, weight_range=(min(lightest), max(heaviest)), order=orders[0], columns=names
+    )
     of_parts = replace(
         rows, unknown=unknown, groups=groups if any(map(len, group_places)) else None
     )
@@ -194,7 +203,8 @@ def _said(part: Any) -> Any:
         return part
     rows = part.rows
     missing = rows.group is not None and bool((rows.group < 0).any())
-    return part.found, rows.classes, rows.groups, missing, rows.weight.min(), rows.weight.max()
+    ends = rows.weight.min(), rows.weight.max()
+    return part.found, rows.classes, rows.groups, missing, *ends, rows.order
 
 
 def _coded(of_all: TrainingRows, part: OwnPart, places: tuple[Array, Array]) -> TrainingRows:

@@ -13,9 +13,10 @@ import torch
 from sklearn.base import clone
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import Ints, check_samples
+from fairconstrained.arrays import Ints
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.notions import naming
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.distributed import Workers, one_thread, seeded
 from fairconstrained.engines import Table
@@ -44,6 +45,7 @@ from fairconstrained.estimators._tables import (
     rows_of_table,
 )
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning, warn_caller
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
@@ -349,7 +351,7 @@ class Training:
         space, kept = self.rows.space, []
         for notion in self.estimator._notions():
             if len(space.groups) > 1 or not notion.needs_groups:
-                bound = self.estimator._bound(notion, space)
+                bound = self.estimator._bound(naming(notion, self.rows.favourable), space)
                 kept.append(bound.without_small(counts.cpu().numpy(), least))
         return kept
 
@@ -451,6 +453,7 @@ class Training:
         attributes |= self.estimator._own_attributes(problem.constraint)
         attributes["model_"] = self.specification
         attributes["classes_"], attributes["groups_"], *_ = problem.constraint.space
+        attributes["_description_"] = self.rows.description
         return attributes
 
     def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairconstrained.arrays import as_numpy, check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
+from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.surrogates import Binormal, Quadratic
 from fairconstrained.estimators._inputs import Given, given_callbacks, with_groups
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
@@ -165,7 +166,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     feature_range: Any = None
 
     _multi_class = False
-    __metadata_request__partial_fit = {"sensitive_features": True}  # noqa: RUF012
+    __metadata_request__partial_fit = {"sensitive_features": True, "sample_weight": True}  # noqa: RUF012
 
     @data_by_position("X", "y", "classes")
     def partial_fit(
@@ -256,6 +257,7 @@ class AUCFairClassifier(PrivateFairClassifier):
             stage = steps.stage(stream.rows.as_rows(self.device))
             for callback in given_callbacks(self.callbacks) or ():
                 callback(stage.solution.iterate)
+            training.rows = stream.training_rows()
             training.finish([stage])
         return replace(stream, steps=steps)
 
@@ -267,6 +269,9 @@ class AUCFairClassifier(PrivateFairClassifier):
         notions: Mapping[str, Any] = AUCS
         names = {name: partial(notion, surrogate=surrogate) for name, notion in notions.items()}
         return self._as_notions([self.constraint], names, AUCParity)
+
+    def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
+        return {"pos_label_": constraint.space.classes[1]}
 
     def _surrogate(self) -> Any:
         (notion,) = self._notions()

@@ -28,7 +28,8 @@ from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRe
 from fairconstrained.estimators._tables import of_tables
 from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.groups import encode_groups, refuse_negative
+from fairconstrained.groups import refuse_negative
+from fairconstrained.inputs.groups import read_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.models.features import Features
 from fairconstrained.percentiles import read_intervals
@@ -227,7 +228,8 @@ class PartialParityClassifier(PrivateFairClassifier):
                 "predict(X, sensitive_features=...), or through a pipeline or search with "
                 "sklearn.set_config(enable_metadata_routing=True)."
             )
-        codes, labels = encode_groups(sensitive_features, table.shape[0])
+        before = self._description_
+        (codes, labels), _ = read_groups(sensitive_features, table.shape[0], before)
         if codes.ndim == 2 or (codes < 0).any():
             raise ValueError(_OF_EVERY_ROW)
         known = {label: i for i, label in enumerate(self.groups_.tolist())}  # 1 is not "1"
@@ -279,7 +281,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         if self._is_auto():
             ends = [member.intervals for member in constraint.members]  # type: ignore[attr-defined]
             interval = (float(ends[0].lower[0, 0]), float(ends[0].upper[0, 0])) if ends else None
-        return {"interval_": interval, "threshold_": self._threshold()}
+        top = constraint.space.classes[1]
+        return {"interval_": interval, "threshold_": self._threshold(), "pos_label_": top}
 
 
 class IntervalTraining(Training):

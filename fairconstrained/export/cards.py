@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.groups import group_name
+from fairconstrained.inputs.groups import group_name
 from fairconstrained.metrics.statements import Certificate
 
 # Where a wrapper keeps the fitted estimator in it.

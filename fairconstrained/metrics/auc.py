@@ -16,13 +16,9 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array
 from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.metrics.inputs import (
-    GroupedRows,
-    check_scores,
-    check_weights,
-    grouped_rows,
-    two_labels,
-)
+from fairconstrained.inputs.labels import two_labels
+from fairconstrained.inputs.samples import check_weights
+from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
 from fairconstrained.metrics.metric import examples, metric_of, warn_absent, warn_single_group
 
 P = ParamSpec("P")

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array, Ints
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.groups import Groups, encode_groups, group_name, within_strata
+from fairconstrained.inputs.groups import Groups, encode_groups, group_name, within_strata
+from fairconstrained.inputs.labels import Classes, refuse_unknown, two_labels
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
@@ -21,6 +23,7 @@ from fairconstrained.metrics.claims import (
     Rows,
     checked,
     declared,
+    labels_of,
     lacking,
     of_model,
     read_claim,
@@ -32,9 +35,7 @@ from fairconstrained.metrics.inputs import (
     counted,
     last_step,
     read_labels,
-    two_labels,
 )
-from fairconstrained.metrics.metric import positive_label
 from fairconstrained.metrics.partial import Scored, read_scored
 from fairconstrained.metrics.populations import Mixture, Population
 from fairconstrained.metrics.statements import Certificate
@@ -210,14 +211,21 @@ def certify(
         label_names=label_names,
     )
     rows = Rows(y_true, y_pred, y_score, sensitive_features, control_features)
-    model = "the given predictions"
+    in_order = {
+        "X": X,
+        "y": y,
+        **rows._asdict(),
+        "Weights.values": getattr(population, "values", None),
+    }
+    check_samples(**in_order)
+    model, classes = "the given predictions", None
     if estimator is not None:
         rows, model = of_model(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
-        classes: Any = getattr(estimator, "classes_", ())
-        if claim.pos_label is None and len(classes) == 2:
-            claim = claim._replace(pos_label=classes[1])
-    claim = _about(claim, estimator, y, y_true, y_pred)
+        classes = getattr(estimator, "classes_", None)
+    ordered = y, y_true, y_pred
+    claim = _about(claim, estimator, *ordered)
     rows = checked(rows, claim, population is not None and population.needs_labels)
+    claim = claim.naming(labels_of(rows) if classes is None else list(classes), *ordered)
     found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
     if found.left_out:
         warn_caller(
@@ -273,10 +281,11 @@ def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
     codes, labels = _encoded(rows.sensitive_features, rows.size)
     if (codes < 0).any():
         raise ValueError("sensitive_features has missing values, which population= does not take.")
-    claim = claim._replace(pos_label=positive_label(rows.y_true, claim.pos_label))
     positive = None
     if population.needs_labels:
-        true, _, target = two_labels(rows.y_true, "y_true", claim.pos_label)
+        true, two, target = two_labels(rows.y_true, "y_true", claim.pos_label)
+        if claim.pos_label is None:
+            refuse_unknown(two)
         positive = true == target
     names = [group_name(label) for label in labels]
     mixture = Mixture(
@@ -313,7 +322,8 @@ def _of_labels(rows: Rows, claim: Claim) -> _Judged:
     groups = dict(zip(counts.groups, sizes, strict=True))
     if claim.pooled:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
-    rates = counts.decided().rates(notion)
+    counts.definitions(notion, by_ratio=claim.ratio is not None)
+    rates = counts.rates(notion)
     found = claim.compared(rates.rows, *((0,) if claim.pooled else (table.attributes, table.sets)))
     if claim.notion in CAPS:
         bound = bounds.cap_bound(counts, notion, claim.alpha, found.kept)
@@ -341,7 +351,7 @@ class _Table(NamedTuple):
         """Count rows whose group is known, or all for a cap on all together."""
         kind = [label for label in claim.labels if _is_text(label) == _is_text(rows.y_pred[0])]
         labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, kind)
-        words = [(claim.label_names or {}).get(label, label) for label in labels.classes]
+        words = [(claim.label_names or {}).get(label, label) for label in labels.classes.labels]
         parts: list[Counts] = []
         keys, attributes, assumed = [], [], list(_ASSUMPTIONS)
         used = np.zeros(rows.size, dtype=bool)
@@ -370,7 +380,7 @@ class _Table(NamedTuple):
         counts = parts[0]._replace(
             table=np.concatenate([part.table for part in parts]),
             groups=[group for part in parts for group in part.groups],
-            classes=words,
+            classes=labels.classes._replace(labels=words),
             effective=np.concatenate([part.effective for part in parts]),
         )
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -426,6 +436,7 @@ def _score_bound(data: Scored, positive: Array, claim: Claim, kept: Array) -> Bo
         return bounds.auc_bound(
             Ranked.of(data.scores, positive, data.rows), claim.notion, claim.alpha
         )
-    decisions = Labels(positive.astype(int), data.above(claim.threshold), [False, True], [1])
+    two = Classes([False, True], [1], True)
+    decisions = Labels(positive.astype(int), data.above(claim.threshold), two)
     counts, notion = counted(data.rows, decisions), PARITIES[claim.notion]
     return bounds.partial_parity_bound(counts, notion, data.intervals, claim.alpha, kept)

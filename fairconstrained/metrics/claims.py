@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, check_number, check_samples, rows_of
+from fairconstrained.arrays import Array, check_number, rows_of
 from fairconstrained.auc import COMPARISONS
 from fairconstrained.comparison import Compared, compared
-from fairconstrained.groups import columns_of, named_columns
+from fairconstrained.inputs.groups import columns_of, named_columns
+from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
-from fairconstrained.metrics.inputs import check_labels, check_scores, predicted, scores_of
+from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
@@ -41,7 +42,7 @@ class Claim(NamedTuple):
     per_group: bool  # of the constraint, as the next three
     ratio: float | None
     attributes: str
-    pos_label: Any  # None for the second label
+    pos_label: Any  # None: not known
     alpha: float = 0.05
     threshold: float = 0.0
     label_names: Mapping[Any, str] | None = None
@@ -126,6 +127,18 @@ class Claim(NamedTuple):
         """Decide which rates are compared: groups by events, with so many rows."""
         sets = None if self.notion in CAPS else sets
         return compared(rows, self.slack, self.min_group_size, families=attributes, sets=sets)
+
+    def naming(self, labels: list[Any], *columns: Any) -> Claim:
+        """The claim with its favourable label, if that is known; in rankings the one on top.
+
+        It is that of all rows: samples of them may lack a label.
+        """
+        if self.pos_label is not None or not 0 < len(labels) <= 2:
+            return self
+        classes = classes_of(labels, None, *columns)
+        label = classes.labels[classes.targets[0]] if self.decides else classes.labels[1]
+        unknown = label == UNSEEN or (self.decides and not classes.known)
+        return self._replace(pos_label=None if unknown else label)
 
 
 def read_claim(
@@ -215,11 +228,16 @@ def of_model(estimator: Any, X: Any, y: Any, given: Rows, claim: Claim) -> Rows:
             "certify takes an estimator with X and y, or y_pred or y_score with y_true; got both."
         )
     groups = given.sensitive_features
-    check_samples(X=X, y=y, sensitive_features=groups)
     true = None if y is None else check_labels(y, "y")
     if claim.decides:
         return given._replace(y_true=true, y_pred=predicted(estimator, X, groups))
     return given._replace(y_true=true, y_score=scores_of(estimator, X, groups))
+
+
+def labels_of(rows: Rows) -> list[Any]:
+    """Return the labels of rows, in sorted order."""
+    columns = [labels for labels in (rows.y_true, rows.y_pred) if labels is not None]
+    return encode_labels(*columns)[1] if columns else []
 
 
 def checked(given: Rows, claim: Claim, labelled: bool) -> Rows:
@@ -240,8 +258,6 @@ def checked(given: Rows, claim: Claim, labelled: bool) -> Rows:
         raise ValueError(
             f"control_features must be None for {notion!r}: parity of rates is certified in strata."
         )
-    groups_of = {"sensitive_features": groups, "control_features": control}
-    check_samples(y_true=true, **{name: values}, **groups_of)
     values = check_labels(values, name) if claim.decides else check_scores(values)
     true = check_labels(true, "y_true") if labelled else None
     if true is not None and len(true) != len(values):

@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 from fairconstrained.arrays import Array, Floats, bisected, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.engines.columns import of_columns
-from fairconstrained.groups import UncertainGroups
+from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, probabilities, rates
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts
@@ -419,7 +419,7 @@ def _cap(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
 
 def _summed(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
     def summed(ranges: Array) -> Array:
-        blocks = ranges.reshape(*ranges.shape[:-1], len(asked.counts.classes), -1)
+        blocks = ranges.reshape(*ranges.shape[:-1], len(asked.counts.classes.labels), -1)
         return np.asarray(blocks.max(axis=-1).sum(axis=-1))
 
     return Components(*_rate_draws(asked.counts, notion, rng), Range(summed))

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained.arrays import Array, Floats, as_numpy, check_samples, rows_of
+from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.groups import columns_of, encode_groups
+from fairconstrained.inputs.groups import columns_of, encode_groups
+from fairconstrained.inputs.samples import check_samples
 
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
@@ -135,8 +136,6 @@ def parts_of(
     groups = given["sensitive_features"]
     in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
     columns = list(columns_of(groups).values()) if in_parallel else [groups]
-    if "pos_label" in given:
-        given = {**given, "pos_label": positive_label(given["y_true"], given["pos_label"])}
     for column in columns:
         own = given if groups is None else {**given, "sensitive_features": column}
         if control_features is None:
@@ -157,12 +156,6 @@ def parts_of(
         for stratum in range(len(strata.labels)):
             inside = np.flatnonzero(known & (strata.codes == stratum))
             yield own | {name: rows_of(values, inside) for name, values in rows.items()}
-
-
-def positive_label(y_true: Any, pos_label: Any) -> Any:
-    """The positive one of two labels in all rows, for parts of them that may have only one."""
-    seen = [] if y_true is None else np.unique(np.asarray(as_numpy(y_true))).tolist()
-    return seen[1] if pos_label is None and len(seen) == 2 and seen[0] != 1 else pos_label
 
 
 def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:

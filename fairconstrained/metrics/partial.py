@@ -16,16 +16,8 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
-from fairconstrained.metrics.inputs import (
-    GroupedRows,
-    Labels,
-    check_labels,
-    check_scores,
-    counted,
-    encode_labels,
-    grouped_rows,
-    two_labels,
-)
+from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
+from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
 from fairconstrained.metrics.metric import examples, gap, metric_of, zero_or_nan
 from fairconstrained.percentiles import (
     Intervals,
@@ -96,11 +88,12 @@ class Decided(NamedTuple):
     def gap(self, notion: Rates) -> float:
         """Return the largest difference between groups inside the interval."""
         rows, intervals = self.data.rows, self.data.intervals
-        labels = Labels(self.decided, self.decided, [False, True], [1])
+        labels = Labels(self.decided, self.decided, Classes([False, True], [1], True))
         if needs_labels(notion):
             codes, classes, positive = two_labels(self.y_true, "y_true", self.pos_label)
             true = (codes[rows.row] == positive).astype(np.int64)
-            labels = labels._replace(true=true, classes=[classes[1 - positive], classes[positive]])
+            two = [classes[1 - positive], classes[positive]]
+            labels = labels._replace(true=true, classes=Classes(two, [1], True))
         rates = counted(rows, labels).rates(notion)
         inside = intervals.fraction(rates.values())
         return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))

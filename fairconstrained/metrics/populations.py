@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from fairconstrained.arrays import Array, Floats, Ints, check_number
-from fairconstrained.groups import corners_within, group_name
-from fairconstrained.metrics.inputs import check_weights
+from fairconstrained.groups import corners_within
+from fairconstrained.inputs.groups import group_name
+from fairconstrained.inputs.samples import check_weights
 
 Fraction: TypeAlias = float | tuple[float, float]
 MOST_INTERVALS = 8

@@ -11,13 +11,8 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Floats, check_array, check_number
 from fairconstrained.groups import refuse_negative
-from fairconstrained.metrics.inputs import (
-    GroupedRows,
-    check_labels,
-    classes_of,
-    encode_labels,
-    grouped_rows,
-)
+from fairconstrained.inputs.labels import check_labels, classes_of, encode_labels
+from fairconstrained.metrics.inputs import GroupedRows, grouped_rows
 from fairconstrained.metrics.metric import (
     GroupRates,
     choose,
@@ -64,7 +59,7 @@ def read_losses(
         )
     columns = seen if labels is None else list(labels)
     if labels is None and len(seen) <= 2:  # the positive one of two comes last
-        classes, (positive,) = classes_of(seen, pos_label)
+        classes, (positive,), _ = classes_of(seen, pos_label)
         columns = [classes[1 - positive], classes[positive]]
     if len(columns) != proba.shape[1] or not set(seen) <= set(columns):
         raise ValueError(

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 
 from fairconstrained import rates
 from fairconstrained.arrays import Floats
-from fairconstrained.metrics.inputs import UNSEEN, Counts, count_table
+from fairconstrained.inputs.labels import UNSEEN
+from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
     GroupRates,
     choose,
@@ -157,7 +158,7 @@ def _gap(asked: Asked, notion: Rates) -> float:
 
 
 def _ratio(asked: Asked, notion: Rates) -> float:
-    asked.counts.decided()  # a gap is the same for either of two classes
+    asked.counts.definitions(notion, by_ratio=True)
     return ratio(asked.counts.rates(notion), asked.method, asked.agg)
 
 
@@ -297,9 +298,11 @@ def read_costs(
     """Count rows; without groups all are one."""
     given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
     counts = read_cap(y_true, y_pred, **given).counts
-    if counts.classes[-1] == UNSEEN and counts.candidates == [0]:  # the negative label is unseen
-        counts = counts._replace(table=counts.table[:, ::-1, ::-1], classes=counts.classes[::-1])
-    return counts, rates.expected_costs(costs, len(counts.classes))
+    classes = counts.classes
+    if classes.labels[-1] == UNSEEN and classes.targets == [0]:  # the negative label is unseen
+        classes = classes._replace(labels=classes.labels[::-1])
+        counts = counts._replace(table=counts.table[:, ::-1, ::-1], classes=classes)
+    return counts, rates.expected_costs(costs, len(classes.labels))
 
 
 @metric_of(read_costs)
@@ -330,7 +333,7 @@ def expected_cost(asked: tuple[Counts, list[Rate]]) -> float:
         np.stack([(counts.table * table).sum(axis=(1, 2)) for table in tables], axis=1)
         for tables in ([rate.hits for rate in costs], [rate.possible for rate in costs])
     )
-    given = [f" with label {label!r}" if len(costs) > 1 else "" for label in counts.classes]
+    given = [f" with label {label!r}" if len(costs) > 1 else "" for label in counts.classes.labels]
     means = GroupRates(hits, rows, given[: len(costs)], counts.groups).values()
     return float(means.mean(axis=1).max())
 
@@ -352,15 +355,18 @@ def read_conditioned(
     Classes are all of them, or all others as one and that of `pos_label`, last.
     """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    classes = counts.classes
+    if constraint == "equal_opportunity":
+        classes.require_known()
     if pos_label is not None:
-        positive = np.eye(len(counts.classes))[counts.targets[0]]
-        two = np.stack((1.0 - positive, positive))
-        counts = counts._replace(table=two @ counts.table @ two.T, candidates=[1])
+        positive = np.eye(len(classes.labels))[classes.targets[0]]
+        two, classes = np.stack((1.0 - positive, positive)), classes._replace(targets=[1])
+        counts = counts._replace(table=two @ counts.table @ two.T)
     by_label = counts.table.swapaxes(0, 1)
     tables: dict[str, Callable[[], Floats]] = {
         "demographic_parity": lambda: by_label.sum(axis=0)[None],
         "equalized_odds": lambda: by_label,
-        "equal_opportunity": lambda: by_label[counts.targets],
+        "equal_opportunity": lambda: by_label[classes.targets],
     }
     return choose(tables, "constraint", constraint)(), counts.groups
 

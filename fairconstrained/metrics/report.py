@@ -10,22 +10,21 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained import rates
-from fairconstrained.arrays import Array, Floats, check_samples
+from fairconstrained.arrays import Array, Floats
 from fairconstrained.engines.columns import of_columns
-from fairconstrained.groups import named_columns
+from fairconstrained.inputs.groups import named_columns
+from fairconstrained.inputs.labels import refuse_unknown
+from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
-    UNSEEN,
     GroupedRows,
     Labels,
     check_scores,
-    check_weights,
     counted,
     grouped_rows,
     read_labels,
 )
-from fairconstrained.metrics.outcomes import favourable_values, listed
 from fairconstrained.rates import Rates
 
 _RATES: Mapping[str, Rates] = {
@@ -114,11 +113,9 @@ def group_report(
     labels = read_labels(y_true, y_pred, pos_label)
     given = {"y_true": y_true, "y_pred": y_pred}
     rows = grouped_rows(labels.true, sensitive_features, sample_weight, **given)
-    seen = [label for label in labels.classes if label != UNSEEN]
-    good = favourable_values(seen, pos_label, "y_true and y_pred")
-    if sum(good) > 1:
-        alike = listed([repr(label) for label, is_good in zip(seen, good, strict=True) if is_good])
-        raise ValueError(f"Labels differ by case or blanks only: {alike}. Make them one label.")
+    labels.classes.require_known()
+    if len(labels.classes.targets) > 1:
+        refuse_unknown(labels.classes.labels)
     scores = None if y_score is None else check_scores(y_score, len(labels.true))
     index, columns = [], []
     for own in _groupings(sensitive_features, rows, check_weights(sample_weight, len(labels.true))):
@@ -126,7 +123,7 @@ def group_report(
         index += names
         found = _rates(own, of_rows, confidence)
         if scores is not None:
-            ranked = Ranked.of(scores[own.row], of_rows.true == labels.candidates[0], own)
+            ranked = Ranked.of(scores[own.row], of_rows.true == labels.classes.targets[0], own)
             (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(names)
             won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
             aucs = won / np.where(pairs > 0, pairs, np.nan)

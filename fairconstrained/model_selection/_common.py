@@ -26,6 +26,7 @@ class DelegatingClassifier(
 ):
     """A classifier that trains others, one of which predicts."""
 
+    __metadata_request__score = {"sample_weight": True}  # noqa: RUF012 (read by scikit-learn)
     _fitted = "estimator_"  # the attribute with the fitted estimator
 
     @_if_estimator_has("predict")  # type: ignore[untyped-decorator]

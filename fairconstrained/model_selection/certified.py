@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -13,20 +14,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import (
-    as_numpy,
-    check_all_samples,
-    check_array,
-    check_number,
-    check_samples,
-    rows_of,
-)
+from fairconstrained.arrays import as_numpy, check_all_samples, check_array, check_number, rows_of
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -34,6 +29,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.claims import BOUNDS, own_bound
@@ -253,7 +249,7 @@ class CertifiedClassifier(DelegatingClassifier):
         metadata = {**fit_params}
         if sensitive_features is not None:
             metadata["sensitive_features"] = sensitive_features
-        with config_context(enable_metadata_routing=True):
+        with config_context(enable_metadata_routing=True), _explained_requests():
             routed = process_routing(self, "fit", **metadata).estimator.fit
             own, other = (
                 tuple(rows_of(values, rows) for values in (X, y, sensitive_features))
@@ -414,6 +410,20 @@ class CertifiedClassifier(DelegatingClassifier):
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (scikit-learn's way)
+
+
+@contextmanager
+def _explained_requests() -> Iterator[None]:
+    """Add to scikit-learn's error how an estimator says whether it uses metadata."""
+    try:
+        yield
+    except UnsetMetadataPassedError as error:
+        names = ", ".join(f"{name}=True" for name in error.unrequested_params)
+        raise ValueError(
+            f"{error} CertifiedClassifier passes metadata by requests, also with routing off. Make "
+            "them by `with sklearn.config_context(enable_metadata_routing=True): "
+            f"estimator.set_fit_request({names})`, with False for a step that does not use them."
+        ) from error
 
 
 def sequences(

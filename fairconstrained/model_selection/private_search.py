@@ -20,13 +20,15 @@ from sklearn.utils import check_random_state, column_or_1d, get_tags
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import as_numpy, check_number, check_samples, rows_of
+from fairconstrained.arrays import as_numpy, check_number, rows_of
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     PrivacyWarning,
     warn_caller,
 )
-from fairconstrained.groups import GroupsOfAll, categories, refuse_groups_in
+from fairconstrained.groups import GroupsOfAll
+from fairconstrained.inputs.groups import categories, refuse_groups_in
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.accounting import (

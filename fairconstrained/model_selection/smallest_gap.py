@@ -99,7 +99,9 @@ class SmallestGapClassifier(DelegatingClassifier):
     (True, True)
     """
 
-    __metadata_request__fit = {"sensitive_features": True, "control_features": True}  # noqa: RUF012
+    __metadata_request__fit = dict.fromkeys(
+        ["sensitive_features", "control_features", "sample_weight"], True
+    )
 
     def __init__(self, estimator: Any, floors: Any, *, tol: float = 0.005):
         self.estimator = estimator

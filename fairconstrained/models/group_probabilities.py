@@ -9,8 +9,10 @@ import pandas as pd
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import _num_samples
 
-from fairconstrained.arrays import as_numpy, check_samples
-from fairconstrained.groups import EstimatedGroups, encode_groups, known_fraction
+from fairconstrained.arrays import as_numpy
+from fairconstrained.groups import EstimatedGroups, known_fraction
+from fairconstrained.inputs.groups import encode_groups
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.models.cross_fitting import assign_folds, cross_fit, is_scoring_classifier
 
 

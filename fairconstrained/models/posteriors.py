@@ -19,8 +19,9 @@ from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, 
 from sklearn.utils.validation import check_memory, indexable, validate_data
 from torch import Generator
 
-from fairconstrained.arrays import Floats, Ints, as_numpy, made_up_like
+from fairconstrained.arrays import Floats, Ints, made_up_like
 from fairconstrained.distributed import one_openmp_thread
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.models.cross_fitting import (
     LEAST_GIVEN,
     Calibrated,
@@ -175,7 +176,7 @@ class Posteriors(Specification):
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
         """Return X as given, and y as an array; the classifiers check the rest themselves."""
-        X, y = validate_data(estimator, X, as_numpy(y), reset=reset, skip_check_array=True)
+        X, y = validate_data(estimator, X, plain_labels(y), reset=reset, skip_check_array=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
         return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
 

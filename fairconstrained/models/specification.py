@@ -15,7 +15,8 @@ from sklearn.utils import InputTags
 from sklearn.utils.validation import validate_data
 from torch import Generator, Tensor, nn
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.inputs.features import refuse_texts_and_dates
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features, column_variances, standard_scale
 from fairconstrained.models.linear import LinearModel, with_sums
@@ -53,10 +54,11 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         ``n_features_in_`` and ``feature_names_in_`` of the estimator are set, or compared if not
         `reset`.
         """
+        refuse_texts_and_dates(X)
         stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
         dtype = torch.float64 if stays else [np.float64, np.float32]
         numbers = {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
-        return validate_data(estimator, X, as_numpy(y), reset=reset, **numbers)
+        return validate_data(estimator, X, plain_labels(y), reset=reset, **numbers)
 
     def new_rows(self, estimator: Any, X: Any) -> Any:
         """Return X for the model in prediction, validated by scikit-learn."""

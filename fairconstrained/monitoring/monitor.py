@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -9,13 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Array, Floats, check_samples
+from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.engines.columns import of_columns
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.inputs.description import Description
+from fairconstrained.inputs.groups import group_name, read_groups
+from fairconstrained.inputs.labels import read_decisions
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
-from fairconstrained.monitoring.rules import Rule, label_codes, read_rule
+from fairconstrained.monitoring.rules import Rule, read_rule
 
 FIRST_ROWS = 100  # no alarm before; groups that have come by then share the stake equally
 FOR_FIRST = 0.9  # of the stake; each later batch of groups gets half of the rest
@@ -56,7 +60,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     confidence : float, default=0.95
         One minus the probability of a false alarm at any time.
     pos_label : label, optional
-        The positive label. By default 1 or True; other labels must say which one it is.
+        The favourable label. By default 1, True, or the last of ordered categories; of other labels
+        it must be given.
 
     Attributes
     ----------
@@ -137,7 +142,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     (9, 1000)
     """
 
-    _labels: dict[Any, int]  # codes of predictions and true labels
+    _seen: Description  # of groups and labels so far
     alarm_: bool = False
     alarm_at_: int | None = None
     n_rows_ = n_unknown_ = n_unlabelled_ = 0
@@ -192,21 +197,20 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         """
         self._begin()
         rule = self._rule
-        labels = dict(self._labels)
         check_samples(y_pred=y_pred, sensitive_features=sensitive_features, y_true=y_true)
-        decisions = label_codes(y_pred, "y_pred", labels, rule.claim.pos_label)
+        best = rule.claim.pos_label
+        decisions, seen = read_decisions(y_pred, "y_pred", self._seen, best)
         true = np.zeros(len(decisions), dtype=np.int64)
         if rule.claim.needs_labels:
             if y_true is None:
                 raise ValueError(
                     f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
                 )
-            true = label_codes(y_true, "y_true", labels, rule.claim.pos_label, missing=True)
+            true, seen = read_decisions(y_true, "y_true", seen, best, missing=True)
         if len(true) != len(decisions):
             raise ValueError(f"y_true has {len(true)} rows, but y_pred has {len(decisions)}.")
-        codes, names = self._groups(sensitive_features, len(decisions))
-        known = np.array([self.groups_.setdefault(name, len(self.groups_)) for name in names])
-        self._labels = labels
+        codes, names, self._seen = self._groups(sensitive_features, len(decisions), seen)
+        known = self._places(names)
         n_before = self._compare_new_groups()
         usable = (codes >= 0) & (true >= 0)
         n_unknown, n_usable = (int(np.count_nonzero(rows)) for rows in (codes < 0, usable))
@@ -271,11 +275,12 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._begin()
         if not hasattr(other, "_rule"):
             return self
-        labels = {**other._labels, **self._labels}
-        if len(labels) > 2:
-            raise ValueError(f"merge needs monitors of the same two labels; got {sorted(labels)}.")
-        self._labels = labels
-        place = [self.groups_.setdefault(name, len(self.groups_)) for name in other.groups_]
+        seen, in_order = self._seen.also(other._seen), self._seen.placing(other._seen)
+        if len(seen.labels) > 2:
+            labels = sorted(seen.labels, key=str)
+            raise ValueError(f"merge needs monitors of the same two labels; got {labels}.")
+        self._seen = seen
+        place = self._places(map(in_order, other.groups_))
         self._compare_new_groups()
         self._hits[:, place] += other._hits
         self._rows[:, place] += other._rows
@@ -341,7 +346,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             return
         check_confidence(self.confidence)
         self._rule: Rule = read_rule(self.constraint, self.slack, self.pos_label)
-        self._labels = {}
+        self._seen = Description()
         self._bets = Bets.on(self._rule.payoffs(self._rule.claim.slack))
         self.groups_: dict[Any, int] = {OVERALL: 0} if self._rule.claim.pooled else {}
         self._comparisons: list[_Compared] = []
@@ -354,20 +359,28 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         }
         self._every = self._next = 50  # rows from one record to the next
 
-    def _groups(self, sensitive_features: Any, n_rows: int) -> tuple[Array, list[Any]]:
-        """Return the codes of the rows (-1: unknown) and the groups that these stand for."""
+    def _places(self, groups: Iterable[Any]) -> Ints:
+        """Return the places of groups, of which new ones get the next."""
+        places = [self.groups_.setdefault(group, len(self.groups_)) for group in groups]
+        return np.array(places, dtype=np.int64)
+
+    def _groups(
+        self, sensitive_features: Any, n_rows: int, seen: Description
+    ) -> tuple[Array, list[Any], Description]:
+        """Return the codes of the rows (-1: unknown), their groups, and the description."""
         if self._rule.claim.pooled:
-            return np.zeros(n_rows, dtype=np.int64), [OVERALL]
+            return np.zeros(n_rows, dtype=np.int64), [OVERALL], seen
         if sensitive_features is None:
             raise ValueError("sensitive_features must hold one group per row; got None.")
-        codes, names = encode_groups(sensitive_features, n_rows).certain("FairnessMonitor")
-        names = names.tolist()
+        groups, seen = read_groups(sensitive_features, n_rows, seen)
+        codes, labels = groups.certain("FairnessMonitor")
+        names = labels.tolist()
         if len({*self.groups_, *names}) > MOST_GROUPS:
             raise ValueError(
                 f"FairnessMonitor compares at most {MOST_GROUPS} groups; got "
                 f"{len({*self.groups_, *names})}. Cross fewer columns, or join small groups."
             )
-        return codes, names
+        return codes, names, seen
 
     def _compare_new_groups(self) -> int:
         """Begin the comparisons of groups that have not come before; return how many had come."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
-from fairconstrained.arrays import Array, as_numpy, check_number
-from fairconstrained.groups import recoded
+from fairconstrained.arrays import Array, check_number
 from fairconstrained.metrics.claims import Claim, own_bound, read_claim
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
 from fairconstrained.rates import CAPS, PARITIES
@@ -55,37 +53,3 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
         np.array([rate.hits.ravel() for rate in rates], dtype=np.int8),
         np.array([rate.possible.ravel() > 0 for rate in rates]),
     )
-
-
-def label_codes(
-    values: Any, name: str, labels: dict[Any, int], positive: Any, missing: bool = False
-) -> Array:
-    """Return 1 for the positive label, 0 for the other one and -1 for none; `labels` grows."""
-    array = np.asarray(as_numpy(values))
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one label per row; got shape {array.shape}.")
-    codes, seen = pd.factorize(array)
-    if not missing and (codes < 0).any():
-        raise ValueError(f"{name} has missing values.")
-    for value in seen.tolist():
-        if value not in labels:
-            labels[value] = _code(value, name, labels, positive)
-    return recoded(codes, [labels[value] for value in seen.tolist()])
-
-
-def _code(value: Any, name: str, labels: dict[Any, int], positive: Any) -> int:
-    """The code of a label that has not been seen before."""
-    if positive is None and value not in (0, 1, -1):
-        raise ValueError(
-            f"pos_label must say which label is the positive one if labels are not 0 and 1; {name} "
-            f"holds {value!r}."
-        )
-    positive = 1 if positive is None else positive
-    code = int(value == positive)
-    if code in labels.values():
-        other = next(label for label, known in labels.items() if known == code)
-        raise ValueError(
-            f"{name} must hold two labels, of which {positive!r} is the positive one; got "
-            f"{other!r} and {value!r}."
-        )
-    return code

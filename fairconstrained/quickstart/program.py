@@ -19,7 +19,7 @@ from fairconstrained.audit.facts import Audit, report
 from fairconstrained.audit.program import write
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.metrics import certify, group_report
 from fairconstrained.quickstart import steps
 from fairconstrained.quickstart.arguments import CONSTRAINTS, GENERATED

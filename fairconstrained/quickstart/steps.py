@@ -27,9 +27,9 @@ from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.audit.tables import AS_CSV, Unusable, check_groups, outcomes_of, read_csv
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.inputs.groups import encode_groups, group_name
+from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import wilson
-from fairconstrained.metrics.outcomes import listed
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors

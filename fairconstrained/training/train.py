@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
-from fairconstrained.groups import encode_groups
+from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solver
 from fairconstrained.solvers.run import run

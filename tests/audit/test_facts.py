@@ -334,6 +334,16 @@ def test_outcomes_have_names_and_the_favourable_one_is_not_guessed():
         report(words, words)
     with pytest.raises(ValueError, match="pos_label is 'good', but the values of decision are gr"):
         report(None, words, pos_label="good")
+    for label in (TRUE, TRUE.astype(int)):  # is it good to have a 1?
+        with pytest.raises(ValueError, match="pos_label is 'granted', but the values of label are"):
+            report(label, words, pos_label="granted")
+    for earlier in (np.where(BEFORE, "yes", "no"), SCORE):
+        with pytest.raises(ValueError, match="is 'granted', but the values of earlier decision ar"):
+            report(None, words, pos_label="granted", before=earlier)
+    nobody = report(None, words, pos_label="granted", before=["refused"] * N)
+    assert nobody.changes[0]["gained"] == PRED.sum()
+    ordered = words.astype(pd.CategoricalDtype(["refused", "granted"], ordered=True))
+    assert report(None, ordered).groups == report(None, words, pos_label="granted").groups
     with pytest.raises(ValueError, match=r"the values of label are no, yes\. Name the favourable"):
         report(repaid, words, pos_label="granted")
     found = report(repaid, words, pos_label=["granted", "yes"])
@@ -344,6 +354,14 @@ def test_outcomes_have_names_and_the_favourable_one_is_not_guessed():
     assert "'granted'" in found.question
 
 
+def test_scores_and_decisions_that_go_against_the_labels_are_findings():
+    """Perhaps the favourable label is another one."""
+    found = report(~TRUE, PRED, y_score=SCORE)
+    assert found.findings[0].startswith("Scores are lower where the label is favourable (AUC 0.")
+    assert "% have the favourable label, of all " in found.findings[1]
+    assert not [line for line in report(y_score=SCORE).findings if "favourable label" in line]
+
+
 def test_spellings_count_as_one_value_and_are_named():
     words = np.where(PRED, "granted", "refused").astype(object)
     words[np.flatnonzero(PRED)[:3]] = "Granted "
@@ -352,7 +370,7 @@ def test_spellings_count_as_one_value_and_are_named():
     assert found.groups[0]["selection_rate"] == pytest.approx(PRED.mean())
     assert found.findings == [
         "'Granted ', 'granted' in decision count as one value.",
-        "'Man', 'man' in group are different groups here.",
+        "'Man', 'man' in group are different groups.",
     ]
     written = found.outcomes["decision"]["values"]
     values = {v["value"]: (v["rows"], v["favourable"]) for v in written}

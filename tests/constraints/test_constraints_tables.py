@@ -39,7 +39,7 @@ every_name = pytest.mark.parametrize("name", CONSTRAINTS)
 
 # --- several constraints at once -----------------------------------------------------------------
 
-SPACE = Space(["no", "yes"], ["a", "b", "c"])
+SPACE = Space([0, 1], ["a", "b", "c"])
 MEMBERS = [
     DemographicParity(0.1),
     FalseNegativeRate(0.2),
@@ -114,10 +114,10 @@ def test_without_small_drops_what_rests_on_few_rows_and_nothing_else():
     assert same is constraint
     assert dropped == []
     kept, dropped = constraint.without_small(cells, 4)
-    assert dropped == ["group c, label yes (3 rows, fewer than 4)"]
+    assert dropped == ["group c, label 1 (3 rows, fewer than 4)"]
     names = [constraint.describe(j) for j in range(len(constraint.slack))]
-    expected = [j for j, name in enumerate(names) if "group c, label yes" not in name]
-    assert len(expected) == 8  # 6 pairs of groups for label no, 2 for label yes
+    expected = [j for j, name in enumerate(names) if "group c, label 1" not in name]
+    assert len(expected) == 8  # 6 pairs of groups for label 0, 2 for label 1
     assert [kept.describe(j) for j in range(len(kept.slack))] == [names[j] for j in expected]
     torch.testing.assert_close(soft_values(kept, rows), soft_values(constraint, rows)[expected])
 
@@ -250,17 +250,17 @@ def test_unknown_choices_are_refused_with_the_known_ones(notion, message):
         (DemographicParity(), "demographic_parity: group a against group b"),
         (DemographicParity(reference="rest"), "group a against group b or c"),
         (DemographicParity(reference="overall"), "group a against all rows"),
-        (EqualOpportunity(), "equal_opportunity: group a, label yes against group b, label yes"),
-        (EqualOpportunity(pos_label="no"), "group a, label no against group b, label no"),
-        (FalsePositiveRateParity(pos_label="no"), "false_positive_rate_parity of no: group a, la"),
-        (FalseNegativeRate(), "false_negative_rate: label yes"),
-        (FalseNegativeRate(per_group=True), "false_negative_rate: group a, label yes"),
-        (FalsePositiveRate(per_group=True), "false_positive_rate of yes: group a, label no"),
-        (LossParity(within="positive", pos_label="no"), "equal_opportunity: group a, label no"),
+        (EqualOpportunity(), "equal_opportunity: group a, label 1 against group b, label 1"),
+        (EqualOpportunity(pos_label=0), "group a, label 0 against group b, label 0"),
+        (FalsePositiveRateParity(pos_label=0), "false_positive_rate_parity of 0: group a, la"),
+        (FalseNegativeRate(), "false_negative_rate: label 1"),
+        (FalseNegativeRate(per_group=True), "false_negative_rate: group a, label 1"),
+        (FalsePositiveRate(per_group=True), "false_positive_rate of 1: group a, label 0"),
+        (LossParity(within="positive", pos_label=0), "equal_opportunity: group a, label 0"),
         (
             AUCParity("inter_group"),
-            "inter_group: AUC(group a, label yes | group b, label no) against "
-            "AUC(group b, label yes | group a, label no)",
+            "inter_group: AUC(group a, label 1 | group b, label 0) against "
+            "AUC(group b, label 1 | group a, label 0)",
         ),
     ],
 )

@@ -28,7 +28,7 @@ from tests.helpers.notions import random_rows, soft_values
 
 TABLES = [CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCS, LOSS_PARITIES]
 EVERY = [make for names in TABLES for make in names.values()]
-SPACE = Space(["no", "yes"], ["Female", "Male", "Other"])
+SPACE = Space([0, 1], ["Female", "Male", "Other"])
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def test_anything_else_is_refused_with_what_is_allowed(given_):
 # --- parts by name --------------------------------------------------------------------------------
 
 NAMED = {
-    "women who repay": {"group": "Female", "label": "yes"},
-    "women who default": {"group": "Female", "label": "no"},
+    "women who repay": {"group": "Female", "label": 1},
+    "women who default": {"group": "Female", "label": 0},
     "others": {"group": ["Male", "Other"]},
 }
 WEIGHTS = [[[0, 1], [0, -1]]]
@@ -124,7 +124,7 @@ def test_crossed_groups_are_named_by_their_tuple_or_by_their_text():
         ({"part": {"a": "Male"}}, r"part\['a'\] must say which rows it has"),
         ({"part": {"a": {"sex": "Male"}}}, r"part\['a'\] must say which rows it has"),
         ({"part": {"a": {}}}, r"part\['a'\] must say which rows it has"),
-        ({"part": {"a": {"group": "Male"}, "b": {"label": "yes"}}}, "'a' and 'b' have rows in c"),
+        ({"part": {"a": {"group": "Male"}, "b": {"label": 1}}}, "'a' and 'b' have rows in c"),
         ({"part": {"a": {"group": ["male", "Male"]}}}, r"do not have: \['male'\]; they have \['F"),
         ({"part": {"a": {"label": "maybe"}}}, r"names labels that the data do not have"),
         ({"unions": [["women who repay"], ["others", "men"]]}, "must be lists of names out of"),

@@ -52,14 +52,16 @@ def mirrored(rows):
 @by_name
 def test_the_first_label_as_the_positive_one_is_the_second_one_of_mirrored_rows(notion):
     rows = random_rows(0)
-    given = naming(notion, "bad").bind(Space(["bad", "good"], GROUPS), 0.1)
-    expected = notion.bind(Space(["good", "not good"], GROUPS), 0.1)
+    words, codes = Space(["bad", "good"], GROUPS), Space([0, 1], GROUPS)
+    given, expected = naming(notion, "bad").bind(words, 0.1), notion.bind(codes, 0.1)
     for values in (soft_values, hard_values):
         torch.testing.assert_close(values(given, rows), values(expected, mirrored(rows)))
-    default, second = (
-        n.bind(Space(["bad", "good"], GROUPS), 0.1) for n in (notion, naming(notion, "good"))
-    )
-    assert torch.equal(soft_values(default, rows), soft_values(second, rows))
+    second = naming(notion, "good").bind(words, 0.1)
+    assert torch.equal(soft_values(expected, rows), soft_values(second, rows))
+    with pytest.raises(
+        ValueError, match=r"\.pos_label must say which of the labels \['bad', 'good"
+    ):
+        notion.bind(words, 0.1)
 
 
 @by_name

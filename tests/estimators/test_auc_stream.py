@@ -96,7 +96,7 @@ def test_before_both_classes_are_seen_there_is_nothing_to_predict():
         (lambda X, y, g: (X, y, {}), "in all calls of partial_fit or in none"),
         (
             lambda X, y, g: (X, y, {"sensitive_features": np.array(["a", "b"])[g]}),
-            "another kind than the chunks before",
+            "another kind than before",
         ),
         (lambda X, y, g: (X, y, {"sensitive_features": g[1:]}), "sensitive_features has 49 rows"),
     ],

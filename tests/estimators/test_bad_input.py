@@ -131,8 +131,8 @@ def test_rows_that_cannot_be():
     [
         (np.zeros(400), "zero for all samples"),
         (np.r_[-1.0, np.ones(399)], "must not be negative"),
-        (np.ones(399), "expected"),
-        (2.0, "must be one-dimensional"),
+        (np.ones(399), r"must have shape \(400,\), one weight per row; got \(399,\)"),
+        (2.0, r"one weight per row; got \(\)"),
         (np.r_[np.nan, np.ones(399)], "sample_weight contains NaN"),
         ((table()[1] == 1).astype(float), "only one class"),
     ],

@@ -13,6 +13,8 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
+from fairconstrained.exceptions import InputWarning
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.model_selection import (
     CertifiedClassifier,
     PrivateGridSearch,
@@ -55,14 +57,43 @@ def test_without_an_index_of_X_the_others_are_compared():
         given(RateConstrainedClassifier(), {"sensitive_features": {"sex": groups}})
 
 
-def test_indices_with_other_labels_and_equal_orders_say_nothing():
-    """Rows of a split have their labels out of order, alike in all inputs."""
+def test_equal_orders_say_nothing_and_shared_labels_at_other_positions_are_a_warning():
+    """Rows of a split have their labels out of order, alike in all inputs or reset in one."""
     rows = ORDER[:300]
     columns = {name: pd.Series(column).iloc[rows] for name, column in INPUTS.items()}
     split = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
     columns["sensitive_features"] = columns["sensitive_features"].reset_index(drop=True)
-    reset = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
+    ways_out = r"give sensitive_features.loc\[X.index\]; .* after reset_index .*to_numpy\(\)"
+    with pytest.warns(InputWarning, match=ways_out):
+        reset = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
     np.testing.assert_array_equal(split.coef_, reset.coef_)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pd.RangeIndex(200), pd.RangeIndex(100, 300)),
+        (pd.Index([0, 1, 2]), pd.Index(["2", "0", "1"])),
+        (pd.Index(["a", "b", "b", "c"]), pd.Index(["a", "a", "b", "d"])),
+        (
+            pd.MultiIndex.from_tuples([(0, "a"), (1, "b")]),
+            pd.MultiIndex.from_tuples([(1, "b"), (2, "c")]),
+        ),
+    ],
+)
+def test_indices_that_share_labels_at_other_positions(first, second):
+    inputs = {"y": pd.Series(0, first), "s": pd.Series(0, second)}
+    with pytest.warns(InputWarning, match=r"s and y are matched by position, .* s.loc\[y.index\]"):
+        check_samples(**inputs)
+    check_samples(y=inputs["y"], s=inputs["s"].to_numpy())
+    check_samples(y=inputs["y"], s=pd.Series(0, first.astype(object)))
+
+
+@pytest.mark.parametrize(
+    "second", [pd.RangeIndex(3, 6), pd.Index(["0", "1", "2"]), [0.0, 1.0, 2.0]]
+)
+def test_equal_labels_in_one_order_and_others_are_no_warning(second):
+    check_samples(y=pd.Series(0, range(3)), s=pd.Series(0, second))
 
 
 def test_prediction_and_streams_and_splits_look_too():

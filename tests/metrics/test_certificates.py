@@ -292,7 +292,7 @@ def test_criteria_without_labels_need_none(name, options):
         ({"y_pred": [0.2, 0.7], "y_true": [0, 1]}, "y_pred must hold class labels; got 0.2"),
         ({"y_pred": [0, 1], "estimator": Scores(), "X": [[0], [1]]}, "got both"),
         ({"y_score": [0, 1], "constraint": "intra_group"}, "y_true must hold"),
-        ({"y_pred": [1, 2], "constraint": "demographic_parity"}, "pos_label must say"),
+        ({"y_pred": [1, 2], "constraint": DemographicParity(ratio=0.8)}, "pos_label must say"),
         ({"y_pred": [0, 1], "constraint": "group_auc"}, "y_score must hold one score per row"),
     ],
 )

@@ -198,6 +198,9 @@ def test_invariances(name, data):
 
 # --- labels --------------------------------------------------------------------------------------
 
+WORDS = ["refused", "granted"]
+REFUSED_FIRST = pd.CategoricalDtype(WORDS, ordered=True)
+
 
 @pytest.mark.parametrize(
     "relabel",
@@ -205,20 +208,39 @@ def test_invariances(name, data):
         lambda y: np.where(y, 1, -1),
         lambda y: y.astype(bool),
         lambda y: y.astype(float),
-        lambda y: np.where(y, "yes", "no"),
-        lambda y: np.where(y, "yes", "no").astype(object),
+        lambda y: y.astype(bool).astype(object),
         lambda y: y.reshape(-1, 1),
         lambda y: y.tolist(),
-        lambda y: pd.Series(np.where(y, "yes", "no"), index=range(1, len(y) + 1), dtype="category"),
-        lambda y: pl.Series(np.where(y, "yes", "no")),
+        lambda y: pl.Series(y.astype(bool)),
         lambda y: pd.Series(y, dtype="Int64"),
         lambda y: pd.Series(y, dtype="boolean"),
+        lambda y: pd.Series(np.where(y, "granted", "refused"), dtype=REFUSED_FIRST),
+        lambda y: pl.Series(np.where(y, "granted", "refused"), dtype=pl.Enum(WORDS)),
+        lambda y: pytest.importorskip("pyarrow").Array.from_pandas(
+            pd.Series(np.where(y, "granted", "refused"), dtype=REFUSED_FIRST)
+        ),
     ],
 )
-def test_the_positive_class_is_the_larger_label_in_any_container(relabel):
+def test_the_favourable_label_is_known_in_any_container(relabel):
+    """1 and True are, and the last one of ordered categories, also where it is first by name."""
     y_true, y_pred, group, weight = binary(5)
     expected = values(y_true, y_pred, group, weight)
     assert values(relabel(y_true), relabel(y_pred), group, weight) == pytest.approx(expected)
+
+
+def test_of_words_the_favourable_one_is_asked_for_where_it_matters():
+    y_true, y_pred, group, weight = binary(5)
+    words, predicted = (np.array(WORDS)[y] for y in (y_true, y_pred))
+    for name, metric in METRICS.items():
+        given = {"sensitive_features": group, "sample_weight": weight}
+        if name in EITHER:
+            value = metric(y_true, y_pred, **given)
+            assert metric(words, predicted, **given) == pytest.approx(value)
+        elif name not in SCORED and "pos_label" in inspect.signature(metric).parameters:
+            with pytest.raises(ValueError, match=r"pos_label must say which of the labels \['gr"):
+                metric(words, predicted, **given)
+            named = metric(words, predicted, pos_label="granted", **given)
+            assert named == pytest.approx(metric(y_true, y_pred, **given))
 
 
 EITHER = [  # of two classes: the value is the same
@@ -252,7 +274,7 @@ def test_of_the_labels_1_and_2_the_positive_one_must_be_named_where_it_matters(n
         (False, None, 0.0),
         (1, None, 1.0),
         (True, None, 1.0),
-        ("yes", None, 1.0),
+        ("yes", "yes", 1.0),
         ("no", "yes", 0.0),
         (0, 0, 1.0),
     ],

@@ -104,7 +104,7 @@ def test_one_label_in_a_stratum_is_not_taken_for_the_positive_one():
     age, sex = ["young"] * 4 + ["old"] * 4, list("ffmmffmm")
     given = {"sensitive_features": sex, "control_features": age}
     with pytest.warns(UserWarning, match="no rows with label 'refused'"):
-        found = metrics.equal_opportunity_difference(y, predicted, **given)
+        found = metrics.equal_opportunity_difference(y, predicted, pos_label="refused", **given)
     assert np.isnan(found)
 
 

@@ -20,8 +20,9 @@ MAY_IMPORT = {
     "_version": set(),
     "exceptions": set(),
     "arrays": set(),
-    "groups": {"arrays"},
-    "percentiles": {"arrays", "groups"},
+    "inputs": {"arrays", "exceptions"},
+    "groups": {"arrays", "inputs"},
+    "percentiles": {"arrays", "inputs"},
     "auc": {"arrays"},
     "rates": {"arrays"},
     "comparison": {"arrays"},
@@ -29,19 +30,20 @@ MAY_IMPORT = {
     "distributed": {"arrays", "exceptions"},
     "blocks": set(),
     "engines": set(),
-    "models": {"arrays", "distributed", "groups"},
+    "models": {"arrays", "distributed", "groups", "inputs"},
     "constraints": {
-        *("arrays", "auc", "comparison", "groups", "losses", "percentiles", "rates"),
+        *("arrays", "auc", "comparison", "groups", "inputs", "losses", "percentiles", "rates"),
     },
     "privacy": {"arrays"},
     "metrics": {
-        *("arrays", "auc", "comparison", "engines", "exceptions", "groups", "percentiles", "rates"),
+        *("arrays", "auc", "comparison", "engines", "exceptions", "groups", "inputs"),
+        *("percentiles", "rates"),
     },
     "audit": {
-        *("_version", "arrays", "comparison", "engines", "exceptions", "groups", "metrics"),
+        *("_version", "arrays", "comparison", "engines", "exceptions", "inputs", "metrics"),
         "rates",
     },
-    "monitoring": {"arrays", "comparison", "engines", "groups", "metrics", "rates"},
+    "monitoring": {"arrays", "comparison", "engines", "inputs", "metrics", "rates"},
     "datasets": {"_version", "arrays"},
     "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed", "rates"},
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
@@ -50,28 +52,29 @@ MAY_IMPORT = {
         "problems.private",
     },
     "training": {
-        *("constraints", "distributed", "groups", "models", "problems", "solvers"),
+        *("constraints", "distributed", "inputs", "models", "problems", "solvers"),
     },
     "estimators": {
         *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
         *("losses", "models", "percentiles", "privacy", "problems", "problems.private"),
-        "solvers",
+        *("inputs", "solvers"),
     },
     "model_selection": {
-        *("arrays", "exceptions", "groups", "metrics", "privacy", "rates"),
+        *("arrays", "exceptions", "groups", "inputs", "metrics", "privacy", "rates"),
     },
     "display": {"metrics", "model_selection"},
-    "export": {"estimators", "groups", "metrics", "models"},
+    "export": {"estimators", "inputs", "metrics", "models"},
     "the package": {"_version", "audit", "estimators"},
     "quickstart": {
-        *("the package", "audit", "datasets", "display", "distributed", "exceptions", "groups"),
+        *("the package", "audit", "datasets", "display", "distributed", "exceptions", "inputs"),
         *("metrics", "model_selection", "models"),
     },
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
-    *("exceptions", "arrays", "blocks", "engines", "groups", "percentiles", "auc", "rates"),
-    *("comparison", "metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
+    *("exceptions", "arrays", "blocks", "engines", "inputs", "groups", "percentiles"),
+    *("auc", "rates", "comparison"),
+    *("metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
 }
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from fairconstrained.groups import encode_groups, group_name
+from fairconstrained.inputs.groups import encode_groups, group_name
 
 SEX = ["f", "m", "f", "m", "f"]
 AGE = [1, 2, 1, 1, 2]

@@ -1,0 +1,88 @@
+"""A description of inputs, which whoever sees data more than once compares with later data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fairconstrained.inputs.values import kind_of, listed
+
+
+@dataclass(frozen=True)
+class Description:
+    """The columns of groups as they were first given, and the labels.
+
+    A column that came without a name, and a kind that no value has shown yet, are learnt later.
+    """
+
+    columns: tuple[Any, ...] | None = None  # names in order; None: none given, or uncertain groups
+    examples: tuple[Any, ...] = ()  # a value of each column, which shows the kind of all
+    groups: tuple[Any, ...] = ()  # in the order in which they came
+    labels: tuple[Any, ...] = ()  # in the order in which they came
+    favourable: Any = None  # one of two labels; None: not known
+
+    def in_order(self, columns: dict[Any, Any], name: str) -> dict[Any, Any]:
+        """Return later columns in this order; raise ValueError if they are others."""
+        if self.columns is None or _unnamed(self.columns, tuple(columns)):
+            return columns
+        missing = [key for key in self.columns if key not in columns]
+        further = [key for key in columns if key not in self.columns]
+        if missing or further:
+            parts = {"missing": missing, "further": further}
+            found = "; ".join(f"{word}: {listed(map(repr, k))}" for word, k in parts.items() if k)
+            raise ValueError(
+                f"{name} must have the same columns as before, {listed(map(repr, self.columns))}, "
+                f"which are found by their names; {found}."
+            )
+        return {key: columns[key] for key in self.columns}
+
+    def with_labels(self, labels: Sequence[Any], name: str) -> Description:
+        """Describe further labels too; raise ValueError if they are of another kind."""
+        check_kind(labels[:1], self.labels[:1], name)
+        return replace(self, labels=tuple(dict.fromkeys([*self.labels, *labels])))
+
+    def also(self, other: Description, name: str = "sensitive_features") -> Description:
+        """Describe the data of another description too; raise ValueError if they differ."""
+        best = {self.favourable, other.favourable} - {None}
+        if len(best) > 1:
+            raise ValueError(f"the favourable label must be the same; got {listed(best)}.")
+        both = replace(self.with_labels(other.labels, "labels"), favourable=next(iter(best), None))
+        groups = list(map(self.placing(other, name), other.groups))
+        return described(groups, other.columns, both, name)
+
+    def placing(self, other: Description, name: str = "sensitive_features") -> Callable[[Any], Any]:
+        """Return a function that puts values of the other's groups in the order of columns here."""
+        if self.columns is None or other.columns is None:
+            return lambda group: group
+        numbered = {column: at for at, column in enumerate(other.columns)}
+        places = list(self.in_order(numbered, name).values())
+        return lambda group: tuple(group[at] for at in places) if len(places) > 1 else group
+
+
+def described(
+    groups: Sequence[Any], columns: tuple[Any, ...] | None, before: Description | None, name: str
+) -> Description:
+    """Return the description of groups after those `before`; raise ValueError if kinds differ."""
+    before = Description() if before is None else before
+    first = groups[0] if groups else ()
+    examples = first if isinstance(first, tuple) else (first,)
+    check_kind(examples, before.examples, name)
+    if before.columns not in (None, (0,)) or columns is None:
+        columns = before.columns
+    groups = tuple(dict.fromkeys([*before.groups, *groups]))
+    return replace(before, columns=columns, examples=before.examples or examples, groups=groups)
+
+
+def check_kind(values: Sequence[Any], before: Sequence[Any], name: str) -> None:
+    """Raise ValueError if values, one of each column, are of another kind than those before."""
+    for new, old in zip(values, before, strict=False):
+        if kind_of(new) != kind_of(old):
+            raise ValueError(
+                f"{name} holds values of another kind than before: {new!r} after {old!r}."
+            )
+
+
+def _unnamed(columns: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether both are one column, of which one has no name."""
+    return len(columns) == len(others) == 1 and 0 in (*columns, *others)

@@ -1,0 +1,74 @@
+"""Columns of X that are no numbers, named before scikit-learn fails to convert them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairconstrained.arrays import column_at, dtype_kind
+from fairconstrained.inputs.values import kind_of
+
+_WAYS_OUT = {
+    "text": "texts as indicators of their values, by OneHotEncoder in a pipeline or as `model`",
+    "dates": "dates as numbers, such as the days since one of them",
+    "lengths of time": "lengths of time as numbers, such as their days",
+}
+
+
+def check_numbers(X: Any) -> None:
+    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
+    wrong = _not_real(X)
+    if wrong:
+        listed = ", ".join(f"{name!r} ({', '.join(types)})" for name, types in wrong.items())
+        raise ValueError(
+            f"X must hold real numbers with epsilon, and these columns do not: {listed}. Their "
+            "entries are not quoted, because they are protected."
+        )
+
+
+def refuse_texts_and_dates(X: Any) -> None:
+    """Raise ValueError if a column of X holds texts, dates or lengths of time; no entry is quoted.
+
+    The error for other columns is scikit-learn's.
+    """
+    found = {name: kind for name, types in _not_real(X).items() if (kind := _kind_in(types))}
+    if found:
+        listed = "; ".join(f"{kind} in the column {name!r}" for name, kind in found.items())
+        ways = "; ".join(_WAYS_OUT[kind] for kind in dict.fromkeys(found.values()))
+        raise ValueError(f"X must hold numbers; it has {listed}. Give {ways}.")
+
+
+def _kind_in(types: dict[str, Any]) -> str:
+    """Return the kind of a column by examples of its types; nothing if it is another one."""
+    kinds = [kind for kind in map(kind_of, types.values()) if kind in _WAYS_OUT]
+    return kinds[0] if kinds and len(kinds) == len(types) - ("float" in types) else ""
+
+
+def _not_real(X: Any) -> dict[Any, dict[str, Any]]:
+    """Return the columns that are no real numbers, with an entry of each type in them."""
+    if hasattr(X, "detach") or dtype_kind(X) in "biuf":
+        return {}
+    if dtype_kind(X) == "c":
+        return {"all": {"complex": 0j}}
+    table = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    if len(table.shape) != 2:
+        return {}
+    names = list(getattr(table, "columns", range(table.shape[1])))
+    columns = ((name, column_at(table, place)) for place, name in enumerate(names))
+    return {name: types for name, column in columns if (types := _types_of(column))}
+
+
+def _types_of(column: Any) -> dict[str, Any]:
+    """Return an entry of each type in a column; nothing if it holds real numbers."""
+    if dtype_kind(column) in "biuf":
+        return {}
+    entries = np.asarray(column)
+    try:
+        if entries.dtype.kind not in "cmM" and entries.astype(float).ndim == 1:
+            return {}
+    except (TypeError, ValueError):
+        pass
+    if entries.dtype.kind in "mM":
+        return dict.fromkeys([entries.dtype.name], *entries[:1])
+    return {type(entry).__name__: entry for entry in entries.tolist()}

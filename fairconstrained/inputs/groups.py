@@ -1,0 +1,329 @@
+"""Sensitive features as the group of each row: known, missing, or known with a probability.
+
+Estimators, metrics and splitters accept the same inputs because all of them call
+:func:`encode_groups`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import type_of_target
+
+from fairconstrained.arrays import Array
+from fairconstrained.inputs.description import Description, described
+from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
+
+_GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
+
+
+class Groups(NamedTuple):
+    """The group of each row: its position in the sorted labels, or -1 where it is not known.
+
+    Or the shares (n, n_groups) of each row in the groups, which add up to one.
+    """
+
+    codes: NDArray[Any]
+    labels: NDArray[Any]  # (n_groups,): values, or tuples of the values of several columns
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Whether the group of each row, or its shares, are known, (n,)."""
+        of_rows = self.codes if self.codes.ndim == 1 else np.zeros(len(self.codes))
+        return np.asarray(of_rows >= 0)
+
+    def likeliest(self) -> NDArray[np.int64]:
+        """The index of the group of each row, or of that with the largest share, (n,)."""
+        return self.codes if self.codes.ndim == 1 else self.codes.argmax(axis=1)
+
+    def certain(self, user: str) -> Groups:
+        """Return these groups, for a `user` that has no use of shares; raise ValueError if some."""
+        if self.codes.ndim == 2:
+            raise ValueError(
+                f"{user} takes groups, of which some may be missing; got shares of the rows in "
+                f"{self.labels.tolist()} (GroupProbabilities or RecordedGroups)."
+            )
+        return self
+
+    def copies(self) -> tuple[Any, NDArray[np.int64], Any]:
+        """Each row once for each of its groups: its place, the group, and the share in it."""
+        if self.codes.ndim == 2:
+            row, group = np.nonzero(self.codes)
+            return row, group, self.codes[row, group]
+        if self.known.all():
+            return slice(None), self.codes, 1.0
+        row = np.flatnonzero(self.known)
+        return row, self.codes[row], 1.0
+
+
+class UncertainGroups:
+    """Base of sensitive features that are known with some uncertainty, sliced like arrays.
+
+    A subclass calls ``__init__`` with an array that has a row per sample, the labels of the groups
+    and, of pandas, the index.
+    """
+
+    def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
+        self.rows = rows
+        self.labels = labels
+        self.index = index if hasattr(index, "equals") else None  # lists have a method `index`
+
+    @property
+    def ndim(self) -> int:
+        """That of a column."""
+        return 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of a column: the number of samples."""
+        return (len(self.rows),)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Self:
+        rows = rows[0] if isinstance(rows, tuple) else rows  # scikit-learn adds an ellipsis
+        other = copy.copy(self)
+        other.rows = self.rows[rows]
+        if self.index is not None:
+            other.index = self.index[rows]
+        return other
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} samples, {self.labels.tolist()}>"
+
+    def encoded(self) -> Groups:
+        """The shares of each row in the groups: here its own row."""
+        return Groups(self.rows, self.labels)
+
+
+def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
+    """Cross the columns of `sensitive_features` into one group per combination that occurs.
+
+    These are a list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
+    pyarrow, a dict of columns, or groups that are uncertain. A group is not known if a value is
+    missing: None, NaN or pandas.NA.
+
+    >>> encode_groups([["f", 1], ["m", None], ["f", 1]])
+    Groups(codes=array([ 0, -1,  0]), labels=array([('f', 1)], dtype=object))
+    """
+    return read_groups(sensitive_features, n_samples)[0]
+
+
+def read_groups(
+    sensitive_features: Any,
+    n_samples: int | None = None,
+    before: Description | None = None,
+    name: str = "sensitive_features",
+) -> tuple[Groups, Description]:
+    """Return the group of each row, and a description of the columns.
+
+    With a description of earlier rows, columns are taken in its order, and the description is that
+    of both. Raises ValueError, which names them, for columns or kinds of values that differ.
+    """
+    if isinstance(sensitive_features, UncertainGroups):
+        _check_length(len(sensitive_features), n_samples, name)
+        groups = sensitive_features.encoded()
+        return groups, described(groups.labels.tolist(), None, before, name)
+    columns = columns_of(sensitive_features, name)
+    if before is not None:
+        columns = before.in_order(columns, name)
+    arrays = {key: to_array(column, name) for key, column in columns.items()}
+    groups, levels = _crossed(arrays, n_samples, name)
+    for (key, column), values in zip(columns.items(), levels, strict=True):
+        # Categories may be declared because it is secret which of them occur.
+        dtype = getattr(column, "dtype", None)
+        values = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else values
+        own_name = f"{name} {key!r}" if isinstance(key, str) else name
+        warn_of_values(values.tolist(), own_name, "group")
+    return groups, described(groups.labels.tolist(), tuple(columns), before, name)
+
+
+def _check_length(n_rows: int, n_samples: int | None, name: str) -> None:
+    """Raise ValueError unless there is a row for each sample."""
+    if n_samples is not None and n_rows != n_samples:
+        raise ValueError(
+            f"{name} has {n_rows} rows, but X and y have {n_samples}. Give one row "
+            "per sample, in the order of X (resampling steps of a pipeline break this order)."
+        )
+
+
+def _crossed(
+    columns: dict[Any, Array], n_samples: int | None, name: str
+) -> tuple[Groups, Sequence[Array]]:
+    """Cross columns into one group per combination that occurs; return the values of each too."""
+    if not columns:
+        raise ValueError(f"{name} has no columns; give at least one.")
+    shapes = list(map(np.shape, columns.values()))
+    if len(set(shapes)) > 1 or len(shapes[0]) != 1:
+        listed = ", ".join(map(str, shapes))
+        raise ValueError(f"{name} has columns of different shapes: {listed}.")
+    _check_length(*shapes[0], n_samples, name)
+    levels, codes = zip(*(levels_of(column, name) for column in columns.values()), strict=True)
+    if len(columns) == 1:
+        return Groups(codes[0], levels[0]), levels
+    crossed, rows = codes[0], [levels[0]]
+    for level, code in zip(levels[1:], codes[1:], strict=True):
+        known = (crossed >= 0) & (code >= 0)
+        pairs, crossed = levels_of(np.where(known, crossed * len(level) + code, np.nan))
+        first, second = np.divmod(pairs.astype(np.int64), max(len(level), 1))
+        rows = [*(values[first] for values in rows), level[second]]
+    labels = np.empty(len(rows[0]), dtype=object)
+    labels[:] = list(zip(*(map(_plain, values) for values in rows), strict=True))
+    return Groups(crossed, labels), levels
+
+
+def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """Join several lists of labels; return them with the places of each list's labels."""
+    some = [own for own in levels if len(own)]  # the others know no group, and so no type
+    every = np.concatenate(some or levels)
+    columns = {0: every}
+    if any(isinstance(label, tuple) for label in every[-1:]):
+        columns = dict(enumerate(np.array(every.tolist(), dtype=object).T))
+    (codes, labels), _ = _crossed(columns, None, "sensitive_features")
+    ends = np.cumsum([len(own) for own in levels])[:-1]
+    return labels.astype(every.dtype, copy=False), np.split(codes, ends)
+
+
+def kind_of_labels(labels: Array | None) -> str:
+    """Return whether labels are texts, numbers or others."""
+    if labels is None:
+        return "none"
+    return kind_of(labels[0]) if len(labels) else "numbers"
+
+
+def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
+    """Codes after each label has got another place; -1 stays."""
+    moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
+    return moved
+
+
+def categories(values: Any, name: str) -> list[Any] | None:
+    """Return the categories of pandas categoricals, in order, crossed; None for anything else."""
+    columns = [values]
+    if isinstance(values, dict):
+        columns = list(values.values())
+    elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
+        columns = [values[name] for name in values.columns]
+    dtypes = [getattr(column, "dtype", None) for column in columns]
+    declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
+    missing = [own is None for own in declared]
+    if all(missing):
+        return None
+    if any(missing):
+        raise ValueError(
+            f"all columns of {name} must be categoricals, or none: with epsilon they declare its "
+            f"values whether or not they occur; column {missing.index(True)} is none."
+        )
+    try:  # rows would be read otherwise where only some of them occur, which would tell which
+        own = [sorted(column) for column in declared]
+    except TypeError as error:
+        raise ValueError(
+            f"the categories of {name} must be of one type, such as texts, because those that "
+            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
+        ) from error
+    if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
+        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
+    return own[0] if len(own) == 1 else list(product(*own))
+
+
+def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
+    """Return columns of groups and of strata as one table, and how many are strata."""
+    tables = {_GROUPS: sensitive_features, _STRATA: control_features}
+    columns = {
+        f"{name}{key}": column
+        for name, table in tables.items()
+        for key, column in columns_of(table, name.strip()).items()
+    }
+    lengths = [len(column) for column in columns.values()]
+    if lengths[-1] != lengths[0]:
+        raise ValueError(
+            f"control_features has {lengths[-1]} rows, but sensitive_features has {lengths[0]}."
+        )
+    return columns, sum(name.startswith(_STRATA) for name in columns)
+
+
+def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
+    """Raise ValueError if X has a column of the name of sensitive (or control) features."""
+    groups = computed(sensitive_features, "to_pydict")
+    columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
+    named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
+    names = {str(name).removeprefix(_GROUPS).removeprefix(_STRATA) for name in named}
+    shared = [name for name in getattr(X, "columns", ()) if isinstance(name, str) and name in names]
+    if shared:
+        raise ValueError(
+            f"X must not hold the sensitive features where they alone are secret, and its columns "
+            f"{shared} have their names: the model would be an exact function of them. Drop these "
+            "columns from X. A public column that only has the same name must be renamed in X."
+        )
+
+
+def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
+    """Return the columns of a table, an array or a list by their names; errors say `name`.
+
+    Columns without a name have their position. Raises ValueError for two columns of one name.
+
+    >>> columns_of([["f", 1], ["m", 0]])
+    {0: array(['f', 'm'], dtype=object), 1: array([1, 0], dtype=object)}
+    """
+    if isinstance(table, (str, bytes)):
+        raise ValueError(
+            f"{name} must hold the group of each sample; got the single text "
+            f"{table!r}. Give the column itself, such as X[{table!r}]."
+        )
+    if isinstance(table, UncertainGroups):
+        raise ValueError(
+            f"{name} must be columns of groups, of which some may be missing, where they are "
+            f"crossed with strata, compared side by side or audited; got {table!r}."
+        )
+    names = list(getattr(table, "column_names", ()))  # of Arrow, whose dict has the last of two
+    # Columns of Arrow become Python's types.
+    table = computed(computed(table), "to_pydict", "to_pylist")
+    names = list(getattr(table, "columns", names))
+    if twice := [key for key in dict.fromkeys(names) if names.count(key) > 1]:
+        raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
+    if isinstance(table, dict):
+        return table
+    if hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
+        return dict(zip(names, map(table.__getitem__, names), strict=True))
+    array = to_array(table, name)
+    if array.ndim not in (1, 2):
+        raise ValueError(
+            f"{name} must have one or two dimensions; got {array.ndim}. Give one "
+            "value, or one row of values, per sample."
+        )
+    if array.ndim == 2:
+        return dict(enumerate(array.T))
+    own_name = getattr(table, "name", None)
+    return {own_name if isinstance(own_name, str) and own_name else 0: table}
+
+
+def named_columns(table: Any) -> dict[str, Any]:
+    """Return the columns by names, which columns without one get from their positions."""
+    return {
+        name if isinstance(name, str) else f"column {name}": column
+        for name, column in columns_of(table).items()
+    }
+
+
+def group_name(label: Any) -> str:
+    """Name of a group in messages and plots; the values of a combination are joined by ' & '."""
+    return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def computed(values: Any, *methods: str) -> Any:
+    """Compute columns that are lazy, by the first method that exists."""
+    for method in methods or ("compute", "collect"):  # of dask, polars
+        if hasattr(type(values), method):  # a table may have a column of this name
+            return getattr(values, method)()
+    return values
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,192 @@
+"""Labels and decisions: their codes, and which of two is the favourable one.
+
+The favourable label is never guessed: 1 of 0 and 1 (or -1 and 1), True, and the last of ordered
+categories are known, and of all others the user names it. Rankings keep the order of scikit-learn,
+in which the larger of two labels is on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from fairconstrained.arrays import Array, Ints, as_numpy, check_array
+from fairconstrained.inputs.description import Description
+from fairconstrained.inputs.values import kind_of, plain, spelling, warn_of_values
+
+UNSEEN = "another label"  # stands for the second class where only one label was seen
+
+
+class Classes(NamedTuple):
+    """The labels, and the places of those that a criterion looks at.
+
+    Of two labels that is one, the second where the favourable one is not known.
+    """
+
+    labels: list[Any]
+    targets: list[int]
+    known: bool  # whether the favourable one of two labels is known; True if there are more
+
+    def require_known(self) -> None:
+        """Raise ValueError if which of two labels is the favourable one is not known."""
+        if not self.known:
+            refuse_unknown(self.labels)
+
+
+def plain_labels(values: Any, name: str = "y") -> Any:
+    """Return labels as an array of numbers, booleans or texts; what is no column stays as it is.
+
+    Raises ValueError for missing values of a column of objects.
+    """
+    if values is None:
+        return None
+    array = np.asarray(as_numpy(values))
+    if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
+        return array if array.ndim else values
+    column = array.reshape(-1)
+    if pd.isna(column).any():
+        raise ValueError(
+            f"{name} has missing values: leave these rows out, such as X[{name}.notna()] and "
+            f"{name}[{name}.notna()] of pandas."
+        )
+    return plain(column).reshape(array.shape)
+
+
+def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> Array:
+    """Return one-dimensional class labels without missing values; errors say `name`."""
+    given = values if order_of(values) is None else np.asarray(values, dtype=object)
+    labels = check_array(plain_labels(given, name), ensure_2d=False, dtype=None, input_name=name)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must have one label per row; got shape {labels.shape}.")
+    if n_samples is not None and len(labels) != n_samples:
+        raise ValueError(f"{name} has {len(labels)} rows, but y_true has {n_samples}.")
+    if pd.isna(labels).any():
+        raise ValueError(f"{name} has missing values.")
+    if pd.api.types.infer_dtype(labels).startswith("mixed"):
+        raise ValueError(f"{name} must hold labels of one type; got some text and some numbers.")
+    if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
+        raise ValueError(
+            f"{name} must hold class labels; got {fractions[0]}. Turn scores or probabilities "
+            "into labels first (scores > 0, probabilities > 0.5)."
+        )
+    return np.asarray(labels)
+
+
+def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
+    """Return codes of the labels of each array in the sorted union of their labels."""
+    if len({kind_of(array[0]) for array in arrays}) > 1:
+        raise ValueError(
+            f"y_true and y_pred must hold the same kind of labels; got {arrays[0][0]!r} and "
+            f"{arrays[-1][0]!r} in their first rows."
+        )
+    codes, seen = pd.factorize(np.concatenate(arrays), sort=True)
+    warn_of_values(seen.tolist(), "the labels", "label")
+    ends = np.cumsum([len(array) for array in arrays])[:-1]
+    return np.split(codes.astype(np.int64), ends), seen.tolist()
+
+
+def classes_of(seen: Sequence[Any], pos_label: Any, *columns: Any) -> Classes:
+    """Return all classes, of which these are `seen`, and those that a criterion looks at.
+
+    With two classes that is the favourable one, with more it is each. If only one label was seen, a
+    second class without rows is added. Ordered `columns` say which label is the favourable one.
+    """
+    seen, best = list(seen), pos_label
+    if best is None and len(seen) <= 2:
+        best = best_of(seen, *map(order_of, columns))
+    if best is None:
+        if len(seen) > 2:
+            return Classes(seen, list(range(len(seen))), True)
+        known = is_known(seen)
+        if len(seen) == 2:
+            return Classes(seen, [1], known)
+        return Classes([*seen, UNSEEN], [int(seen[0] in (0, -1))], known)
+    if len(seen) == 1:
+        other = UNSEEN if seen[0] == best and pos_label is None else best
+        return Classes([*seen, other], [int(seen[0] != best)], True)
+    if best not in seen:
+        raise ValueError(f"pos_label must be one of the labels {seen}; got {best!r}.")
+    return Classes(seen, [seen.index(best)], True)
+
+
+def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, list[Any], int]:
+    """Return the code of each row's label, the two labels, and the place of the one on top."""
+    (codes,), seen = encode_labels(check_labels(y_true, name))
+    classes = classes_of(seen, pos_label)
+    if len(classes.labels) > 2:
+        raise ValueError(f"{name} must have two labels; got {classes.labels}.")
+    return codes, classes.labels, classes.targets[0]
+
+
+def read_decisions(
+    values: Any, name: str, before: Description, pos_label: Any, missing: bool = False
+) -> tuple[Ints, Description]:
+    """Return 1 for the favourable label, 0 for the other one and -1 for none, and a description.
+
+    That is of the labels here and of those `before`. Raises ValueError for a third label, for
+    labels of another kind, if the favourable one is not known, and for values that are missing
+    unless they may be.
+    """
+    array, order = np.asarray(as_numpy(values)), order_of(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one label per row; got shape {array.shape}.")
+    codes, seen = pd.factorize(array)
+    if not missing and (codes < 0).any():
+        raise ValueError(f"{name} has missing values.")
+    after = before.with_labels(plain(np.asarray(seen)).tolist(), name)
+    best = pos_label if before.favourable is None else before.favourable
+    if best is None and len(after.labels) <= 2:
+        best = best_of(after.labels, order)
+    if best is None and len(after.labels) <= 2 and not is_known(after.labels):
+        refuse_unknown(after.labels, f"{name} holds {after.labels[-1]!r}: pos_label")
+    best = 1 if best is None and after.labels else best
+    if len({*after.labels, best} - {None}) > 2:
+        raise ValueError(
+            f"{name} must hold two labels, of which {best!r} is the favourable one; got "
+            f"{list(after.labels)}."
+        )
+    warn_of_values(after.labels, name, "label")
+    good = np.array([label == best for label in plain(np.asarray(seen)).tolist()], dtype=np.int64)
+    return np.append(good, -1)[codes], replace(after, favourable=best)
+
+
+def is_known(labels: Sequence[Any]) -> bool:
+    """Whether the favourable one of these labels is known by itself: 1 of 0 and 1 or -1, True."""
+    keys = set(map(spelling, labels))
+    return keys <= {0.0, 1.0} or keys <= {-1.0, 1.0}
+
+
+def refuse_unknown(labels: Sequence[Any], parameter: str = "pos_label") -> None:
+    """Raise ValueError that asks for the favourable label."""
+    seen = sorted(np.asarray(labels).tolist(), key=str)
+    raise ValueError(
+        f"{parameter} must say which of the labels {seen} is the favourable one; got None. Only 1 "
+        "of 0 and 1 (or -1 and 1), True, and the last of ordered categories are known."
+    )
+
+
+def order_of(values: Any) -> list[Any] | None:
+    """Return the categories of an ordered column of pandas, polars or Arrow, the best one last."""
+    if getattr(getattr(values, "type", None), "ordered", False) is True:  # of Arrow
+        values = values.to_pandas()
+    dtype = getattr(values, "dtype", None)
+    if getattr(dtype, "ordered", False) is True or type(dtype).__name__ == "Enum":
+        return list(dtype.categories)  # type: ignore[union-attr]
+    return None
+
+
+def best_of(seen: Sequence[Any], *orders: list[Any] | None) -> Any:
+    """Return the best of two labels by the first order that has them, None without any.
+
+    If one label was seen it is the last one of the order.
+    """
+    for order in (order for order in orders if order and set(seen) <= set(order)):
+        return max(seen, key=order.index) if len(seen) == 2 else order[-1]
+    return None

@@ -1,0 +1,104 @@
+"""Columns of outcomes, of which several values may be favourable and some may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fairconstrained.arrays import Array
+from fairconstrained.inputs.labels import is_known, order_of
+from fairconstrained.inputs.values import alternatives, listed, spelling
+
+
+class Outcomes(NamedTuple):
+    """The outcome of each row, and the meaning of each value as it was written."""
+
+    favourable: Array  # (n_samples,): 1 or 0, nan where the outcome is missing
+    values: dict[str, int]  # rows of each value
+    counted: dict[str, bool]  # whether the value counts as favourable
+    name: str  # of the favourable outcome
+    column: str
+
+    @property
+    def spelled(self) -> list[str]:
+        """Several spellings that count as one favourable value."""
+        return alternatives([value for value, is_good in self.counted.items() if is_good])
+
+
+def favourable_values(
+    values: Sequence[Any],
+    pos_label: Any,
+    name: str,
+    parameter: str = "pos_label",
+    order: list[Any] | None = None,
+) -> list[bool]:
+    """Return which of these values are favourable: those that the user names, or what is known.
+
+    Known are 1, True and the last one of an `order`. Case, and blanks around words, do not matter,
+    and neither does the type: "1", 1 and 1.0 are one value. Raises ValueError, which says
+    `parameter`, if there is no answer.
+    """
+    seen = f"the values of {name} are {listed(sorted(values, key=str)) or 'missing'}"
+    if pos_label is None and order is not None and len(order) == 2:
+        pos_label = order[-1]
+    elif pos_label is None and not is_known(values):
+        raise ValueError(
+            f"{seen}. Name the favourable one by {parameter}: only 1 of 0 and 1 (or -1 and 1), "
+            "True, and the last of two ordered categories are known."
+        )
+    wanted = {spelling(value) for value in _named(pos_label)}
+    favourable = [spelling(value) in wanted for value in values]
+    if pos_label is not None and not any(favourable):
+        asked = listed(map(repr, _named(pos_label)))
+        raise ValueError(
+            f"{parameter} is {asked}, but {seen}. Name the favourable one of these as well."
+        )
+    return favourable
+
+
+def read_outcomes(
+    columns: Mapping[str, pd.Series[Any]], pos_label: Any, parameter: str = "pos_label"
+) -> dict[str, Outcomes]:
+    """Read decisions, earlier ones and labels; missing ones stay missing.
+
+    The favourable value must occur in each column, or in another one that has all of its values.
+    """
+    values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
+    found = {}
+    for name, column in columns.items():
+        own = set(map(spelling, values[name]))
+        wider = (other for other in values.values() if own <= set(map(spelling, other)))
+        vocabulary = list(dict.fromkeys(value for others in wider for value in others))
+        found[name] = _outcomes(column, vocabulary, pos_label, parameter)
+    return found
+
+
+def _outcomes(
+    column: pd.Series[Any], vocabulary: list[Any], pos_label: Any, parameter: str
+) -> Outcomes:
+    """Read a column, whose values are among a vocabulary."""
+    name, order = str(column.name), order_of(column)
+    codes, seen = pd.factorize(column.to_numpy(dtype=object))
+    counts = favourable_values(order or vocabulary, pos_label, name, parameter, order)
+    meaning = dict(zip(order or vocabulary, counts, strict=True))
+    good = [meaning[value] for value in seen.tolist()]
+    rows = np.bincount(codes[codes >= 0], minlength=len(seen)).tolist()
+    number = not any(isinstance(value, str) for value in meaning)
+    favourable = listed([value for value, is_good in meaning.items() if is_good])
+    return Outcomes(
+        np.array([*good, np.nan])[codes],
+        {str(value): n for value, n in zip(seen, rows, strict=True)},
+        {str(value): is_good for value, is_good in zip(seen, good, strict=True)},
+        f"{name} = {favourable}" if number else favourable,
+        name,
+    )
+
+
+def _named(pos_label: Any) -> list[Any]:
+    """Return the favourable values, of one or several; 1 of none."""
+    if isinstance(pos_label, (list, tuple, set, frozenset, np.ndarray)):
+        return list(pos_label)
+    return [1 if pos_label is None else pos_label]

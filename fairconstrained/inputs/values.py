@@ -1,0 +1,123 @@
+"""The values of one column: in numpy's plain kinds, in order, and what they may be mistaken for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairconstrained.arrays import Array, Ints, as_numpy
+from fairconstrained.exceptions import InputWarning, warn_caller
+
+MOST_NAMED = 12  # values in a message
+# Texts that other programs write where a value is missing.
+_AS_IF_MISSING = frozenset({"", "nan", "na", "n/a", "<na>", "nat", "none", "null"})
+
+
+def to_array(values: Any, name: str) -> Array:
+    """Return a list, or a column of any library, as an array that keeps the types of values."""
+    array = values.to_numpy() if hasattr(values, "to_numpy") else as_numpy(values)
+    try:
+        array = np.asarray(array)
+        if array.dtype.kind in "US" and not hasattr(values, "dtype"):
+            # numpy turns a nested list of mixed types into strings; this keeps the values.
+            array = np.asarray(values, dtype=object)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} is ragged: give one row per sample with the same number of values in each."
+        ) from error
+    return array
+
+
+def plain(array: Array) -> Array:
+    """Return numbers and booleans in an array of objects as an array of numbers or booleans."""
+    if array.dtype != object or not len(array):
+        return array
+    if all(isinstance(value, (bool, np.bool_)) for value in array):
+        return array.astype(bool)
+    if all(isinstance(value, (Real, np.bool_)) for value in array):
+        return np.array(array.tolist())
+    return array
+
+
+def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, Ints]:
+    """Return the sorted values, and the position of each row's value; -1 where it is missing."""
+    codes, levels = pd.factorize(array)  # by hashes: only the values are sorted, not the rows
+    levels = plain(levels)
+    if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
+        levels = levels.astype(str)
+    try:
+        levels, places = np.unique(levels, return_inverse=True)
+    except TypeError:  # values of different types cannot be sorted
+        first: dict[str, Any] = {}
+        for value in levels:
+            if (other := first.setdefault(str(value), value)) != value:
+                raise ValueError(
+                    f"{name} has groups of different types with the same name: "
+                    f"{other!r} and {value!r}. Convert the column to one type."
+                ) from None
+        levels, places = np.unique(levels.astype(str), return_inverse=True)
+    return levels, np.append(places.reshape(-1), -1)[codes]
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a value: those of one kind may be equal, those of two never are."""
+    kinds = {
+        "text": (str, bytes),
+        "dates": (date, np.datetime64),
+        "lengths of time": (timedelta, np.timedelta64),  # numpy's are integers, too
+        "numbers": (Real, np.bool_),
+    }
+    return next((name for name, types in kinds.items() if isinstance(value, types)), "objects")
+
+
+def warn_of_values(values: Sequence[Any], name: str, role: str) -> None:
+    """Warn of values that may not have been meant as values of their own."""
+    for note in notes_on(values, name, role):
+        warn_caller(note, InputWarning)
+
+
+def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
+    """Say what texts count as that stand for a missing value, or are spelled like another one."""
+    missing = [
+        repr(value)
+        for value in values
+        if isinstance(value, str) and value.strip().casefold() in _AS_IF_MISSING
+    ]
+    notes = []
+    if missing:
+        notes.append(
+            f"{name} has the text {listed(missing)}, which counts as a {role} of its own. If it "
+            "stands for missing values, give None, or NaN in an array of numbers or objects "
+            "(astype(str) makes it a text)."
+        )
+    if alike := alternatives(values):
+        notes.append(f"{listed(alike)} in {name} are different {role}s.")
+    return notes
+
+
+def alternatives(values: Sequence[Any]) -> list[str]:
+    """Return values that have another spelling among them: by case, blanks or leading zeros."""
+    kinds: dict[Any, list[str]] = {}
+    for value in values:
+        kinds.setdefault(spelling(value), []).append(repr(value))
+    return sorted(name for names in kinds.values() if len(names) > 1 for name in names)
+
+
+def spelling(value: Any) -> Any:
+    """Return what two spellings of one value have in common."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value).strip().casefold()
+
+
+def listed(values: Iterable[Any], most: int = MOST_NAMED) -> str:
+    """Return the first values, and how many more there are."""
+    words = [str(value) for value in values]
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -1,0 +1,170 @@
+"""Which of two labels is the favourable one: one rule for fits, metrics and certificates."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_validate
+
+import fairconstrained
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    FalseNegativeRate,
+    FalseOmissionRateParity,
+    FalsePositiveRateParity,
+    PredictiveParity,
+    RejectionRate,
+)
+from fairconstrained.metrics import certify, equal_opportunity_scorer, group_report
+from fairconstrained.model_selection import CertifiedClassifier
+from fairconstrained.monitoring import FairnessMonitor
+from tests.helpers.fits import table
+
+X, Y, GROUP = table()
+WORDS = np.array(["refused", "granted"])[Y]  # the favourable one is the first by name
+ASKED = r"pos_label must say which of the labels \['granted', 'refused'\] is the favourable one"
+ORDER = pd.CategoricalDtype(["refused", "granted"], ordered=True)
+GROUPS = {"sensitive_features": GROUP}
+
+DEPENDENT = [
+    DemographicParity(ratio=0.8),
+    EqualizedOdds(ratio=0.8),
+    EqualOpportunity(slack=0.2),
+    FalsePositiveRateParity(slack=0.2),
+    PredictiveParity(slack=0.2),
+    FalseOmissionRateParity(slack=0.2),
+    FalseNegativeRate(max=0.5),
+    RejectionRate(max=0.9, per_group=True),
+]
+
+
+class Stopped(Exception):
+    pass
+
+
+def stops(iterate):
+    raise Stopped
+
+
+@pytest.mark.parametrize("notion", DEPENDENT, ids=repr)
+def test_fits_certificates_and_monitors_ask_for_it_alike(notion):
+    fit = RateConstrainedClassifier(notion, callbacks=stops)
+    given = {"y_true": WORDS, "y_pred": WORDS, "constraint": notion, **GROUPS}
+    watched = {"sensitive_features": GROUP, "y_true": WORDS}
+    for refuses in (
+        lambda: fit.fit(X, WORDS, **GROUPS),
+        lambda: certify(**given),
+        lambda: FairnessMonitor(notion).update(WORDS, **watched),
+    ):
+        with pytest.raises(ValueError, match=ASKED):
+            refuses()
+    named = clone(notion).set_params(pos_label="granted")
+    with pytest.raises(Stopped):
+        clone(fit).set_params(constraint=named).fit(X, WORDS, **GROUPS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = certify(**{**given, "y_true": Y, "y_pred": Y})
+        for words in (WORDS, pd.Series(WORDS, dtype=ORDER)):
+            of_words = {"y_true": words, "y_pred": WORDS}
+            pos_label = "granted" if words is WORDS else None
+            found = certify(**{**given, **of_words}, pos_label=pos_label)
+            assert (found.upper, found.estimate) == (expected.upper, expected.estimate)
+    plain = FairnessMonitor(notion).update(Y, **{**watched, "y_true": Y})
+    words = FairnessMonitor(named).update(WORDS, **watched)
+    ordered = pl.Series(WORDS, dtype=pl.Enum(["refused", "granted"]))
+    declared = FairnessMonitor(notion).update(ordered, **watched)
+    assert plain.interval_ == words.interval_ == declared.interval_
+
+
+def test_reports_searches_and_wrappers_ask_for_it_too():
+    for refuses in (
+        lambda: group_report(WORDS, WORDS, **GROUPS),
+        lambda: LossParityClassifier("equal_opportunity").fit(X, WORDS, **GROUPS),
+        lambda: DPFermiClassifier("equal_opportunity").fit(X, WORDS, **GROUPS),
+        lambda: CertifiedClassifier(
+            RateConstrainedClassifier(), constraint="equal_opportunity", slack=0.2
+        ).fit(X, WORDS, **GROUPS),
+        lambda: equal_opportunity_scorer(
+            RateConstrainedClassifier(slack=0.2).fit(X, WORDS, **GROUPS), X, WORDS, **GROUPS
+        ),
+    ):
+        with config_context(enable_metadata_routing=True), pytest.raises(ValueError, match=ASKED):
+            refuses()
+    with pytest.raises(ValueError, match=r"are granted, refused\. Name the favourable one"):
+        fairconstrained.report(WORDS, WORDS, **GROUPS)
+
+
+def test_differences_of_selection_rates_and_odds_are_the_same_for_both():
+    for name in ("demographic_parity", "equalized_odds", "error_rate_parity"):
+        clf = RateConstrainedClassifier(name, slack=0.1)
+        words, codes = (clone(clf).fit(X, y, **GROUPS) for y in (WORDS, 1 - Y))
+        np.testing.assert_array_equal(words.coef_, codes.coef_)
+        given = {"constraint": name, "slack": 0.1, **GROUPS}
+        assert certify(words, X, WORDS, **given).upper == certify(codes, X, 1 - Y, **given).upper
+
+
+def test_the_order_of_categories_declares_it_for_fits():
+    clf = RateConstrainedClassifier(EqualOpportunity(slack=0.05), max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        declared = clone(clf).fit(X, pd.Series(WORDS, dtype=ORDER), **GROUPS)
+        clf.set_params(constraint__pos_label="granted").fit(X, WORDS, **GROUPS)
+    assert declared.constraints_ == clf.constraints_
+    assert all("label granted" in words for words in declared.constraints_)
+    assert declared.violation_ == clf.violation_
+
+
+def test_rankings_keep_the_order_of_scikit_learn_and_say_so():
+    for clf in (AUCFairClassifier(slack=0.3), PartialParityClassifier(slack=0.3, max_iter=3)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clf.fit(X, WORDS, **GROUPS)
+            codes = clone(clf).fit(X, 1 - Y, **GROUPS)
+        assert (clf.pos_label_, codes.pos_label_) == ("refused", 1)
+        np.testing.assert_array_equal(clf.decision_function(X), codes.decision_function(X))
+
+
+def test_searches_over_words_are_as_before():
+    search = GridSearchCV(RateConstrainedClassifier(), {"slack": [0.1, 0.2]}, cv=2)
+    assert set(search.fit(X, WORDS, **GROUPS).predict(X)) == {"granted", "refused"}
+    assert cross_validate(AUCFairClassifier(), X, WORDS, params=GROUPS, cv=2)["test_score"].all()
+
+
+LABELS = [
+    pd.Series([*Y, None]).dropna().astype(object),
+    pd.Series([*Y.astype(bool), None]).dropna(),
+    pd.Series(Y, dtype="Int64"),
+    pd.Series(Y, dtype="boolean"),
+    pd.Series(Y, dtype="Float64"),
+    pl.Series(Y.astype(bool)),
+    pl.Series(Y).cast(pl.Int8),
+    Y.astype(bool).tolist(),
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=lambda y: f"{type(y).__module__} {y.__class__}")
+def test_labels_of_objects_and_extension_types_are_numbers_and_booleans(labels):
+    expected = RateConstrainedClassifier(slack=0.1).fit(X, Y, **GROUPS)
+    clf = RateConstrainedClassifier(slack=0.1).fit(X, labels, **GROUPS)
+    assert clf.classes_.dtype.kind in "bif"
+    assert clf.classes_.tolist() == [0, 1]
+    np.testing.assert_array_equal(clf.coef_, expected.coef_)
+    assert clf.score(X, np.asarray(labels, dtype=float)) == expected.score(X, Y)
+
+
+def test_missing_labels_are_named():
+    with pytest.raises(ValueError, match="y has missing values: leave these rows out"):
+        RateConstrainedClassifier().fit(X, pd.Series([None, *Y[1:]], dtype="boolean"), **GROUPS)

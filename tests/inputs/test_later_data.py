@@ -1,0 +1,233 @@
+"""Whoever sees data more than once finds columns by name, and refuses other names and kinds."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.exceptions import InputWarning
+from fairconstrained.inputs.groups import encode_groups, read_groups
+from fairconstrained.metrics import Weights, certify, demographic_parity_difference
+from fairconstrained.monitoring import FairnessMonitor
+
+RNG = np.random.default_rng(0)
+N = 400
+WOMAN, OLD = RNG.integers(0, 2, (2, N))
+PEOPLE = pd.DataFrame({"woman": WOMAN, "old": OLD})
+X = np.column_stack((RNG.normal(size=(N, 2)), WOMAN))
+Y = (X[:, 0] + 0.7 * WOMAN + RNG.normal(size=N) > 0.3).astype(int)
+
+# The same rows in other tables and types.
+ALIKE = {
+    "reordered": lambda rows: rows[["old", "woman"]],
+    "polars": lambda rows: pl.from_pandas(rows)[["old", "woman"]],
+    "dict": lambda rows: {"old": rows["old"].tolist(), "woman": rows["woman"].to_numpy()},
+    "booleans": lambda rows: rows.astype(bool),
+    "floats": lambda rows: rows.astype(float)[["old", "woman"]],
+    "Int64": lambda rows: rows.astype("Int64"),
+    "objects": lambda rows: rows.astype(object),
+    "arrow": lambda rows: pytest.importorskip("pyarrow").Table.from_pandas(rows[["old", "woman"]]),
+}
+DIFFERENT = {
+    "missing: 'old'": lambda rows: rows[["woman"]],
+    "further: 'region'": lambda rows: rows.assign(region=1),
+    "missing: 'old'; further: 'age'": lambda rows: rows.rename(columns={"old": "age"}),
+    "missing: 'woman', 'old'; further: 0, 1": lambda rows: rows.to_numpy(),
+    "several columns of the name 'old'": lambda rows: pd.concat([rows, rows["old"]], axis=1),
+    "another kind than before: '0' after 0": lambda rows: rows.astype(str),
+}
+
+
+def watch(first, later):
+    monitor = FairnessMonitor().update(Y[:200], sensitive_features=first)
+    monitor.update(Y[200:], sensitive_features=later)
+    return monitor.rates_, monitor.interval_
+
+
+def merged(first, later):
+    monitor = FairnessMonitor().update(Y[:200], sensitive_features=first)
+    other = FairnessMonitor().update(Y[200:], sensitive_features=later)
+    return monitor.merge(other).rates_, monitor.interval_
+
+
+def stream(first, later):
+    clf = AUCFairClassifier(slack=0.3)
+    clf.partial_fit(X[:200], Y[:200], classes=[0, 1], sensitive_features=first)
+    clf.partial_fit(X[200:], Y[200:], sensitive_features=later)
+    return clf.groups_.tolist(), clf.coef_.tolist()
+
+
+@pytest.fixture(scope="module")
+def by_group():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = PartialParityClassifier(slack=0.5, group_features=True, max_iter=2)
+        return clf.fit(X[:200], Y[:200], sensitive_features=PEOPLE[:200])
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("seen", [watch, merged, stream])
+def test_columns_are_found_by_name_in_later_batches(seen):
+    first, later = PEOPLE[:200], PEOPLE[200:].reset_index(drop=True)
+    expected = seen(first, later)
+    for alike in ALIKE.values():
+        assert seen(first, alike(later)) == expected
+    for message, different in DIFFERENT.items():
+        with pytest.raises(ValueError, match=message):
+            seen(first, different(later))
+
+
+def test_columns_are_found_by_name_in_predictions_by_group(by_group):
+    expected = by_group.predict(X, sensitive_features=PEOPLE)
+    for alike in ALIKE.values():
+        given = by_group.predict(X, sensitive_features=alike(PEOPLE))
+        np.testing.assert_array_equal(given, expected)
+    for message, different in DIFFERENT.items():
+        with pytest.raises(ValueError, match=message):
+            by_group.predict(X, sensitive_features=different(PEOPLE))
+
+
+def test_a_warm_start_finds_columns_by_name_and_refuses_others():
+    clf = RateConstrainedClassifier(slack=0.1, warm_start=True)
+    clf.fit(X, Y, sensitive_features=PEOPLE)
+    groups = clf.groups_.tolist()
+    assert clf.fit(X, Y, sensitive_features=ALIKE["reordered"](PEOPLE)).groups_.tolist() == groups
+    with pytest.raises(ValueError, match="missing: 'old'"):
+        clf.fit(X, Y, sensitive_features=PEOPLE["woman"])
+    assert clf.groups_.tolist() == groups
+
+
+def test_one_column_without_a_name_is_any_column():
+    monitor = FairnessMonitor().update(Y, sensitive_features=WOMAN)
+    monitor.update(Y, sensitive_features=PEOPLE["woman"]).update(Y, sensitive_features=WOMAN)
+    with pytest.raises(ValueError, match="missing: 'woman'; further: 'old'"):
+        monitor.update(Y, sensitive_features=PEOPLE["old"])
+    with pytest.raises(ValueError, match="further: 'old'"):
+        monitor.update(Y, sensitive_features=PEOPLE)
+
+
+def test_decisions_of_another_kind_are_refused_and_change_nothing():
+    monitor = FairnessMonitor(pos_label="1").update(Y.astype(str), sensitive_features=WOMAN)
+    before = monitor.rates_
+    with pytest.raises(ValueError, match=r"y_pred holds values of another kind than before: . af"):
+        monitor.update(Y, sensitive_features=WOMAN)
+    assert monitor.rates_ == before
+    clf = AUCFairClassifier(slack=0.5).partial_fit(X, Y, sensitive_features=WOMAN)
+    with pytest.raises(ValueError, match="y holds values of another kind than before"):
+        clf.partial_fit(X, Y.astype(str), sensitive_features=WOMAN)
+
+
+BATCH = st.lists(
+    st.tuples(st.booleans(), st.sampled_from(["f", "m", None]), st.sampled_from(["x", "y"])),
+    max_size=12,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches=st.lists(BATCH, min_size=1, max_size=5), swaps=st.lists(st.booleans(), min_size=5))
+def test_batches_of_any_size_count_as_the_whole_does(batches, swaps):
+    """Also empty ones, single rows, and batches in which no group is known."""
+    watched = FairnessMonitor()
+    for rows, swap in zip(batches, [False, *swaps], strict=False):
+        granted, sex, place = zip(*rows, strict=True) if rows else ((), (), ())
+        people = pd.DataFrame({"sex": sex, "place": place}, dtype=object)
+        people = people[["place", "sex"]] if swap else people
+        watched.update(np.array(granted, dtype=bool), sensitive_features=people)
+    every = [row for rows in batches for row in rows]
+    known = [row for row in every if row[1] is not None]
+    assert (watched.n_rows_, watched.n_unknown_) == (len(known), len(every) - len(known))
+    counts = {rate["group"]: (rate["rows"], rate["hits"]) for rate in watched.rates_}
+    expected = {}
+    for granted, sex, place in known:
+        rows, hits = expected.get(f"{sex} & {place}", (0, 0))
+        expected[f"{sex} & {place}"] = rows + 1, hits + granted
+    assert counts == expected
+
+
+@pytest.mark.parametrize("unknown", [[None] * 3, [np.nan] * 3, pd.Series([pd.NA] * 3)])
+def test_a_batch_of_nobody_counts_once(unknown):
+    monitor = FairnessMonitor().update([], sensitive_features=[])
+    monitor.update([1, 0, 1], sensitive_features=unknown)
+    assert (monitor.n_rows_, monitor.n_unknown_) == (0, 3)
+    monitor.update([1], sensitive_features=["a"])
+    assert monitor.merge(FairnessMonitor()).n_rows_ == 1
+    clf = AUCFairClassifier(slack=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf.partial_fit(X[:3], [0, 1, 0], sensitive_features=unknown)
+        clf.partial_fit(X, Y, sensitive_features=WOMAN)
+    assert clf.groups_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "note", "groups"),
+    [
+        (np.array(["a", np.nan]), "has the text 'nan', which counts as a group", ["a", "nan"]),
+        (["a", "NA"], "has the text 'NA'", ["NA", "a"]),
+        (np.array(["a", None]).astype(str), "has the text 'None'", ["None", "a"]),
+        (["01234", "1234"], "'01234', '1234' in sensitive_features are different", None),
+        (pl.Series("sex", ["F", "f"]), "'F', 'f' in sensitive_features 'sex' are differe", None),
+        ({"sex": ["F", " F"]}, "' F', 'F' in sensitive_features 'sex' are different gr", None),
+    ],
+)
+def test_values_that_nobody_may_have_meant_are_said_and_kept(values, note, groups):
+    with pytest.warns(InputWarning, match=note):
+        found = encode_groups(values)
+    assert sorted(found.codes.tolist()) == [0, 1]
+    assert groups is None or found.labels.tolist() == groups
+
+
+def test_numbers_and_booleans_of_equal_value_are_one_group():
+    groups, seen = read_groups(np.array([1, 0]))
+    for values in ([True, False], [1.0, 0.0], pd.Series([1, 0], dtype="Int64"), [1, False]):
+        found, seen = read_groups(values, before=seen)
+        assert found.codes.tolist() == groups.codes.tolist()
+    assert len(seen.groups) == 2
+
+
+def test_weights_of_a_population_are_in_the_order_of_the_rows():
+    sex = pd.Series(WOMAN)
+    weights = Weights(pd.Series(np.ones(N)).sample(frac=1.0, random_state=0), most=1.0)
+    given = {"constraint": "demographic_parity", "slack": 0.5, "sensitive_features": sex}
+    with pytest.raises(ValueError, match=r"Weights.values has the samples of .* in another order"):
+        certify(y_pred=Y, population=weights, **given)
+
+
+@pytest.mark.parametrize(
+    ("column", "named"),
+    [
+        (["north", "south"] * (N // 2), "text in the column 'c'.*OneHotEncoder"),
+        (pd.date_range("2020", periods=N), "dates in the column 'c'.*as numbers"),
+        (
+            pd.date_range("2020", periods=N) - pd.Timestamp("2019"),
+            "lengths of time in the column .*as numbers",
+        ),
+    ],
+)
+def test_columns_of_x_that_are_no_numbers_are_named(column, named):
+    frame = pd.DataFrame({"a": X[:, 0], "c": column})
+    for table in (frame, pl.from_pandas(frame)):
+        with pytest.raises(ValueError, match=named):
+            RateConstrainedClassifier().fit(table, Y, sensitive_features=WOMAN)
+    clf = RateConstrainedClassifier(slack=0.5).fit(
+        frame.assign(c=X[:, 1]), Y, sensitive_features=WOMAN
+    )
+    with pytest.raises(ValueError, match=named):
+        clf.predict(frame)
+    with pytest.raises(ValueError, match="in the column 1"):
+        clf.fit(frame.to_numpy(), Y, sensitive_features=WOMAN)
+
+
+@settings(max_examples=20, deadline=None)
+@given(order=st.permutations(["woman", "old"]), kind=st.sampled_from([int, bool, float, object]))
+def test_metrics_do_not_depend_on_names_types_or_tables(order, kind):
+    people = PEOPLE[order].astype(kind)
+    expected = demographic_parity_difference(Y, Y, sensitive_features=PEOPLE)
+    for table in (people, pl.from_pandas(people.astype(float)), people.to_dict("list")):
+        assert demographic_parity_difference(Y, Y, sensitive_features=table) == expected
