@@ -211,21 +211,15 @@ def certify(
         label_names=label_names,
     )
     rows = Rows(y_true, y_pred, y_score, sensitive_features, control_features)
-    in_order = {
-        "X": X,
-        "y": y,
-        **rows._asdict(),
-        "Weights.values": getattr(population, "values", None),
-    }
-    check_samples(**in_order)
+    weights = {"Weights.values": getattr(population, "values", None)}
+    check_samples(X=X, y=y, **rows._asdict(), **weights)
     model, classes = "the given predictions", None
     if estimator is not None:
         rows, model = of_model(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
         classes = getattr(estimator, "classes_", None)
-    ordered = y, y_true, y_pred
-    claim = _about(claim, estimator, *ordered)
+    claim = _about(claim, estimator, y, y_true, y_pred)
     rows = checked(rows, claim, population is not None and population.needs_labels)
-    claim = claim.naming(labels_of(rows) if classes is None else list(classes), *ordered)
+    claim = claim.naming(labels_of(rows) if classes is None else list(classes), y, y_true, y_pred)
     found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
     if found.left_out:
         warn_caller(
