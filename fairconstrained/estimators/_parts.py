@@ -37,7 +37,6 @@ from fairconstrained.inputs.groups import (
 from fairconstrained.inputs.labels import order_of, plain_labels
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.short_forms import as_specification
-from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Specification
 from fairconstrained.solvers.base import check_solves
 
@@ -62,7 +61,7 @@ def check_parts(training: Training, X: Any) -> None:
         ("model must be linear or a fitted classifier", not training.is_linear, _LINEAR),
         ("model must be 'linear' with epsilon", of_posteriors and training.is_private, _LINEAR),
         ("model must be linear to read Blocks", in_blocks and of_posteriors, _LINEAR),
-        ("model cannot be SingleFit", isinstance(specification, SingleFit), _LINEAR),
+        (f"model cannot be {type(specification).__name__}", specification.of_labels, _LINEAR),
     )
     for words, is_wrong, why in refused:
         if is_wrong:

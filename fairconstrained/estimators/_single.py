@@ -11,7 +11,6 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats, as_numpy
-from fairconstrained.constraints.stack import stacked
 from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.losses import class_probabilities, n_outputs
@@ -78,13 +77,7 @@ class SingleTraining(Training):
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the posteriors, if a classifier that learns decisions can keep the constraint."""
         self.rows = rows
-        kept = self.kept(rows.cells, self.estimator.min_group_size)
-        others = [member.name for member, _ in kept if not stacked(rows.space, [member]).of_labels]
-        if others:
-            raise ValueError(
-                "SingleFit needs criteria on predicted labels, since its classifier learns the "
-                f"labels of a head; got {', '.join(others)}. Posteriors takes it."
-            )
+        self.need_labels()
         super().prepare(rows, rng)
 
     def solve(self, problem: Any) -> list[Stage]:

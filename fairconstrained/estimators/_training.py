@@ -51,7 +51,6 @@ from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.short_forms import as_specification
-from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear
 from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.problems.alternatives import ERROR_TOL
@@ -127,10 +126,11 @@ class Training:
 
     def check(self) -> None:
         """Check combinations of parameters, before any work."""
-        if isinstance(self.specification, SingleFit):
+        if self.specification.of_labels:
             raise ValueError(
-                f"{type(self.estimator).__name__}.model cannot be SingleFit, which needs rates of "
-                "predicted labels: RateConstrainedClassifier without epsilon."
+                f"{type(self.estimator).__name__}.model cannot be "
+                f"{type(self.specification).__name__}, which needs rates of predicted labels: "
+                "RateConstrainedClassifier without epsilon."
             )
         check_solves(self.solver, self.problem_class)
 
@@ -345,6 +345,16 @@ class Training:
         """Build the model of flat parameters that solvers see."""
         outputs = n_outputs(len(self.rows.classes))
         return self.specification.build(self.data.X, self.data.weight, outputs, self.alpha)
+
+    def need_labels(self) -> None:
+        """Raise ValueError for criteria that are not about predicted labels."""
+        kept = self.kept(self.rows.cells, self.estimator.min_group_size)
+        others = [own.name for own, _ in kept if not stacked(self.rows.space, [own]).of_labels]
+        if others:
+            raise ValueError(
+                f"{type(self.specification).__name__} needs criteria on predicted labels; got "
+                f"{', '.join(others)}. Posteriors takes it."
+            )
 
     def kept(self, counts: Tensor, least: int | str) -> list[Any]:
         """Each constraint without the values that are not compared, and words for these."""

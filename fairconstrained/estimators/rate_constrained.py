@@ -6,14 +6,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
+from fairconstrained.estimators._boosting import BoostingTraining
 from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
 from fairconstrained.estimators._single import SingleTraining
 from fairconstrained.estimators._training import Training
 from fairconstrained.losses import log_loss
+from fairconstrained.models.boosting import Boosting
 from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.privacy.accounting import Budget, Unit
 from fairconstrained.problems.objectives import Costs, MeanLoss
+
+# How models are trained without privacy that predict themselves; others have a linear head.
+_TRAININGS: dict[type, type[Training]] = {Boosting: BoostingTraining, SingleFit: SingleTraining}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -212,7 +217,6 @@ class RateConstrainedClassifier(PrivateFairClassifier):
                 f"log loss of rows that weigh the same; got {self.costs!r}."
             )
         if self.epsilon is None:
-            is_single = isinstance(self.model, SingleFit)
-            return SingleTraining(self) if is_single else Training(self)
+            return _TRAININGS.get(type(self.model), Training)(self)
         unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
         return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)

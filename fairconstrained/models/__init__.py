@@ -1,5 +1,6 @@
 """Models: from flat parameters to scores, and from cotangents on scores back to parameters."""
 
+from fairconstrained.models.boosting import Boosting
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Model, Penalty, Pullback
 from fairconstrained.models.group_probabilities import estimate_group_probabilities
@@ -11,6 +12,7 @@ from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear, Network, Specification
 
 __all__ = [
+    "Boosting",
     "Linear",
     "LinearModel",
     "Model",

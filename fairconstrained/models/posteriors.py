@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import InputTags, _safe_indexing, check_array, column_or_1d, get_tags
-from sklearn.utils.validation import check_memory, indexable, validate_data
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_memory
 from torch import Generator
 
 from fairconstrained.arrays import Floats, Ints, made_up_like
 from fairconstrained.distributed import one_openmp_thread
-from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.models.cross_fitting import (
     LEAST_GIVEN,
     Calibrated,
@@ -31,7 +30,7 @@ from fairconstrained.models.cross_fitting import (
     cross_fit,
     is_scoring_classifier,
 )
-from fairconstrained.models.specification import Specification
+from fairconstrained.models.specification import OfClassifier
 
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 _TRIED = 8  # made-up rows that are also asked about by themselves
@@ -63,7 +62,7 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     ]
 
 
-class Posteriors(Specification):
+class Posteriors(OfClassifier):
     r"""Posteriors of any classifier under a constrained linear model.
 
     The columns of a row x are
@@ -167,22 +166,6 @@ class Posteriors(Specification):
         models = {"y": self.estimator, "group": self.group_model}
         fitted = {name for name, own in models.items() if not isinstance(own, FrozenEstimator)}
         return frozenset(fitted if self.group_model is not None else fitted - {"group"})
-
-    def input_tags(self) -> Any:
-        try:
-            return get_tags(self.estimator).input_tags
-        except AttributeError:  # a frozen model of another library
-            return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
-
-    def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """Return X as given, and y as an array; the classifiers check the rest themselves."""
-        X, y = validate_data(estimator, X, plain_labels(y), reset=reset, skip_check_array=True)
-        X, y = indexable(X, column_or_1d(y, warn=True))
-        return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
-
-    def new_rows(self, estimator: Any, X: Any) -> Any:
-        """Return X as given; the classifiers count its columns."""
-        return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
         """Return the columns, out of fold; of frozen models as they are where rows are secret.

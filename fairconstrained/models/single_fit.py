@@ -99,6 +99,8 @@ class SingleFit(Posteriors):
     True
     """
 
+    of_labels = True
+
     def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 2, memory: Any = None):
         super().__init__(estimator, group_model, cv=cv, memory=memory)
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from sklearn import get_config
 from sklearn.base import BaseEstimator
-from sklearn.utils import InputTags
-from sklearn.utils.validation import validate_data
+from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
+from sklearn.utils.validation import indexable, validate_data
 from torch import Generator, Tensor, nn
 
 from fairconstrained.inputs.features import refuse_texts_and_dates
@@ -34,6 +34,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     is_linear = True  # in the columns
     fit_intercept = True  # of a linear model
     log_odds: int | None = None  # the column with the log odds of two classes, if there is one
+    of_labels = False  # whether it needs criteria on predicted labels, and a training of its own
     column_range: Any = None  # (low, high) of columns that are computed from X by public models
 
     @property
@@ -226,6 +227,28 @@ class Network(Specification):
         for training in (False, True):
             _check_scores(copy.deepcopy(network).train(training), like, n_outputs)
         return kind(network)
+
+
+class OfClassifier(Specification):
+    """Base of specifications whose parameter `estimator` is a classifier, which reads X itself."""
+
+    estimator: Any
+
+    def input_tags(self) -> Any:
+        try:
+            return get_tags(self.estimator).input_tags
+        except AttributeError:  # a frozen model of another library
+            return InputTags(sparse=True, categorical=True, string=True, allow_nan=True)
+
+    def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
+        """Return X as given, and y as an array; the classifiers check the rest themselves."""
+        X, y = validate_data(estimator, X, plain_labels(y), reset=reset, skip_check_array=True)
+        X, y = indexable(X, column_or_1d(y, warn=True))
+        return X, check_array(y, ensure_2d=False, dtype=None, input_name="y")
+
+    def new_rows(self, estimator: Any, X: Any) -> Any:
+        """Return X as given; the classifiers count its columns."""
+        return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
 
 
 def are_sizes(given: Any) -> bool:

@@ -104,6 +104,25 @@ class MeanLoss(RankedLoss):
         return _weighted_sum(self.of_rows, scores, y, weight) / weight.sum()
 
 
+@dataclass(frozen=True)
+class Nothing(Objective):
+    """No objective, where only the constraints are asked for."""
+
+    is_additive = True
+
+    def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        return scores.new_zeros(())
+
+    def of_sums(self, sums: Tensor) -> Tensor:
+        return sums.reshape(())
+
+    def linearize(
+        self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
+    ) -> tuple[Tensor, Gradient]:
+        zero = scores.new_zeros(())
+        return zero, lambda: zero
+
+
 @dataclass(frozen=True, eq=False)
 class Costs:
     """Costs of predictions: a loss for training, and the cost by which points are compared.

@@ -44,7 +44,9 @@ def public(kind):
 
 
 # Of the models users name what `model=` may be; the rest is for solvers.
-SPECIFICATIONS = (models.Linear, models.Network, models.Posteriors, models.SingleFit)
+SPECIFICATIONS = (
+    *(models.Boosting, models.Linear, models.Network, models.Posteriors, models.SingleFit),
+)
 CLASSES = public(inspect.isclass) | {
     f"fairconstrained.models.{kind.__name__}": kind for kind in SPECIFICATIONS
 }

@@ -1,0 +1,94 @@
+"""LightGBM's classifier, whose parameter ``objective`` may be a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm
+import numpy as np
+from numpy.typing import NDArray
+
+from fairconstrained.arrays import Floats
+from fairconstrained.models.boosters.family import Family, Finish, LogLoss, Step
+
+_OF_OBJECTIVE = ("is_unbalance", "unbalance", "unbalanced_sets", "scale_pos_weight", "sigmoid")
+
+
+class LightGBM(Family):
+    """Fits with a function as objective; what remains is read from the text of its trees."""
+
+    rounds = "n_estimators"
+    replaced = ("objective", "n_estimators")
+
+    def refusal(self, estimator: Any) -> str | None:
+        params = estimator.get_params()
+        if estimator.boosting_type != "gbdt":
+            return (
+                f"boosting_type must be 'gbdt', whose trees stay; got {estimator.boosting_type!r}"
+            )
+        if estimator.objective not in (None, "binary", "multiclass"):
+            return f"objective must be None, for the log loss; got {estimator.objective!r}"
+        if params.get("linear_tree"):
+            return "linear_tree must be False"
+        own = [name for name in _OF_OBJECTIVE if params.get(name) not in (None, False, 1)]
+        return f"{own[0]} is for LightGBM's own objective: use class_weight" if own else None
+
+    def fit(
+        self,
+        estimator: Any,
+        X: Any,
+        y: NDArray[Any],
+        weight: Floats | None,
+        start: Floats,
+        step: Step,
+    ) -> Finish:
+        n_outputs, stopped = len(start), False
+        loss = LogLoss(y, n_outputs / max(n_outputs - 1, 1))
+        trees = [0]  # rounds that have trees: those without a split have none
+
+        def objective(y_true: Any, scores: Any, of_rows: Any) -> tuple[Floats, Floats]:
+            nonlocal stopped
+            raw = np.reshape(scores, (len(y_true), -1))
+            gradient, hessian = loss(raw, of_rows)
+            stopped = step(raw, gradient, hessian)
+            return gradient.reshape(scores.shape), hessian.reshape(scores.shape)
+
+        def after(env: Any) -> None:
+            trees.append(env.model.current_iteration())
+            if stopped:
+                raise lightgbm.callback.EarlyStopException(env.iteration, [])
+
+        first = np.tile(start, (len(y), 1))
+        estimator.objective = estimator._objective = objective
+        estimator.n_estimators = self.n_rounds(estimator) + 1
+        estimator.fit(
+            *(X, y, weight),
+            init_score=first[:, 0] if n_outputs == 1 else first,
+            callbacks=[after],
+        )
+
+        booster = estimator.booster_
+
+        def finish(n_rounds: int, shift: Floats) -> None:
+            text = booster.model_to_string(num_iteration=trees[n_rounds])
+            plain = "binary sigmoid:1" if n_outputs == 1 else f"multiclass num_class:{n_outputs}"
+            text = text.replace("\nfeature_names=", f"\nobjective={plain}\nfeature_names=", 1)
+            estimator._Booster = lightgbm.Booster(model_str=raised(text, start + shift))
+            estimator._objective, estimator._best_iteration = plain.partition(" ")[0], 0
+
+        return finish
+
+
+def raised(text: str, shift: Floats) -> str:
+    """Return a model's text with the values of leaves of its first trees raised, one for each."""
+    header, *trees = text.split("\nleaf_value=")
+    for k, by in enumerate(shift):
+        values, rest = trees[k].split("\n", 1)
+        trees[k] = (
+            " ".join(repr(float(value) + float(by)) for value in values.split()) + "\n" + rest
+        )
+    lines = [line for line in header.split("\n") if not line.startswith("tree_sizes=")]
+    return "\nleaf_value=".join(["\n".join(lines), *trees])
+
+
+FAMILY = LightGBM()

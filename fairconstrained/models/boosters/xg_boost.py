@@ -1,0 +1,88 @@
+"""XGBoost's classifier, whose parameter ``objective`` may be a function."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import xgboost
+from numpy.typing import NDArray
+
+from fairconstrained.arrays import Floats
+from fairconstrained.models.boosters.family import Family, Finish, LogLoss, Step
+
+_RATE = 0.3  # the default of XGBoost
+
+
+class XGBoost(Family):
+    """Fits with a function as objective; what remains is read from the JSON of its trees."""
+
+    rounds = "n_estimators"
+    replaced = ("objective", "n_estimators", "base_score", "callbacks", "early_stopping_rounds")
+
+    def refusal(self, estimator: Any) -> str | None:
+        if estimator.booster not in (None, "gbtree"):
+            return f"booster must be 'gbtree', whose trees stay; got {estimator.booster!r}"
+        if estimator.objective not in (None, "binary:logistic", "multi:softprob"):
+            return f"objective must be None, for the log loss; got {estimator.objective!r}"
+        if estimator.num_parallel_tree not in (None, 1):
+            return f"num_parallel_tree must be 1; got {estimator.num_parallel_tree!r}"
+        if estimator.scale_pos_weight not in (None, 1):
+            return "scale_pos_weight is for XGBoost's own objective: give sample_weight to fit"
+        return None
+
+    def learning_rate(self, estimator: Any) -> float:
+        return _RATE if estimator.learning_rate is None else float(estimator.learning_rate)
+
+    def n_rounds(self, estimator: Any) -> int:
+        return int(estimator.get_num_boosting_rounds())
+
+    def fit(
+        self,
+        estimator: Any,
+        X: Any,
+        y: NDArray[Any],
+        weight: Floats | None,
+        start: Floats,
+        step: Step,
+    ) -> Finish:
+        n_outputs, stopped = len(start), False
+        loss = LogLoss(y, 2.0)
+
+        def objective(y_true: Any, scores: Any, sample_weight: Any = None) -> tuple[Floats, Floats]:
+            nonlocal stopped
+            raw = np.reshape(scores, (len(y_true), -1)).astype(float)
+            gradient, hessian = loss(raw, sample_weight)
+            stopped = step(raw, gradient, hessian)
+            return gradient.reshape(scores.shape), hessian.reshape(scores.shape)
+
+        class After(xgboost.callback.TrainingCallback):
+            """Ends the fit after the round that should not have been."""
+
+            def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+                return stopped
+
+        first = np.tile(start, (len(y), 1))
+        estimator.objective, estimator.n_estimators = objective, self.n_rounds(estimator) + 1
+        estimator.base_score = 0.5  # the score zero, in whose place the fit has `first`
+        estimator.callbacks = [*(estimator.callbacks or ()), After()]
+        estimator.early_stopping_rounds = None
+        estimator.fit(X, y, sample_weight=weight, base_margin=first)
+
+        booster = estimator.get_booster()
+
+        def finish(n_rounds: int, shift: Floats) -> None:
+            model = json.loads(bytes(booster[:n_rounds].save_raw("json")))
+            of_first = model["learner"]["gradient_booster"]["model"]["trees"][:n_outputs]
+            for tree, by in zip(of_first, start + shift, strict=True):
+                for node, child in enumerate(tree["left_children"]):
+                    if child == -1:
+                        tree["split_conditions"][node] += float(by)
+            estimator.objective = "binary:logistic" if n_outputs == 1 else "multi:softprob"
+            estimator._Booster = xgboost.Booster(model_file=bytearray(json.dumps(model).encode()))
+
+        return finish
+
+
+FAMILY = XGBoost()

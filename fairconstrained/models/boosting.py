@@ -1,0 +1,182 @@
+"""A booster itself as the model: each of its rounds is a step under the constraint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from fairconstrained.arrays import Floats
+from fairconstrained.distributed import one_openmp_thread
+from fairconstrained.models.boosters import FAMILIES, Family, family_of
+from fairconstrained.models.boosters.family import Finish, Step
+from fairconstrained.models.cross_fitting import seeded_where_unset
+from fairconstrained.models.features import Features, Penalty, Pullback
+from fairconstrained.models.linear import LinearModel
+from fairconstrained.models.single_fit import scores_of
+from fairconstrained.models.specification import OfClassifier
+
+
+class Boosting(OfClassifier):
+    r"""A booster whose rounds are steps on the constrained problem.
+
+    Nothing but the fitted booster, ``clf.model_.estimator_``, predicts: an object of the class that
+    was given, with its own loss. A booster takes in each round a step of functional gradient
+    descent on its loss. Here the loss is the Lagrangian: the gradient of row i, with raw score
+    :math:`F_i`, weight :math:`\omega_i` and log loss :math:`\ell_i`, is
+
+    .. math::
+
+        \omega_i \frac{\partial \ell_i}{\partial F_i}
+        + W \sum_j \mu_j \frac{\partial g_j}{\partial F_i}, \qquad W = \sum_i \omega_i ,
+
+    with the soft values :math:`g_j` of the constraints, and its Hessian grows by the size of the
+    second term. One row in five of each label and group is held out: no tree sees it. The
+    multipliers follow the *hard* values :math:`h_j` of these rows, those of predicted labels less
+    0.9 of the slack. With the booster's learning rate :math:`\eta` and Hessians :math:`H_i` they,
+    and the second term, change every :math:`t = 0.3 / \eta` rounds (or every round):
+
+    .. math::
+
+        d_j = h_j \text{ where } h_j > 0 \text{ or } \lambda_j > 0, \quad
+        a = \frac{2 |d|^2}{\sum_i (\sum_j d_j W \partial g_j / \partial F_i)^2 / (W H_i)}, \quad
+        \lambda \leftarrow [\lambda + t \eta a d]_+, \quad \mu = [\lambda + a d]_+ .
+
+    a / 2 is the step of steepest ascent of the dual function, so that neither the units of the
+    values nor the sizes of groups matter; t and :math:`\eta` are the clock of the booster.
+
+    Of the rounds that keep the slack on the rows held out the one of least loss there is taken. If
+    none does, or only rounds that have learnt next to nothing, the intercept of the nearest round
+    is shifted. If that does not help either, the nearest round stays, ``feasible_`` is False and a
+    warning says by how much. ``violation_`` and ``history_`` are about the rows held out.
+
+    Parameters
+    ----------
+    estimator : booster
+        A :class:`~sklearn.ensemble.HistGradientBoostingClassifier`, or an ``LGBMClassifier`` or
+        ``XGBClassifier`` where LightGBM or XGBoost is installed. It receives X unchanged. If it
+        stops early, it does so once a round keeps the slack and neither a better one nor less loss
+        came in as many rounds as it waits; the rows held out are its validation rows.
+
+    Attributes
+    ----------
+    estimator_ : booster
+        The fitted clone of `estimator`, in ``clf.model_``.
+
+    Notes
+    -----
+    Only for :class:`~fairconstrained.RateConstrainedClassifier` without ``epsilon``, with criteria
+    on predicted labels. ``solver`` must be None; `alpha` and `tol` have no meaning, since the
+    booster has its own penalties and rounds. Some thousand rows are needed: the gap of rows held
+    out has about the standard error of five times fewer rows. Where nothing can bind (an infinite
+    slack) the booster is fitted to all rows as it is, and measured there.
+
+    Probabilities are those of a model under constraints: they order rows, and are not calibrated.
+
+    References
+    ----------
+    Cruz et al., "FairGBM: gradient boosting with fairness constraints", 2023. There multipliers
+    follow proxies of the rates on the rows that trees learn from, with a step that users choose.
+    Here: labels of other rows, as trees know their own too well, and a step from the curvature.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.models import Boosting
+    >>> data = make_biased_classification(4000, random_state=0)
+    >>> model = Boosting(HistGradientBoostingClassifier(max_iter=50))
+    >>> clf = RateConstrainedClassifier(slack=0.05, model=model, random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    >>> plain = clf.model_.estimator_  # a HistGradientBoostingClassifier, for production
+    >>> bool((plain.predict(data.data) == clf.predict(data.data)).all())
+    True
+    """
+
+    of_labels = True
+
+    def __init__(self, estimator: Any):
+        self.estimator = estimator
+
+    @property
+    def learns_from(self) -> frozenset[str]:
+        return frozenset({"y", "group"})
+
+    @property
+    def family(self) -> Family:
+        """The family of the booster, which must have one."""
+        family = family_of(self.estimator)
+        if family is None:
+            names = ", ".join(name.partition(".")[2] for name in FAMILIES)
+            raise ValueError(
+                f"Boosting.estimator must be one of {names}; got {self.estimator!r}. Of a pipeline "
+                "give the last step, and put the others before this classifier. Posteriors takes "
+                "any classifier."
+            )
+        return family
+
+    def check(self) -> None:
+        why = self.family.refusal(self.estimator)
+        if why is not None:
+            raise ValueError(f"Boosting.estimator cannot be constrained: {why}.")
+
+    def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
+        """Return a linear model of raw scores, whose intercept shifts them."""
+        zero = torch.zeros(n_outputs, dtype=weight.dtype, device=weight.device)
+        return LinearModel(n_outputs, zero, torch.ones_like(zero), fit_intercept=True)
+
+    def seeded(self, seed: int) -> Any:
+        """Return the booster to be fitted, seeded where it has no seed."""
+        return seeded_where_unset(clone(self.estimator), np.random.RandomState(seed))
+
+    def fit_plain(self, rows: Any, weight: Floats | None, seed: int) -> None:
+        """Fit the booster as it is."""
+        options = {} if weight is None else {"sample_weight": weight}
+        with one_openmp_thread(rows.X):
+            self._fitted(self.seeded(seed).fit(rows.X, rows.classes[rows.y], **options), rows)
+
+    def boost(
+        self, rows: Any, weight: Floats | None, seed: int, start: Floats, step: Step
+    ) -> Finish:
+        """Fit the booster with gradients that `step` completes; return what cuts it to rounds."""
+        model, family = self.seeded(seed), self.family
+        own = {name: getattr(model, name) for name in family.replaced}
+        with one_openmp_thread(rows.X):
+            finish = family.fit(model, rows.X, rows.classes[rows.y], weight, start, step)
+        for name, value in own.items():  # set_params of two of them does more
+            setattr(model, name, value)
+        self._fitted(model, rows)
+        return finish
+
+    def _fitted(self, model: Any, rows: Any) -> None:
+        self.estimator_, self.classes_ = model, rows.classes
+
+    def transform(self, X: Any) -> Floats:
+        """Return the scores of the booster, (n, 1) for two classes, else (n, K)."""
+        return scores_of(self.estimator_, X, self.classes_)
+
+
+class RawScores:
+    """A model whose parameters are the scores of n rows themselves, (n * K,)."""
+
+    def __init__(self, n_rows: int, n_outputs: int, like: Tensor):
+        self.shape = n_rows, n_outputs
+        self.n_params = n_rows * n_outputs
+        self.offsets = torch.zeros(0, dtype=torch.long)
+        self.none = Penalty(like.new_zeros(()), like.new_zeros(1))
+
+    def scores(self, w: Tensor, X: Features) -> Tensor:
+        return w.reshape(self.shape)
+
+    def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
+        """Return the scores, and the pullback, which changes nothing."""
+        return self.scores(w, X), lambda cotangent: cotangent.reshape(-1)
+
+    def penalty(self, w: Tensor) -> Penalty:
+        """Return zero: the booster has its own penalties."""
+        return self.none

@@ -1,0 +1,129 @@
+"""The rounds of a booster as steps on a constrained problem: multipliers, and the best round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairconstrained.arrays import Floats
+from fairconstrained.exceptions import DivergenceError
+from fairconstrained.problems.base import Evaluation, Linearization
+from fairconstrained.solvers.base import Iterate
+
+_GAIN = 2.0  # of the multipliers
+_PERIOD = 0.3  # between two moves of them, in rounds times the learning rate
+_INSIDE = 0.1  # of the slack: where multipliers aim
+_LEAST = 1e-6  # Hessian or curvature
+_WORTH = 0.25  # of what the best round gains over equal predictions, for a round to count
+
+
+class Rounds:
+    """What the constraints add to each round of a booster, and what some rounds are worth.
+
+    Parameters
+    ----------
+    problem : FairERM
+        Of the scores of all rows as parameters, without an objective. Rows that are held out weigh
+        nothing.
+    measure : callable
+        Soft and hard values of the rows held out, from the scores of all rows.
+    slack : Tensor of shape (m,)
+        In the values of the constraints.
+    learning_rate : float
+    limit : int
+        Number of rounds.
+    patience : int or None
+        Rounds after which to stop, since the one of least loss and the best one, if it keeps the
+        slack.
+    watch : callable
+        Called with the iterate before a round, and after the last. Returning True stops.
+    """
+
+    def __init__(
+        self,
+        problem: Any,
+        measure: Callable[[Tensor], Evaluation],
+        slack: Tensor,
+        *,
+        learning_rate: float,
+        limit: int,
+        patience: int | None,
+        watch: Callable[[Iterate], bool],
+    ):
+        self.problem, self.measure, self.watch = problem, measure, watch
+        self.inside, self.limit = _INSIDE * slack, limit
+        self.period = max(round(_PERIOD / learning_rate), 1)  # in rounds
+        self.time = self.period * learning_rate
+        self.patience = inf if patience is None else patience
+        self.of_rows = (problem.data.weight > 0).numpy()[:, None]
+        self.dual = self.weights = torch.zeros_like(slack)
+        self.added: Any = 0.0  # to gradients
+        self.number, self.best = 0, 0  # of the round, and of the best one
+        self.values = np.empty((4, 0))  # number, loss, error and excess of rounds
+
+    def __call__(self, raw: Floats, gradient: Floats, hessian: Floats) -> bool:
+        """Complete gradient and Hessian (n, K) at raw scores; return whether to stop before."""
+        gradient *= self.of_rows
+        hessian *= self.of_rows
+        if self.number % self.period == 0 or self.number == self.limit:
+            scores = torch.as_tensor(np.ascontiguousarray(raw, dtype=float))
+            now = Iterate(scores.new_tensor([self.number]), *self.measure(scores), self.dual, inf)
+            if self._stops(now):
+                return True
+            excess = now.hard[1:] + self.inside
+            moves = torch.where((excess > 0) | (self.dual > 0), excess, 0.0)
+            if bool(moves.any()):
+                self._move(self.problem.linearize(scores.reshape(-1)), moves, hessian)
+        self.number += 1
+        gradient += self.added
+        hessian += np.abs(self.added)
+        return False
+
+    def _stops(self, now: Iterate) -> bool:
+        """Record the values before a round, and say whether it is not to be."""
+        row = self.number, float(now.soft[0]), float(now.hard[0]), now.excess
+        if not np.isfinite(row).all():
+            raise DivergenceError(f"Scores of the booster are not finite in round {self.number}.")
+        self.values = np.column_stack((self.values, row))
+        number, loss, error, excess = self.values
+        self.best = int(number[best_round(loss, error, excess)])
+        keeps = excess[number == self.best][0] <= 0.0
+        waited = self.number - max(self.best, number[loss.argmin()]) if keeps else 0
+        return self.watch(now) or self.number >= self.limit or waited >= self.patience
+
+    def _move(self, terms: Linearization, moves: Tensor, hessian: Floats) -> None:
+        """Move the multipliers: by a fraction of the step of steepest ascent, which decides now."""
+        curved = np.maximum(hessian, _LEAST)
+        squares = self._gradient(terms, moves, hessian.shape) ** 2 / curved
+        curvature = float(squares.sum() / self.problem.data.total_weight)
+        step = _GAIN * float(moves @ moves) / max(curvature, _LEAST)
+        self.dual = (self.dual + self.time * step * moves).clamp_min(0.0)
+        self.weights = (self.dual + step * moves).clamp_min(0.0)
+        self.added = self._gradient(terms, self.weights, hessian.shape)
+
+    def _gradient(self, terms: Linearization, weights: Tensor, shape: Any) -> Floats:
+        """Gradient of weighted constraints by the scores, for losses that are sums over rows."""
+        gradient = terms.pullback(torch.cat((weights.new_zeros(1), weights)))
+        return np.asarray((self.problem.data.total_weight * gradient).numpy().reshape(shape))
+
+
+def best_round(loss: Floats, error: Floats, excess: Floats) -> int:
+    """Return the place of the best round: of least loss if it keeps the slack, else the nearest.
+
+    Rounds count that gain enough over equal predictions, which stand first.
+
+    >>> loss, error = np.array([0.7, 0.6, 0.5, 0.6]), np.array([0.5, 0.3, 0.3, 0.2])
+    >>> best_round(loss, error, np.array([-0.1, 0.1, 0.0, 0.0]))
+    2
+    """
+    if len(error) < 2:
+        return 0
+    gain = error[0] - error
+    worth = gain >= _WORTH * gain.max()
+    loss, excess = (np.where(worth, own, inf)[1:] for own in (loss, np.maximum(excess, 0.0)))
+    return 1 + int(np.lexsort((loss, excess))[0])

@@ -1,0 +1,345 @@
+"""A booster under constraints: each round is a step, and rows that no tree sees decide."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fairconstrained import AUCFairClassifier, LossParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import (
+    CONSTRAINTS,
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+    LossParity,
+    Space,
+)
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.groups import GroupProbabilities
+from fairconstrained.models import Boosting
+from fairconstrained.models.boosting import RawScores
+from fairconstrained.problems import FairERM
+from fairconstrained.problems.base import Evaluation
+from fairconstrained.problems.objectives import Nothing
+from fairconstrained.problems.rows import Rows
+from fairconstrained.solvers.boosting import Rounds
+from tests.helpers.fits import FORGIVEN, METRIC_OF, table
+
+FEW_ROUNDS = pytest.mark.filterwarnings(
+    "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning"
+)
+TREES = HistGradientBoostingClassifier(max_iter=40, random_state=0)
+
+
+def boosters():
+    """One booster of each library that is installed."""
+    found = [TREES]
+    for library, name in (("lightgbm", "LGBMClassifier"), ("xgboost", "XGBClassifier")):
+        quiet = {"verbose": -1} if library == "lightgbm" else {}
+        try:
+            cls = getattr(__import__(library), name)
+        except ImportError:
+            continue
+        found.append(cls(n_estimators=40, learning_rate=0.1, n_jobs=1, random_state=0, **quiet))
+    return [pytest.param(model, id=type(model).__name__) for model in found]
+
+
+def fitted(constraint="demographic_parity", model=TREES, data=None, weight=None, **params):
+    X, y, group = table(n=3000) if data is None else data
+    params = {"random_state": 0, "slack": 0.05, **params}
+    clf = RateConstrainedClassifier(constraint, model=Boosting(model), **params)
+    return clf.fit(X, y, sensitive_features=group, sample_weight=weight)
+
+
+# ------------------------------------------------------------------ one round
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", ["equalized_odds", "predictive_parity"])
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_round_adds_the_gradient_of_the_weighted_constraints(n_classes, name, shares):
+    """Against differences of W times the sum of multipliers times soft values; no row held out."""
+    rng = np.random.default_rng(0)
+    n, size = 60, 1 if n_classes == 2 else n_classes
+    y = torch.as_tensor(np.arange(n) % n_classes)
+    group = torch.as_tensor(rng.dirichlet([1, 1], n) if shares else rng.integers(2, size=n))
+    weight = torch.as_tensor(np.where(np.arange(n) % 5 == 0, 0.0, rng.uniform(0.5, 2, n)))
+    constraint = CONSTRAINTS[name]().bind(Space(list(range(n_classes)), ["a", "b"]), 0.01)
+    data = Rows((torch.zeros(n, 1),), y, group, weight)
+    problem = FairERM(RawScores(n, size, weight), data, Nothing(), constraint, 0.0)
+    scores = rng.normal(size=(n, size))
+
+    def values(of_labels, scores):
+        function = constraint.hard_values if of_labels else constraint.values
+        return function(torch.as_tensor(scores), constraint.place(y, group, weight), weight[:0])
+
+    def measure(now):
+        hard = torch.cat((weight[:1], values(True, now)))
+        return Evaluation(hard, hard)
+
+    options = {"learning_rate": 0.1, "limit": 5, "patience": None, "watch": lambda _: False}
+    rounds = Rounds(problem, measure, constraint.slack, **options)
+    gradient, hessian = np.zeros((n, size)), np.full((n, size), 0.2)
+    assert not rounds(scores, gradient, hessian)
+    assert rounds.weights.max() > 0
+    assert not gradient[weight == 0].any()
+    assert not hessian[weight == 0].any()
+    np.testing.assert_allclose(hessian[weight > 0], 0.2 + np.abs(gradient[weight > 0]), rtol=1e-12)
+
+    def lagrangian(at):
+        return float(weight.sum() * rounds.weights @ values(False, at))
+
+    for i, k in rng.integers([n, size], size=(20, 2)):
+        step = np.zeros((n, size))
+        step[i, k] = 1e-5
+        slope = (lagrangian(scores + step) - lagrangian(scores - step)) / 2e-5
+        np.testing.assert_allclose(gradient[i, k], slope, rtol=1e-5, atol=1e-8)
+
+
+# ------------------------------------------------------------------ the fit
+
+
+@pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", boosters())
+def test_the_slack_is_kept_and_one_plain_booster_predicts(model, n_classes):
+    X, y, group = data = table(n_classes=n_classes, n=3000)
+    clf = fitted(model=model, data=data)
+    plain = clf.model_.estimator_
+    assert clf.feasible_
+    assert clf.violation_ <= 0.05 + FORGIVEN
+    assert type(plain) is type(model)
+    np.testing.assert_array_equal(clf.predict(X), plain.predict(X))
+    np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(plain.predict_proba(X).sum(axis=1), 1.0, rtol=1e-5)
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
+    free = clone(model).fit(X, y)
+    gaps = [
+        METRIC_OF["demographic_parity"](y, own.predict(X), sensitive_features=group)
+        for own in (clf, free)
+    ]
+    assert gaps[0] < 0.5 * gaps[1]
+    assert clf.score(X, y) > np.bincount(y).max() / len(y)
+    for name, value in model.get_params().items():
+        if name != "objective":  # which XGBoost names after the classes in each fit
+            assert repr(plain.get_params()[name]) == repr(value)
+
+
+@pytest.mark.parametrize("model", boosters())
+def test_without_a_slack_that_binds_it_is_the_bare_booster(model):
+    X, y, _ = data = table(n=1000)
+    weight = np.arange(len(y)) % 3 + 1.0
+    clf = fitted(model=model, data=data, slack=np.inf, weight=weight)
+    bare = clone(model).fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(clf.model_.estimator_.predict_proba(X), bare.predict_proba(X))
+
+
+def test_what_is_measured_are_labels_of_rows_that_no_tree_sees():
+    """Trees that learn rows by heart cannot guess labels that are drawn by coin."""
+    rng = np.random.default_rng(0)
+    X, y, group = rng.normal(size=(1500, 3)), rng.integers(2, size=1500), rng.integers(2, size=1500)
+    trees = HistGradientBoostingClassifier(max_iter=60, min_samples_leaf=1, learning_rate=0.3)
+    clf = fitted(model=trees, data=(X, y, group))
+    assert abs(clf.history_["error"][-1] - 0.5) < 0.08
+    known = clf.predict(X) == y
+    assert known.mean() > 0.55 or clf.model_.estimator_.n_iter_ < 5
+
+
+CRITERIA = {
+    **{name: name for name in ("equal_opportunity", "error_rate_parity", "predictive_parity")},
+    "false_positive_rate_parity": "false_positive_rate_parity",
+    "ratio": DemographicParity(ratio=0.8),
+    "overall": EqualizedOdds(0.1, reference="overall"),
+    "cap": FalseNegativeRate(max=0.2, per_group=True),
+    "list": [DemographicParity(0.05), FalseNegativeRate(max=0.25)],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CRITERIA)
+def test_every_criterion_on_labels(name):
+    X, y, _ = data = table(n=4000)
+    clf = fitted(CRITERIA[name], data=data, slack=0.1)
+    assert clf.feasible_
+    assert clf.excess_ <= FORGIVEN
+    assert clf.score(X, y) > 0.65
+
+
+@pytest.mark.slow
+def test_many_groups_parallel_attributes_and_strata():
+    X, y, group = table(n=4000, n_groups=4)
+    other = np.arange(len(y)) % 3
+    assert fitted(data=(X, y, group), slack=0.1).feasible_
+    side_by_side = DemographicParity(0.1, attributes="parallel")
+    assert fitted(side_by_side, data=(X, y, np.column_stack((group % 2, other)))).feasible_
+    clf = RateConstrainedClassifier(slack=0.15, model=Boosting(TREES), random_state=0)
+    clf.fit(X, y, sensitive_features=group % 2, control_features=other)
+    assert clf.feasible_
+
+
+@pytest.mark.slow
+def test_missing_and_uncertain_groups():
+    X, y, group = table(n=4000)
+    missing = np.where(np.arange(len(y)) % 4 == 0, None, group.astype(str).astype(object))
+    with pytest.warns(match="rows"):
+        assert fitted(data=(X, y, missing)).feasible_
+    shares = np.column_stack((0.8 - 0.6 * group, 0.2 + 0.6 * group))
+    uncertain = GroupProbabilities(pd.DataFrame(shares, columns=["a", "b"]))
+    assert fitted(data=(X, y, uncertain)).feasible_
+
+
+@pytest.mark.slow
+def test_costs_and_weights_count():
+    X, y, _ = data = table(n=3000)
+    plain = fitted(data=data, slack=0.1)
+    costly = fitted(data=data, slack=0.1, costs=[[0, 1], [5, 0]])
+    weighted = fitted(data=data, slack=0.1, weight=np.where(y == 1, 5.0, 1.0))
+    for clf in (costly, weighted):
+        assert clf.predict(X).mean() > plain.predict(X).mean() + 0.05
+
+
+def test_a_margin_narrows_the_slack():
+    n = len(table(n=3000)[1]) / 5
+    clf = fitted(margin=1.0, slack=0.1)
+    assert clf.feasible_
+    assert clf.violation_ <= 0.1 - 0.5 * np.sqrt(4 * 0.25 / n)
+
+
+# ------------------------------------------------------------------ as the booster takes it
+
+
+def test_words_categories_missing_values_and_monotone_features():
+    X, y, group = table(n=3000)
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame["word"] = pd.Categorical(np.where(X[:, 0] > 0, "high", "low"))
+    frame.loc[::7, "b"] = np.nan
+    names = np.array(["no", "yes"])
+    trees = HistGradientBoostingClassifier(
+        max_iter=30, categorical_features="from_dtype", monotonic_cst={"c": 1}
+    )
+    clf = fitted(model=trees, data=(frame, names[y], group))
+    assert clf.feasible_
+    assert set(clf.predict(frame)) <= {"no", "yes"}
+    more = frame.assign(c=frame["c"] + 1.0)
+    assert (clf.decision_function(more) >= clf.decision_function(frame) - 1e-9).all()
+
+
+@FEW_ROUNDS
+def test_it_ends_as_early_as_the_booster_would():
+    patient = clone(TREES).set_params(max_iter=400)
+    hasty = clone(patient).set_params(early_stopping=True)
+    n = [fitted(model=own).history_["time"].size for own in (hasty, patient)]
+    assert n[0] < 0.5 * n[1]
+    assert fitted(model=patient, max_iter=9).model_.estimator_.n_iter_ <= 9
+
+
+@FEW_ROUNDS
+def test_callbacks_see_rounds_and_stop_them():
+    seen = []
+
+    def third(iterate):
+        seen.append(float(iterate.x[0]))
+        return len(seen) == 3
+
+    clf = fitted(callbacks=third)
+    assert len(seen) == 3
+    assert clf.model_.estimator_.n_iter_ <= seen[-1]
+    assert "callback" in clf.status_
+
+
+def test_fits_repeat_and_an_interrupted_one_changes_nothing():
+    first, second = fitted(), fitted()
+    X = table(n=3000)[0]
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+    before = dict(vars(first))
+
+    def interrupt(iterate):
+        raise KeyboardInterrupt
+
+    first.callbacks = interrupt
+    before["callbacks"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        first.fit(*table(n=3000)[:2], sensitive_features=table(n=3000)[2])
+    assert vars(first) == before
+    assert clone(first).get_params()["model__estimator__max_iter"] == 40
+    assert TREES.loss == "log_loss"
+
+
+def test_an_end_that_exceeds_the_slack_is_said():
+    """A label that only the group tells: what keeps the slack has learnt nothing."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=3000)
+    y = (rng.random(3000) < 0.1 + 0.8 * group).astype(int)
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="exceeds its slack by"):
+        clf = fitted(data=(group[:, None].astype(float), y, group), slack=0.02)
+    assert not clf.feasible_
+    assert clf.violation_ > 0.02
+
+
+# ------------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("clf", "message"),
+    [
+        (RateConstrainedClassifier(model=Boosting(LogisticRegression())), "must be one of Hist"),
+        (
+            RateConstrainedClassifier(model=Boosting(make_pipeline(StandardScaler(), TREES))),
+            "give the last step",
+        ),
+        (RateConstrainedClassifier(LossParity(), model=Boosting(TREES)), "got loss_parity"),
+        (RateConstrainedClassifier(warm_start=True, model=Boosting(TREES)), "warm_start must"),
+        (RateConstrainedClassifier(epsilon=1.0, model=Boosting(TREES)), "reads the rows"),
+        (AUCFairClassifier(model=Boosting(TREES)), "cannot be Boosting"),
+        (LossParityClassifier(model=Boosting(TREES)), "cannot be Boosting"),
+        (
+            RateConstrainedClassifier(
+                model=Boosting(HistGradientBoostingClassifier(warm_start=True))
+            ),
+            "warm_start must be False",
+        ),
+    ],
+    ids=str,
+)
+def test_refused_before_any_fit(clf, message, monkeypatch):
+    def fit(self, X, y, sample_weight=None):
+        pytest.fail("it was fitted")
+
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", fit)
+    X, y, group = table()
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group)
+
+
+def test_a_scikit_learn_without_loss_objects_is_refused_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(HistGradientBoostingClassifier, "_parameter_constraints", {"loss": []})
+    with pytest.raises(ValueError, match=r"scikit-learn .* gives its booster no loss object"):
+        fitted()
+
+
+# ------------------------------------------------------------------ stability
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slack", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize(
+    ("rounds", "rate"), [(20, 0.3), (60, 0.3), (100, 0.1), (60, 0.05), (400, 0.02), (1000, 0.02)]
+)
+def test_multipliers_settle_whatever_the_rounds_and_the_rate(rounds, rate, slack):
+    """No oscillation: in the last half of the rounds the violation varies by some rows of 800."""
+    trees = HistGradientBoostingClassifier(
+        max_iter=rounds, learning_rate=rate, max_leaf_nodes=8, random_state=0
+    )
+    X, y, _ = data = table(n=4000)
+    clf = fitted(model=trees, data=data, slack=slack)
+    assert clf.feasible_
+    assert clf.score(X, y) > 0.7
+    late = clf.history_["violation"][len(clf.history_["violation"]) // 2 :]
+    assert late.std() < 0.03
