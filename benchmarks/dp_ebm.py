@@ -4,7 +4,8 @@
     python -m benchmarks.dp_ebm --tasks adult acs_income_sex --seeds 0 1 2
 
 All protect the record at delta 1e-5, and get the same public ranges of the columns of numbers and
-the same categories. DP-EBM knows no constraint; a slack of 1 constrains nothing.
+the same categories. DP-EBM knows no constraint; a slack of 1 constrains nothing. Its default
+learning rate of 0.01 ends early; 0.2 was the best of four on another split.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "linear, slack 0.05": {"model": "linear", "slack": 0.05},
     "network": {"model": (64, 32), "slack": 1.0},
 }
+ADDITIVE = {"DP-EBM": 0.01, "DP-EBM, learning rate 0.2": 0.2}
 KEY = ["dataset", "seed", "method", "epsilon"]
 MEASURED = ["test_error", "test_violation", "cpu"]
 
@@ -58,7 +60,7 @@ def one_hot(split: Split, numbers: dict[str, tuple[float, float]]) -> tuple[list
 
 
 def additive(
-    split: Split, numbers: dict[str, tuple[float, float]], epsilon: float, seed: int
+    split: Split, numbers: dict[str, tuple[float, float]], method: str, epsilon: float, seed: int
 ) -> Any:
     """Train DP-EBM; return its predictions of the test rows."""
     from interpret.privacy import DPExplainableBoostingClassifier  # not a dependency
@@ -74,6 +76,7 @@ def additive(
         delta=1e-5,
         random_state=seed,
         n_jobs=1,
+        learning_rate=ADDITIVE[method],
     )
     return clf.fit(tables[0], split.y[0]).predict(tables[1])
 
@@ -94,10 +97,8 @@ def measured(split: Split, task: str, method: str, epsilon: float, seed: int) ->
     start, numbers = time.process_time(), RANGES[task]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if method == "DP-EBM":
-            predicted = additive(split, numbers, epsilon, seed)
-        else:
-            predicted = ours(split, numbers, method, epsilon, seed)
+        model = additive if method in ADDITIVE else ours
+        predicted = model(split, numbers, method, epsilon, seed)
     y, groups = split.y[1], split.groups[1]
     return {
         "test_error": float(np.mean(predicted != y)),
@@ -116,7 +117,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
 
 def main() -> None:
     """Run what the table does not have yet."""
-    methods = ["DP-EBM", *MODELS]
+    methods = [*ADDITIVE, *MODELS]
     parser = command(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(RANGES), choices=RANGES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
 from torch import Generator, Tensor
 
@@ -19,7 +20,12 @@ from fairconstrained.distributed import ALONE, Workers, refuse_difference, taken
 from fairconstrained.estimators._base import FairClassifier
 from fairconstrained.estimators._inputs import Given, TrainingRows, declared_domains
 from fairconstrained.estimators._training import Stage, Training
-from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
+from fairconstrained.exceptions import (
+    PrivacyWarning,
+    SmallGroupWarning,
+    trainer_above,
+    warn_caller,
+)
 from fairconstrained.inputs.features import check_numbers
 from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.losses import n_outputs
@@ -39,7 +45,7 @@ from fairconstrained.problems.private.coordinates import (
 )
 from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
-from fairconstrained.solvers.base import Solver, check_solves
+from fairconstrained.solvers.base import Solution, Solver, check_solves
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
@@ -106,6 +112,7 @@ class PrivateTraining(Training):
     """
 
     is_private = True
+    counted = ", by the released counts, which are noisy"
     hidden: ClassVar[dict[str, Any]] = {"y": None, "group": None}
     # Times tell the sizes of batches, also by how often a bar is drawn.
     bar: ClassVar[dict[str, Any]] = {
@@ -215,6 +222,14 @@ class PrivateTraining(Training):
                 "is for experiments; a model to be released needs random_state=None.",
                 PrivacyWarning,
             )
+        trainer = trainer_above()
+        if trainer:
+            warn_caller(
+                f"{trainer} trains this private estimator: each fit spends a whole budget, and "
+                "what is learnt of exact scores or labels of other rows is in none. privacy_ is "
+                "that of one fit. Use PrivateGridSearch, or public rows.",
+                PrivacyWarning,
+            )
         if rows.workers.size > 1:
             rng = SharedGenerator(rng, rows.workers)
         # A frozen model may warn of single rows, such as unknown categories.
@@ -276,9 +291,9 @@ class PrivateTraining(Training):
         ]
         if small:
             warn_caller(
-                f"{'; '.join(small)}, by the released counts: fewer than {_FEW_ROWS} in an "
-                "expected batch. Their rates are mostly noise; set min_group_size to leave them "
-                "out.",
+                f"{'; '.join(small)}, by the released counts, which are noisy: fewer than "
+                f"{_FEW_ROWS} in an expected batch. Their rates are mostly noise; set "
+                "min_group_size to leave them out.",
                 SmallGroupWarning,
             )
 
@@ -289,8 +304,25 @@ class PrivateTraining(Training):
     def finish(self, stages: list[Stage]) -> None:
         """Write the fitted attributes, without times: those of steps tell the sizes of batches."""
         super().finish(stages)
+        self.warn_of_one_label(*stages[-1])
         history = self.estimator.history_
         history["time"] = np.full(len(history["time"]), np.nan)
+
+    def warn_of_one_label(self, problem: Any, solution: Solution) -> None:
+        """Say so if by what is released or public the model predicts one label for all rows."""
+        found = problem.one_label(solution.iterate.x[: problem.model.n_params])
+        if found is None:
+            return
+        label, error = self.rows.classes[found[0]], found[1]
+        which = "all rows"
+        if error:
+            which = f"all rows that are compared, by the released table (error {error:.2g})"
+        warn_caller(
+            f"{type(self.estimator).__name__} predicts {label} for {which}: the noise, or the "
+            "slack, leaves nothing else. Try a larger epsilon or slack, more rows, or fewer "
+            "columns.",
+            ConvergenceWarning,
+        )
 
     def errors_of_estimates(self, problem: Any) -> Tensor:
         """Two standard deviations of the noise on the measured constraints."""

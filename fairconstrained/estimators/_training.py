@@ -91,6 +91,7 @@ class Training:
 
     is_private = False
     hidden: ClassVar[dict[str, Any]] = {}  # of the rows, from the specification of the model
+    counted = ""  # how rows were counted, in warnings
     bar: ClassVar[dict[str, Any]] = {}  # options of the progress bar
     domains = Domains()
     spent: PrivacyGuarantee | None = None  # by what may have been released so far
@@ -375,8 +376,8 @@ class Training:
                 if not len(member.slack):
                     rest = "has nothing left to compare, so that feasible_ is False"
                 warn_caller(
-                    f"{member.name} leaves out {'; '.join(dropped)} (min_group_size={least!r}). "
-                    f"The constraint {rest}.",
+                    f"{member.name} leaves out {'; '.join(dropped)}{self.counted} "
+                    f"(min_group_size={least!r}). The constraint {rest}.",
                     SmallGroupWarning,
                 )
             if len(member.slack):

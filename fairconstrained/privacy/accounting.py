@@ -37,6 +37,12 @@ ASSUMPTIONS = (
     "nothing else was learnt from the same rows: scales, encoders, choices by exact scores",
     "no one knows the seed (random_state=None)",
 )
+_OF_RECORDS = "feature_range (where it is given) is public, and that all rows are finite"
+OF_UNIT = {
+    "record": _OF_RECORDS,
+    "record_replacement": _OF_RECORDS,
+    "sensitive_features": "the features do not hold the groups",
+}
 # Most that rounding to the grid of the noise (privacy/mechanisms.py) adds to the norm of what a row
 # adds, in units of the noise: 2^-24 for each of the up to 16 tensors of one release.
 GRID_SHIFT = 2.0**-22
@@ -247,7 +253,8 @@ class PrivacyGuarantee:
     multiplier 3, from one Poisson batch a step (sampling rate 0.05), 400 times.
     Assumed: labels, names of groups (or their declared domains) and parameters are public; nothing
     else was learnt from the same rows: scales, encoders, choices by exact scores; no one knows the
-    seed (random_state=None).
+    seed (random_state=None); feature_range (where it is given) is public, and that all rows are
+    finite.
     Accountant: privacy-loss distributions (dp-accounting ...), rounded up.
     >>> privacy_guarantee([steps], delta=1e-5).to_dict()["protected"]
     'record'
@@ -271,6 +278,11 @@ class PrivacyGuarantee:
                 found[one.of] = one, phase.n_steps
         return found
 
+    @property
+    def assumptions(self) -> list[str]:
+        """Assumptions without which the promise does not hold."""
+        return [*ASSUMPTIONS, OF_UNIT[self.unit]]
+
     def noise(self, release: str) -> float:
         """Noise of a release, in units of its sensitivity; ``inf`` for one that is not planned."""
         return self.releases[release][0].noise if release in self.releases else math.inf
@@ -283,7 +295,7 @@ class PrivacyGuarantee:
             "protected": self.unit,
             "neighbouring": UNITS[self.unit],
             "public": PUBLIC[self.unit],
-            "assumptions": list(ASSUMPTIONS),
+            "assumptions": self.assumptions,
             "releases": list(self.mechanisms),
             "sampling_rate": self.sampling_rate,
             "n_steps": self.n_steps,
@@ -296,7 +308,7 @@ class PrivacyGuarantee:
             f"Differential privacy with epsilon = {rounded_up(self.epsilon)} "
             f"and delta = {self.delta:.4g}.\n"
             f"Protected: the {self.unit.replace('_', ' ')} ({UNITS[self.unit]}).\n"
-            f"{PUBLIC[self.unit]}\n{released}\nAssumed: {'; '.join(ASSUMPTIONS)}.\n"
+            f"{PUBLIC[self.unit]}\n{released}\nAssumed: {'; '.join(self.assumptions)}.\n"
             f"Accountant: {self.accountant}."
         )
 

@@ -11,14 +11,19 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import BaggingClassifier, VotingClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
-from fairconstrained.exceptions import PrivacyWarning
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
+from fairconstrained.export import model_card
 from fairconstrained.model_selection import (
     CertifiedClassifier,
     PrivateGridSearch,
@@ -243,3 +248,85 @@ def test_a_progress_bar_shows_no_times():
     assert len(bars) >= len(fitted(clone(PRIVATE["rates"])).history_["time"])
     assert "excess" in bars[-1]
     assert not re.search(r"\d\d:\d\d|it/s|s/it", shown.getvalue())
+
+
+def words_of(fit, category):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(w.message) for w in caught if w.category is category]
+
+
+SMALL = {"X": DATA.data[:600], "y": DATA.target[:600]}
+ONE = RateConstrainedClassifier(epsilon=1.0, feature_range=(-4, 4), solver=STEPS)
+TRAINERS = {
+    "CalibratedClassifierCV": lambda clf: CalibratedClassifierCV(clf, cv=2).fit(**SMALL),
+    "TunedThresholdClassifierCV": lambda clf: TunedThresholdClassifierCV(clf, cv=2).fit(**SMALL),
+    "VotingClassifier": lambda clf: VotingClassifier([("one", clf)]).fit(**SMALL),
+    "GridSearchCV": lambda clf: GridSearchCV(make_pipeline(clf), {}, cv=2).fit(**SMALL),
+    "sklearn.model_selection": lambda clf: cross_val_score(clf, **SMALL, cv=2),
+}
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_what_trains_private_fits_several_times_is_named(name):
+    said = " ".join(words_of(lambda: TRAINERS[name](ONE), PrivacyWarning))
+    assert f"{name} trains this private estimator: each fit spends a whole budget" in said
+
+
+@pytest.mark.parametrize("clf", [ONE, make_pipeline(ONE)], ids=["alone", "in a pipeline"])
+def test_a_fit_alone_and_in_a_pipeline_is_one(clf):
+    assert not any(
+        "trains this" in text for text in words_of(lambda: clf.fit(**SMALL), PrivacyWarning)
+    )
+
+
+def test_bagging_weighs_rows_and_is_refused():
+    with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
+        BaggingClassifier(ONE, n_estimators=2).fit(**SMALL)
+
+
+ONLY = {  # of a slack of 0 and labels that nothing tells apart
+    "records": (
+        RateConstrainedClassifier(epsilon=5.0, random_state=0),
+        "that are compared, by the",
+    ),
+    "groups": (clone(SECRET_GROUPS).set_params(random_state=0), "for all rows: the noise"),
+    "penalty": (
+        DPFermiClassifier(protect="record", epsilon=5.0, random_state=0),
+        "that are compared, by the",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONLY)
+def test_a_model_that_predicts_one_label_says_so_by_what_is_released(name):
+    clf, words = ONLY[name]
+    rare = np.where(np.random.default_rng(0).random(2000) < 0.03, "yes", "no")
+    said = " ".join(words_of(lambda: fitted(clone(clf), y=rare), ConvergenceWarning))
+    assert "predicts no for all rows" in said
+    assert words in said
+    both = words_of(lambda: fitted(clone(clf)), ConvergenceWarning)
+    assert not any("for all rows" in text for text in both)
+
+
+@pytest.mark.parametrize(
+    ("clf", "assumed"),
+    [
+        (ONE, "feature_range (where it is given) is public, and that all rows are finite"),
+        (SECRET_GROUPS, "the features do not hold the groups"),
+    ],
+)
+def test_the_decisive_assumptions_are_with_the_promise(clf, assumed):
+    """Also in a model card."""
+    clf = fitted(clone(clf))
+    assert assumed in clf.privacy_.to_dict()["assumptions"]
+    assert assumed in str(clf.privacy_)
+    assert assumed in " ".join(str(model_card(clf)).split())
+
+
+def test_counts_in_warnings_are_said_to_be_noisy():
+    groups = np.where(np.arange(2000) < 8, "few", DATA.sensitive_features)
+    said = words_of(lambda: fitted(clone(PRIVATE["rates"]), groups=groups), SmallGroupWarning)
+    assert all("by the released counts, which are noisy" in text for text in said)
+    assert said

@@ -12,6 +12,7 @@ same history, and nothing else may differ:
 import copy
 import io
 import pickle
+import sys
 import warnings
 from functools import partial
 from itertools import cycle
@@ -296,6 +297,62 @@ def test_no_search_is_moved_by_more_than_is_priced(name, place, monkeypatch):
     moved, priced, equal, counts = audit_of_search(name, place, monkeypatch)
     assert equal
     assert (0.2 * priced < moved <= priced) if place == "training" else moved == 0.0
+    assert counts <= (place == "held out")
+
+
+drawn = st.fixed_dictionaries(
+    {
+        "clip": st.floats(0.1, 3.0),
+        "histogram_fraction": st.floats(0.05, 0.9),
+        "n_steps": st.integers(1, 5),
+    }
+)
+
+
+def set_up_anew(patch, name, steps, alpha, unknown):
+    """Other solvers of all rows, another penalty, and perhaps rows of unknown group."""
+    solvers = (
+        DPSGDA(sampling_rate=1.0, **steps),
+        *(kind(batch_size=N, **steps) for kind in (NoisyTables, DPFERMI)),
+    )
+    patch.setattr(sys.modules[__name__], "ALL_ROWS", {type(own): own for own in solvers})
+    other = copy.deepcopy(SEARCHES[name]).set_params(alpha=alpha)
+    patch.setitem(PRIVATE, name, other)
+    patch.setitem(SEARCHES, name, other)
+    groups = GROUPS.astype(object)
+    groups[: N // 10 if unknown else 0] = None
+    patch.setattr(sys.modules[__name__], "GROUPS", groups)
+
+
+@pytest.mark.slow
+@given(data=st.data(), steps=drawn, alpha=st.floats(0.0, 0.1), unknown=st.booleans())
+@settings(max_examples=15)
+def test_no_fit_that_is_set_up_at_random_is_moved_by_more_than_is_priced(
+    data, steps, alpha, unknown
+):
+    """And nothing else differs; public heads included."""
+    name = data.draw(st.sampled_from(list(PRIVATE)))
+    unit = data.draw(st.sampled_from(units_of(name)))
+    with pytest.MonkeyPatch.context() as patch:
+        set_up_anew(patch, name, steps, alpha, unknown)
+        moved, priced, equal = audit(name, unit, patch)
+    assert equal
+    assert moved <= priced
+
+
+@pytest.mark.slow
+@given(data=st.data(), steps=drawn, alpha=st.floats(0.0, 0.1), unknown=st.booleans())
+@settings(max_examples=8)
+def test_no_search_that_is_set_up_at_random_is_moved_by_more_than_is_priced(
+    data, steps, alpha, unknown
+):
+    name = data.draw(st.sampled_from([name for name in SEARCHES if "penalty" not in name]))
+    place = data.draw(st.sampled_from(list(PLACES)))
+    with pytest.MonkeyPatch.context() as patch:
+        set_up_anew(patch, name, steps, alpha, unknown)
+        moved, priced, equal, counts = audit_of_search(name, place, patch)
+    assert equal
+    assert moved <= (priced if place == "training" else 0.0)
     assert counts <= (place == "held out")
 
 

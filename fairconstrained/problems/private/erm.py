@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.tables import sum_by
+from fairconstrained.constraints.tables import ClassProbabilities, sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import linearized, log_loss
 from fairconstrained.models.features import Model
@@ -36,6 +36,7 @@ COUNTS, TABLE, GRADIENT, FINAL = "group counts", "histogram", "gradient", "final
 
 # In place of infinite scores, by which one row could make a whole table nan.
 _FINITE = {"nan": 0.0, "posinf": 1e6, "neginf": -1e6}
+_SURE = 0.05  # largest error of a fraction of rows by which a model predicts one label
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
@@ -96,6 +97,7 @@ class PrivateERM:
         block = torch.repeat_interleave(width.long())
         same = (block[:, None] == block) & (width[block] > 1)
         self._means = same / width[block]  # the product with it has the means of blocks
+        self._measured: list[tuple[Tensor, Tensor]] = []  # points, and tables released there
         self._batches = PoissonBatches(len(data.y), self.plan.sampling_rate)
         # Largest norm of a row's statistics less their means: k columns that add up to one have a
         # squared l2 norm of at most 1 - 1/k, and an l1 norm of at most twice that. A column by
@@ -148,7 +150,23 @@ class PrivateERM:
     def release_table(self, x: Tensor, rng: Generator) -> Tensor:
         """Release the table of all rows at `x`, a point that may be the result."""
         scores = self.model.scores(x, self.data.X).nan_to_num(**_FINITE)
-        return self._noisy_table(FINAL, scores, self.data.y, self.data.group, "labels", rng)
+        table = self._noisy_table(FINAL, scores, self.data.y, self.data.group, "labels", rng)
+        self._measured.append((x, table))
+        return table
+
+    def one_label(self, x: Tensor) -> tuple[int, float] | None:
+        """Return the label of all compared rows, by the table released at `x`, and its error.
+
+        None if there are other labels, or if the noise leaves that open.
+        """
+        table = next((table for point, table in self._measured if torch.equal(point, x)), None)
+        if table is None or not isinstance(self.constraint.statistic, ClassProbabilities):
+            return None
+        noise = self.plan.noise(FINAL) * self._norms[FINAL] * math.sqrt(len(table))
+        total = self.counts.sum()
+        share, label = (table.sum(dim=0) / total).max(dim=0)
+        error = 2.0 * noise / float(total)
+        return (int(label), error) if error < _SURE and share > 1.0 - error else None
 
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""

@@ -174,6 +174,9 @@ class PrivateMomentERM(MomentERM):
     # (m,): standard deviations of the gaps by the released score table
     noise: Tensor = field(kw_only=True)
 
+    def one_label(self, x: Tensor) -> None:
+        """Return None: scores are ranked, and nothing is released of the labels."""
+
     @classmethod
     def of(
         cls, released: Released, constraint: MomentConstraint, alpha: float, releases: Releases

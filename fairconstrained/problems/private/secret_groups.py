@@ -26,6 +26,7 @@ from torch.nn.functional import pad
 
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
+from fairconstrained.losses import hard_classes
 from fairconstrained.models.features import Features
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
@@ -101,6 +102,15 @@ class SecretGroups:
         prior[prior.sum(dim=1) == 0] = 1.0  # nothing is compared there
         self._prior = prior / prior.sum(dim=1, keepdim=True)
         self._released: list[tuple[Tensor, Tensor, Tensor]] = []  # queries, sums, variances
+
+    def one_label(self, x: Tensor) -> tuple[int, float] | None:
+        """Return the label that all rows are predicted to have at `x`, if there is one."""
+
+        def labels(rows: Rows) -> set[int]:
+            return set(hard_classes(self.model.scores(x, rows.X)).tolist())
+
+        found = set.union(*self.data.gather(labels))
+        return (found.pop(), 0.0) if len(found) == 1 else None
 
     def start(self) -> Tensor:
         """Point at which a fit begins; it does not depend on the secret."""
