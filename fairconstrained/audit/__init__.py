@@ -9,8 +9,13 @@ Python:
 2. rates by group and by combination of groups, with intervals, and their ratios;
 3. errors of each kind, and calibration;
 4. whose decision changed;
-5. what holds for new rows, and how many rows would prove more;
+5. what holds for future cases, and how many rows would prove more;
 6. assumptions, limits, what was left out, and where all this comes from.
+
+Exit codes: 0 if the page is written and --fail-on does not apply; 1 if the slack or ratio is
+exceeded on these rows, with --fail-on not-kept or not-proved; 2 if an argument or the table cannot
+be used; 3 if it is kept on these rows but not proved for future cases, or if nothing can be
+compared, with --fail-on not-proved.
 """
 
 from collections.abc import Sequence
@@ -23,12 +28,12 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> None:
     """Audit a file with a command line, which ``["--help"]`` explains.
 
-    Raises SystemExit with code 2, after a sentence on the standard error, if an argument is not
-    valid, or the table is not there or cannot be used.
+    Raises SystemExit with the code that the module documents: 2, after a sentence on the standard
+    error, if an argument is not valid, or the table is not there or cannot be used.
     """
     options = read(argv, __doc__)
     # Imported here: help, and errors about arguments, do not wait for pandas and scikit-learn.
     from fairconstrained.audit.program import run
-    from fairconstrained.audit.tables import or_a_sentence
+    from fairconstrained.audit.tables import exit_with_message
 
-    or_a_sentence(run, options)
+    exit_with_message(run, options)

@@ -9,8 +9,24 @@ from pathlib import Path
 CRITERIA = ["demographic_parity", "equal_opportunity", "equalized_odds"]
 CRITERIA += ["error_rate_parity", "false_positive_rate_parity"]
 CRITERIA += ["predictive_parity", "false_omission_rate_parity"]
+FILE = """the table, with a header: text with any separator, Excel, Parquet, also compressed by
+gzip; - is the standard input"""
 _POSITIVE = """the favourable decision, and the favourable label if it has another name (default: 1
 of 0 and 1, or True; nothing else is guessed)"""
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options about how a file is to be read; without them its contents decide."""
+    add = parser.add_argument
+    add("--sep", metavar="CHARACTER", help="between columns of text; tab for a tabulator")
+    add("--decimal", choices=[".", ","], help="the decimal mark in text")
+    add("--encoding", metavar="NAME", help="of text, such as utf-8, utf-16 or latin-1")
+    add("--sheet", metavar="NAME", help="of an Excel file, by name or number from 1")
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file, or the standard input, can be read."""
+    return str(path) == "-" or path.is_file()
 
 
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
@@ -18,7 +34,8 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     parser = argparse.ArgumentParser("python -m fairconstrained.audit")
     parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--csv", type=Path, required=True, metavar="FILE", help="the table, with a header")
+    add("--csv", type=Path, required=True, metavar="FILE", help=FILE)
+    add_file_options(parser)
     add("--decision", required=True, metavar="COLUMN", help="what was decided")
     groups = "the groups: each column by itself, and all together"
     add("--sensitive", nargs="+", required=True, metavar="COLUMN", help=groups)
@@ -39,6 +56,10 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     parallel = "compare each sensitive column by itself only, and not all together as well"
     add("--parallel", action="store_true", help=parallel)
     add("--confidence", type=float, default=0.95, help="default: %(default)s")
+    hidden = "rates that rest on fewer rows are counted and hidden (default: %(default)s)"
+    add("--min-cell", type=int, default=10, metavar="ROWS", help=hidden)
+    fails = "exit with code 1 if the slack or ratio is exceeded, or also with 3 if not proved"
+    add("--fail-on", choices=["not-kept", "not-proved"], help=fails)
     folder = Path("audit-results")
     add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
     options = parser.parse_args(argv)
@@ -56,6 +77,10 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
             options.most_weight is not None and not options.weights
         ),
         "--confidence must be between 0 and 1": not 0 < options.confidence < 1,
+        "--min-cell must be at least 1": options.min_cell < 1,
+        "--fail-on needs a question: --slack or --ratio": (
+            options.fail_on is not None and options.slack is None and options.ratio is None
+        ),
         f"--criterion {options.criterion} needs --label COLUMN": (
             options.criterion != CRITERIA[0] and not options.label
         ),
@@ -65,7 +90,7 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
         "--control and --sensitive name a column twice": (
             not set(options.control).isdisjoint(options.sensitive)
         ),
-        f"there is no file {options.csv}": not options.csv.is_file(),
+        f"there is no file {options.csv}": not is_there(options.csv),
         f"--output must be a folder; {options.output} is a file": options.output.is_file(),
     }
     for error in (sentence for sentence, is_so in errors.items() if is_so):

@@ -1,30 +1,29 @@
-"""A user's CSV file: its columns, and a sentence for each way in which it can be wrong."""
+"""A user's table: its columns, and a sentence for each way in which it can be wrong."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fairconstrained.audit.files import File, Form, Unusable, load
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.values import listed
 
-# A sensitive column with more values than this is a measurement, not a set of groups.
+# A sensitive column with more values than this is no set of groups.
 _MOST_GROUPS = 30
-AS_CSV = """Write it in UTF-8 with commas between columns and points in numbers, for example by
-pandas.read_csv(FILE, sep=";", decimal=",", encoding="latin-1").to_csv(NEW, index=False)."""
+# Amounts and percentages: a sign, a currency before or behind, blanks and marks of thousands.
+_AMOUNT = re.compile(r"(?:[A-Z]{3}|[€$£¥₹])?\s*([+-]?[\d.,'’\s]*\d)\s*(?:[A-Z]{3}|[€$£¥₹%])?")
 
 
-class Unusable(ValueError):
-    """A table that cannot be used; the message says why, and the remedy."""
-
-
-def or_a_sentence(run: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
+def exit_with_message(
+    run: Callable[[argparse.Namespace], None], options: argparse.Namespace
+) -> None:
     """Run a command; exit with code 2 and a sentence if its table or a folder cannot be used."""
     try:
         run(options)
@@ -33,23 +32,16 @@ def or_a_sentence(run: Callable[[argparse.Namespace], None], options: argparse.N
         raise SystemExit(2) from None
 
 
-def read_csv(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
+def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
     """Return a table that has these columns, without blanks around words, and notes about it.
 
     Raises `Unusable`, which names a column that is not there together with those most like it.
     """
-    try:
-        frame = pd.read_csv(path, low_memory=False)
-    except pd.errors.EmptyDataError:
-        raise Unusable(f"{path} is empty.") from None
-    except ValueError as error:  # of text, of columns
-        raise Unusable(f"{path} cannot be read: {error}. {AS_CSV}") from error
-    # With more commas in the rows than in the header, pandas takes the first columns for an index.
-    if frame.shape[1] < 2 or not frame.index.equals(pd.RangeIndex(len(frame))):
-        said = f"{path} lacks commas between columns, or the header has fewer than the rows"
-        raise Unusable(f"{said}: {','.join(frame)!r}. {AS_CSV}")
-    frame.columns = frame.columns.str.strip()
-    words = frame.select_dtypes(exclude=["number", "bool"])
+    form = Form(options.sep, options.decimal, options.encoding, options.sheet)
+    file = load(options.csv, form, columns)
+    frame = file.frame
+    frame.columns = [str(name).strip() for name in frame.columns]
+    words = frame.select_dtypes(exclude=["number", "bool", "category", "datetime"])
     bare = words.apply(lambda c: c.map(lambda v: v.strip() if isinstance(v, str) else v))
     frame[words.columns] = bare.where(bare != "")
     blank = [name for name in words if not bare[name].equals(words[name])]
@@ -57,24 +49,46 @@ def read_csv(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, list[str
         if column not in frame:
             like = {n: SequenceMatcher(None, n.casefold(), column.casefold()) for n in frame}
             near = sorted(frame, key=lambda name: like[name].ratio(), reverse=True)
-            raise Unusable(f"{path} has no column {column!r}; it has {listed(near)}.")
-    return frame, [f"{listed(blank)}: blanks around words are removed."] if blank else []
+            raise Unusable(f"{file.name} has no column {column!r}; it has {listed(near)}.")
+    notes = [f"{listed(blank)}: blanks around words are removed."] if blank else []
+    return file._replace(frame=frame, notes=file.notes + notes)
 
 
-def outcomes_of(column: Any, positive: Any, path: Path) -> Outcomes:
+def numbers(column: pd.Series, decimal: str) -> pd.Series | None:
+    """Return amounts ("€ 1,050.20") and percentages as numbers, or None of other words."""
+    text = column.dropna().astype(str)
+    found = text.str.fullmatch(_AMOUNT)
+    if text.empty or not found.all():
+        return None
+    bare = text.str.extract(_AMOUNT, expand=False).str.replace(r"['’\s]", "", regex=True)
+    if (bare.str.count(r"\.").gt(1) | bare.str.contains(r"\..*,")).any():
+        decimal = ","  # 1.050.200 and 1.050,20
+    elif (bare.str.count(",").gt(1) | bare.str.contains(r",.*\.")).any():
+        decimal = "."
+    thousands = "," if decimal == "." else "."
+    plain = bare.str.replace(thousands, "").str.replace(decimal, ".")
+    return pd.to_numeric(plain, errors="coerce").reindex(column.index)
+
+
+def read_outcomes_of(column: Any, positive: Any, name: str) -> Outcomes:
     """Read outcomes; `Unusable` if the favourable one is not known."""
     try:
         return read_outcomes({"label": column}, positive, "--positive")["label"]
     except ValueError as error:
-        raise Unusable(f"In {path}, {error}") from None
+        raise Unusable(f"In {name}, {error}") from None
 
 
-def check_groups(columns: pd.DataFrame, path: Path) -> None:
-    """Raise `Unusable` for a column that is a measurement."""
+def check_groups(columns: pd.DataFrame) -> None:
+    """Raise `Unusable` for a column that has too many values to be groups, with a way out."""
     for name in columns:
-        count = columns[name].nunique()
-        if count > _MOST_GROUPS:
-            raise Unusable(
-                f"{name} has {count} values, too many for groups of people. Add a column with a "
-                f"few ranges of it to {path}, for example with pandas.cut, and name that one."
-            )
+        values = columns[name].dropna()
+        count = values.nunique()
+        if count <= _MOST_GROUPS:
+            continue
+        if count > 0.5 * len(values) and not pd.api.types.is_numeric_dtype(values):
+            way = "Names and identifiers are no groups: name another column"
+        elif pd.api.types.is_numeric_dtype(values):
+            way = f"Add a column of ranges: table['{name} group'] = pandas.cut(table['{name}'], 5)"
+        else:
+            way = "Join rare values into one, or name a coarser column, such as regions for towns"
+        raise Unusable(f"{name} has {count} values, too many for groups of people. {way}.")

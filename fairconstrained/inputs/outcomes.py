@@ -87,7 +87,9 @@ def _outcomes(
     good = [meaning[value] for value in seen.tolist()]
     rows = np.bincount(codes[codes >= 0], minlength=len(seen)).tolist()
     number = not any(isinstance(value, str) for value in meaning)
-    favourable = listed([value for value, is_good in meaning.items() if is_good])
+    # Without any favourable outcome, 0 or False alone, it is the one that could have been.
+    best = "True" if set(map(type, meaning)) == {bool} else "1"
+    favourable = listed([value for value, is_good in meaning.items() if is_good]) or best
     return Outcomes(
         np.array([*good, np.nan])[codes],
         {str(value): n for value, n in zip(seen, rows, strict=True)},

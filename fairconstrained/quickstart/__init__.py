@@ -11,7 +11,7 @@
    certificate (certificate.json) and the model (model.joblib) to the folder quickstart-results.
 
 By default the table is generated. ``--dataset adult`` and other names use real data, ``--csv FILE
---label COLUMN --sensitive COLUMN [COLUMN ...]`` your own.
+--label COLUMN --sensitive COLUMN [COLUMN ...]`` your own: text with any separator, Excel, Parquet.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """
     options = read(argv, __doc__)
     # Imported here: help, and errors about arguments, do not wait for torch and scikit-learn.
-    from fairconstrained.audit.tables import or_a_sentence
+    from fairconstrained.audit.tables import exit_with_message
     from fairconstrained.quickstart.program import run
 
-    or_a_sentence(run, options)
+    exit_with_message(run, options)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairconstrained.audit.arguments import FILE, add_file_options, is_there
+
 GENERATED = "loans"
 # Written out, because the data sets load pandas and scikit-learn.
 DATASETS = ["a9a", "acs_income_ok", "adult", "bank", "compas", "compas_scores", "credit_card"]
@@ -28,7 +30,8 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     known = [GENERATED, *DATASETS]
     found = "generated (default), or real: from the folder FAIRCONSTRAINED_DATA, or downloaded"
     tables.add_argument("--dataset", default=GENERATED, choices=known, help=found)
-    tables.add_argument("--csv", type=Path, metavar="FILE", help="your own table, with a header")
+    tables.add_argument("--csv", type=Path, metavar="FILE", help=f"your own: {FILE}")
+    add_file_options(parser)
     add("--label", metavar="COLUMN", help="of the CSV file: what is predicted")
     groups = "of the CSV file: the groups, crossed if several; they are no features"
     add("--sensitive", nargs="+", default=[], metavar="COLUMN", help=groups)
@@ -58,7 +61,7 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
             csv and not (label and sensitive)
         ),
         f"{label!r} is the label; it cannot be sensitive as well": label in sensitive,
-        f"there is no file {csv}": csv and not csv.is_file(),
+        f"there is no file {csv}": csv and not is_there(csv),
         f"--output must be a folder; {options.output} is a file": options.output.is_file(),
         "the pictures need matplotlib: pip install matplotlib": (
             importlib.util.find_spec("matplotlib") is None

@@ -31,8 +31,7 @@ Chosen = tuple[str, float]  # method and slack
 def run(options: argparse.Namespace) -> None:
     """Run the quick start; `Unusable` says why it cannot."""
     if options.csv is not None:
-        columns = options.label, options.sensitive, options.positive, options.drop
-        table = steps.from_csv(options.csv, *columns)
+        table = steps.from_file(options)
     else:
         is_made = options.dataset == GENERATED
         table = steps.generated(options.seed) if is_made else steps.dataset(options.dataset)
@@ -48,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
         tempfile.TemporaryDirectory() as cache,
     ):
         warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+        warnings.filterwarnings("ignore", module="sklearn")  # of unknown words, of few iterations
         compared = steps.methods(table, options, cache)
         name, slack, model, validated = steps.cross_validate(compared, train, options)
         # The folder of the cache will be gone.
@@ -108,7 +108,11 @@ def _prove(
     (folder / "certificate.json").write_text(json.dumps(certificate.to_dict()) + "\n", "utf-8")
     joblib.dump(model, folder / "model.joblib")
     audit = _audited(test, table, model, before, options)
-    model_is = f"The model is {name} with slack {slack:g}; before, it was {name}, unconstrained."
+    kind = {"trees": "Boosted trees", "linear": "A linear model"}[name]
+    model_is = (
+        f"{kind}, fitted so that the gap is at most {100 * slack:g} points on the training rows. "
+        '"Before" is the same kind of model without this limit.'
+    )
     audit = replace(audit, findings=[model_is, *audit.findings, *said])
     write(audit, folder)
     print("\n".join(["", audit.question, audit.answer, *audit.findings]))
@@ -156,7 +160,8 @@ def _results_table(results: list[Result], chosen: Chosen) -> str:
         slack = "" if np.isnan(r.slack) else f"{r.slack:g}"
         mark = "  <- chosen" if (r.method, r.slack) == chosen else ""
         error = f"{r.error:.4f} ({r.error_low:.4f}, {r.error_high:.4f})"
-        violation = f"{r.violation:.4f} ({r.violation_low:.4f}, {r.violation_high:.4f})"
+        low = max(r.violation_low, 0.0)  # a deviation below the mean may reach below zero
+        violation = f"{r.violation:.4f} ({low:.4f}, {r.violation_high:.4f})"
         lines.append(f"{r.method:23}{slack:>6}  {error:25}{violation:25}{r.fit_time:8.2f}{mark}")
     return "\n".join(lines)
 

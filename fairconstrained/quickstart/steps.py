@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,8 @@ from sklearn.tree import DecisionTreeClassifier
 from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, metrics
-from fairconstrained.audit.tables import AS_CSV, Unusable, check_groups, outcomes_of, read_csv
+from fairconstrained.audit.files import File, Unusable
+from fairconstrained.audit.tables import check_groups, numbers, read_outcomes_of, read_table
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.inputs.groups import encode_groups, group_name
@@ -39,6 +41,11 @@ MISSING = "missing"
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
 _TELLING = 0.99
+_DENSE = 1.1  # range of a running number, whose gaps are rows that were left out, by its rows
+_FEWEST = 200  # rows of a table
+_DAYS_OF_YEAR = 365.25
+_BIRTH = re.compile(r"birth|born|dob|geb", re.IGNORECASE)
+_DATES = ["ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"]
 # Of these data sets 1 is the worse outcome: a new arrest, a default, a disease.
 _ADVERSE = {"compas", "compas_scores", "credit_card", "heart", "parkinsons"}
 
@@ -81,23 +88,29 @@ def dataset(name: str) -> Table:
     return Table(name, X, y, groups, words, outcomes, [])
 
 
-def from_csv(
-    path: Path, label: str, sensitive: Sequence[str], positive: str | None, drop: Sequence[str]
-) -> Table:
+def from_file(options: argparse.Namespace) -> Table:
     """Read a user's file, or raise `Unusable`.
 
     Rows without a label are left out. The sensitive columns are no features, so that the model can
     be used where they are not known. Without `positive`, 1 or True is favourable.
     """
-    frame, notes = read_csv(path, [label, *sensitive, *drop])
+    label, sensitive, drop = options.label, options.sensitive, options.drop
+    file = read_table(options, [label, *sensitive, *drop])
+    frame, notes = file.frame, list(file.notes)
     labelled = frame[label].notna()
     if not labelled.all():
         notes.append(f"{(~labelled).sum()} rows without {label} are left out.")
         frame = frame[labelled].reset_index(drop=True)
-    y, outcomes, spelled = _labels(frame[label], positive, path)
-    groups = _groups(frame[list(dict.fromkeys(sensitive))], path)
-    X, words, said = _features(frame.drop(columns={label, *sensitive, *drop}), path)
-    return Table(path.stem, X, y, groups, words, outcomes, notes + spelled + said)
+    if len(frame) < _FEWEST:
+        raise Unusable(
+            f"{file.name} has {len(frame)} rows with a label; a quarter of them, held out, says "
+            f"too little. The quick start takes at least {_FEWEST}."
+        )
+    y, outcomes, spelled = _labels(frame[label], options.positive, file.name)
+    groups = _groups(frame[list(dict.fromkeys(sensitive))], file.name)
+    X, words, changes = _features(frame.drop(columns={label, *sensitive, *drop}), file)
+    name = Path(file.name).name.split(".")[0]
+    return Table(name, X, y, groups, words, outcomes, notes + spelled + changes)
 
 
 def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
@@ -128,14 +141,14 @@ def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
 
 
 def _labels(
-    column: Any, positive: str | None, path: Path
+    column: Any, positive: str | None, name_of_file: str
 ) -> tuple[NDArray[np.int64], tuple[str, str], list[str]]:
     """Return codes, the meanings of 0 and 1, and a note of values with several spellings."""
     values = sorted(column.unique().tolist(), key=str)
     if len(values) < 2:
         said = f"the labels in {column.name} are {listed(values) or 'missing'}"
-        raise Unusable(f"In {path} {said}. Learning needs two or more.")
-    found = outcomes_of(column, positive, path)
+        raise Unusable(f"In {name_of_file} {said}. Learning needs two or more.")
+    found = read_outcomes_of(column, positive, name_of_file)
     others = [value for value in values if not found.counted[str(value)]]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
     good = [value for value in values if found.counted[str(value)]]
@@ -144,34 +157,79 @@ def _labels(
     return found.favourable.astype(np.int64), outcomes, notes if found.spelled else []
 
 
-def _groups(columns: pd.DataFrame, path: Path) -> Any:
-    check_groups(columns, path)
+def _groups(columns: pd.DataFrame, name_of_file: str) -> Any:
+    check_groups(columns)
     groups = columns.astype(object).where(columns.notna(), MISSING).astype(str)
     if len(groups.drop_duplicates()) < 2:
-        same = f"All rows of {path} have the same {' and '.join(groups)}"
+        same = f"All rows of {name_of_file} have the same {' and '.join(groups)}"
         raise Unusable(f"{same}: there are no groups to compare.")
     return groups.iloc[:, 0] if groups.shape[1] == 1 else groups
 
 
-def _features(X: pd.DataFrame, path: Path) -> tuple[pd.DataFrame, list[str], list[str]]:
+def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """Return features, which of them are words, and notes about what has become of columns."""
+    X, notes = _read_as_numbers(X, file.decimal)
     numeric = X.select_dtypes("number").columns
-    for name in X.columns.difference(numeric):
-        values = X[name].dropna().astype(str)
-        if values.str.fullmatch(r"-?\d+,\d+").mean() > 0.5:
-            said = f"{name} holds numbers with commas, such as {values.iloc[0]!r}"
-            raise Unusable(f"{said}. {AS_CSV}")
     constant = [c for c in X if X[c].nunique(dropna=False) < 2]
+    running = [c for c in numeric if _runs(X[c])]
     naming = [c for c in X if c not in numeric and X[c].nunique() > _IDENTIFYING * len(X)]
-    why = "the same in all rows", "different in most rows, as names and identifiers are"
-    left_out = zip((constant, naming), why, strict=True)
-    notes = [f"{listed(columns)}: left out, {why}." for columns, why in left_out if columns]
-    X = X.drop(columns={*constant, *naming})
+    reasons = {
+        "the same in all rows": constant,
+        "a running number": running,
+        "different in most rows, as names and identifiers are": naming,
+    }
+    notes += [f"{listed(columns)}: left out, {why}." for why, columns in reasons.items() if columns]
+    X = X.drop(columns={*constant, *running, *naming})
     if X.shape[1] == 0:
-        raise Unusable(f"{path} has no features beside the label and the sensitive columns.")
+        raise Unusable(f"{file.name} has no features beside the label and the sensitive columns.")
     words = [c for c in X if c not in numeric]
     X = X.astype(dict.fromkeys(words, object))
     X[words] = X[words].where(X[words].isna(), X[words].astype(str))
     return X, words, notes
+
+
+def _read_as_numbers(X: pd.DataFrame, decimal: str) -> tuple[pd.DataFrame, list[str]]:
+    """Turn amounts, percentages and dates into numbers, with a note about each."""
+    notes = []
+    for name in X.select_dtypes(exclude=["number", "bool"]).columns:
+        first = X[name].dropna()
+        if (dates := _dates(X[name])) is not None:
+            newest = dates.max()
+            born = _BIRTH.search(str(name)) is not None
+            days = (newest - dates if born else dates - pd.Timestamp(1970, 1, 1)).dt.days
+            years = days / _DAYS_OF_YEAR
+            X[name] = years.round(2) if born else (12 * years).round(1)
+            way = f"the age in years on {newest:%Y-%m-%d}" if born else "months since January 1970"
+            notes.append(f"{name}: dates, such as {dates.dropna().iloc[0]:%Y-%m-%d}, become {way}.")
+        elif (amounts := numbers(X[name], decimal)) is not None:
+            X[name] = amounts
+            number = amounts.dropna().iloc[0]
+            notes.append(f"{name}: {first.iloc[0]!r} is read as the number {number:g}.")
+    return X, notes
+
+
+def _dates(column: pd.Series) -> pd.Series | None:
+    """Return a column of dates, or None if it has other words."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column.dt.tz_localize(None)
+    known = column.dropna().astype(str)
+    if known.empty or not known.str.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").all():
+        return None
+    for form in _DATES:
+        dates = pd.to_datetime(column.astype("string"), format=form, errors="coerce")
+        if dates.notna().sum() == len(known):
+            return dates
+    return None
+
+
+def _runs(column: pd.Series) -> bool:
+    """Whether these are whole numbers almost without gaps, each of them once."""
+    return bool(
+        column.notna().all()
+        and column.is_unique
+        and (column % 1 == 0).all()
+        and column.max() - column.min() < _DENSE * len(column)
+    )
 
 
 class Method(NamedTuple):
@@ -235,26 +293,43 @@ def _coded(words: list[str], **options: Any) -> Any:
 
 
 def proxies(train: Table, test: Table) -> list[str]:
-    """Name the features that tell the group of more than 99 % of the held-out rows.
+    """Name the features that tell the group, or the label, of more than 99 % of the held-out rows.
 
-    A tree on one feature predicts each attribute; groups count alike, whatever their sizes.
+    A tree on one feature predicts each; groups and labels count alike, whatever their sizes.
     """
     columns = _coded(train.words)
     columns.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
-    tables, found = [columns.fit_transform(train.X), columns.transform(test.X)], []
-    for attribute, values in pd.DataFrame(train.groups).items():
-        people = pd.DataFrame(test.groups)[attribute].to_numpy()
-        for name in train.X:
+    features = columns.fit_transform(train.X), columns.transform(test.X)
+    others = pd.DataFrame(test.groups)
+    told = {
+        str(name): (values, others[name]) for name, values in pd.DataFrame(train.groups).items()
+    }
+    sentences = []
+    for attribute, name, share in _told(features, told):
+        sentences.append(
+            f"{name} tells {attribute} of {share} of the held-out rows, so the "
+            f"model knows it. --drop {name} leaves it out."
+        )
+    for _, name, share in _told(features, {"": (train.y, test.y)}):
+        sentences.append(
+            f"{name} tells the label of {share} of the held-out rows. If it is known only "
+            f"after the decision, it leaks the answer: --drop {name} leaves it out."
+        )
+    return sentences
+
+
+def _told(
+    features: tuple[pd.DataFrame, pd.DataFrame], told: dict[str, tuple[Any, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    """Find features that tell something nearly always: what, the feature, and how often."""
+    for what, (values, others) in told.items():
+        for name in features[0]:
             tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
-            tree.fit(tables[0][[name]], values)
-            right = tree.predict(tables[1][[name]]) == people
-            told = pd.Series(right).groupby(people).mean().mean()
-            if told > _TELLING:
-                found.append(
-                    f"{name} tells {attribute} of {100 * told:.1f} % of the held-out rows, so the "
-                    f"model knows it. --drop {name} leaves it out."
-                )
-    return found
+            tree.fit(features[0][[name]], np.asarray(values))
+            right = pd.Series(tree.predict(features[1][[name]]) == np.asarray(others))
+            share = right.groupby(np.asarray(others)).mean().mean()
+            if share > _TELLING:
+                yield what, str(name), f"{100 * share:.1f} %"
 
 
 def cross_validate(
@@ -268,25 +343,31 @@ def cross_validate(
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
     gap = getattr(metrics, f"{options.constraint}_scorer")
-
-    def search(first: Any, grid: Any, refit: Any) -> Any:
-        return GridSearchCV(
-            Pipeline([("method", first)]),  # which decides to what the groups are routed
-            grid,
-            scoring={"accuracy": "accuracy", "gap": gap},
-            refit=refit,
-            cv=folds,
-            error_score="raise",
-            verbose=1,
-        ).fit(train.X, train.y, sensitive_features=train.groups)
-
     free = [method.free for method in compared]
-    baseline = search(free[0], {"method": free}, False)
-    grid = [
-        {"method": [method.constrained], "method__clf__slack": options.slack} for method in compared
-    ]
-    ours = search(compared[0].constrained, grid, choose)
     n_slacks, results = len(options.slack), []
+    n_fits = options.cv * len(compared) * (1 + n_slacks)
+    with tqdm(total=n_fits, desc="cross-validation", unit="fit") as bar:
+
+        def accuracy(estimator: Any, X: Any, y: Any) -> float:
+            bar.update()
+            return float(np.mean(estimator.predict(X) == y))
+
+        def search(first: Any, grid: Any, refit: Any) -> Any:
+            return GridSearchCV(
+                Pipeline([("method", first)]),  # which decides to what the groups are routed
+                grid,
+                scoring={"accuracy": accuracy, "gap": gap},
+                refit=refit,
+                cv=folds,
+                error_score="raise",
+            ).fit(train.X, train.y, sensitive_features=train.groups)
+
+        baseline = search(free[0], {"method": free}, False)
+        grid = [
+            {"method": [method.constrained], "method__clf__slack": options.slack}
+            for method in compared
+        ]
+        ours = search(compared[0].constrained, grid, choose)
     for i, method in enumerate(compared):
         results.append(_validated(f"{method.name}, unconstrained", np.nan, baseline, i))
         for j, slack in enumerate(options.slack):
@@ -299,7 +380,7 @@ def cross_validate(
 def _validated(method: str, slack: float, search: Any, i: int) -> Result:
     """Return means of candidate i over the folds, and a standard deviation either way."""
     found = {name: column[i] for name, column in search.cv_results_.items()}
-    error, gap = 1 - found["mean_test_accuracy"], -found["mean_test_gap"]
+    error, gap = 1 - found["mean_test_accuracy"], 0.0 - found["mean_test_gap"]
     of_error, of_gap = found["std_test_accuracy"], found["std_test_gap"]
     ends = error - of_error, error + of_error, gap - of_gap, gap + of_gap
     return Result("cross-validated", method, slack, error, gap, found["mean_fit_time"], *ends)
@@ -353,7 +434,8 @@ def measure(
             seconds = time.perf_counter() - start
             if len(np.unique(predicted)) < 2:
                 who = ("nobody", "everybody")[int(predicted[0])]
-                said.append(f"{name}, slack {slack:g}, grants {who} on the held-out rows.")
+                fit = name if np.isnan(slack) else f"{name}, slack {slack:g},"
+                said.append(f"{fit} grants {who} on the held-out rows.")
             wrong, given = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
             gap = metric(*given, sensitive_features=test.groups)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,10 @@ def table(n=N):
             "old": np.where(score > 0.6, "granted", "refused"),
         }
     )
+
+
+def towns(n):
+    return table().assign(town=[f"Town {i % n}" for i in range(N)])
 
 
 @pytest.fixture
@@ -96,10 +101,30 @@ def test_rows_without_decision_or_group_and_blanks_are_named(run, tmp_path):
     assert facts["provenance"]["rows"] == N - 5
 
 
-@pytest.mark.parametrize("n", [5, 1])
-def test_a_few_rows_are_a_page_that_compares_nothing(run, n):
-    out = run(table(n), *ASKED)
-    assert "Nothing can be compared" in out
+@pytest.mark.parametrize(
+    ("slack", "fail_on", "code"),
+    [
+        ("0.1", "not-kept", 1),
+        ("0.1", "not-proved", 1),
+        ("0.22", "not-kept", 0),
+        ("0.22", "not-proved", 3),
+        ("0.5", "not-proved", 0),
+    ],
+)
+def test_exit_codes_of_pipelines(run, slack, fail_on, code):
+    """The gap is 0.2."""
+    place = np.arange(N)
+    frame = table().assign(sex=np.where(place % 2, "woman", "man"))
+    frame["decision"] = np.where(place < np.where(place % 2, 160, 240), "granted", "refused")
+    argv = [*ASKED, "--slack", slack, "--fail-on", fail_on]
+    with pytest.raises(SystemExit, match=str(code)) if code else nullcontext():
+        run(frame, *argv)
+
+
+def test_decisions_that_are_all_0_have_a_favourable_one(run):
+    out = run(table().assign(decision=0), "--decision", "decision", "--sensitive", "sex")
+    assert "The favourable decision is 'decision = 1'." in out
+    assert "Nobody gets the favourable decision" in out
 
 
 def test_one_label_and_one_decision_are_said(run):
@@ -112,17 +137,31 @@ def test_one_label_and_one_decision_are_said(run):
     ("content", "argv", "message"),
     [
         (b"", ASKED, "decisions.csv is empty."),
-        (b"sex,decision\n", ASKED, "has a header and no rows"),
-        ("geschlecht,prénom\nw,ü\n".encode("latin-1"), ASKED, "can't decode byte"),
-        (b"sex;decision\nwoman;granted\n", ASKED, "lacks commas between columns"),
+        (b"sex,decision\n", ASKED, "has 0 rows. Comparing two groups"),
+        (table(6), ASKED, "has 6 rows. Comparing two groups takes at least 20"),
+        (b"sex\nwoman\n", ASKED, "has one column, 'sex': nothing separates others"),
+        (b"a,b\n1,0,\n2,1,\n", ASKED, "has rows with more columns than its header: a, b"),
+        (
+            b'a,b\n"1,2\n3,4\n',
+            ASKED,
+            "cannot be read with --sep ',' --decimal '.' --encoding utf-8",
+        ),
+        (b"PK\x03\x04", ASKED, "is a zip archive"),
+        (b"\x1f\x8bno", ASKED, "gzip file that cannot be unpacked"),
+        (b"\xd0\xcf\x11\xe0", ASKED, "Excel file of the old kind"),
+        (b"PAR1", ASKED, "Parquet file that cannot be read"),
+        (table(), [*ASKED, "--sep", ";"], "nothing separates others. Name the character between "),
+        (table(), [*ASKED, "--encoding", "utf-16"], "Try it without --encoding utf-16"),
+        (table(), [*ASKED, "--encoding", "no"], "--encoding must be one that Python knows"),
         (table(), [*ASKED[:3], "Sex", *ASKED[4:]], "no column 'Sex'; it has sex, "),
         (table(), [*ASKED, "--label", "repay"], "no column 'repay'; it has repaid, "),
         (table(), ASKED[:4], "the values of decision are granted, refused. Name the favourable"),
         (table(), [*ASKED[:5], "yes"], "--positive is 'yes', but the values of decision are"),
         (table(), [*ASKED, "--label", "repaid"], "the values of repaid are no, yes. Name the"),
-        (table(), [*ASKED[:3], "score", *ASKED[4:]], "values, too many for groups of people"),
+        (table(), [*ASKED[:3], "score", *ASKED[4:]], "pandas.cut(table['score'], 5)"),
+        (towns(40), [*ASKED[:3], "town", *ASKED[4:]], "such as regions for towns"),
+        (towns(N), [*ASKED[:3], "town", *ASKED[4:]], "Names and identifiers are no groups"),
         (table(), [*ASKED, "--score", "old"], "old must hold numbers; got"),
-        (table().assign(score="0,5"), [*ASKED, "--score", "score"], "numbers; got '0,5'. Write it"),
         (table().assign(score=None), [*ASKED, "--score", "score"], "score has 400 missing values"),
         (table().assign(decision=None), ASKED, "the values of decision are missing"),
         (table().assign(w=-1), [*ASKED, "--weights", "w"], "sample_weight must not be negative"),
@@ -143,6 +182,8 @@ def test_a_file_that_cannot_be_used_ends_in_a_sentence(run, capsys, content, arg
         (["--csv", __file__, *ASKED, "--confidence", "1"], "--confidence must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--criterion", "equalized_odds"], "needs --label COLUMN"),
         (["--csv", __file__, *ASKED, "--output", __file__], "--output must be a folder"),
+        (["--csv", __file__, *ASKED, "--fail-on", "not-kept"], "--fail-on needs a question"),
+        (["--csv", __file__, *ASKED, "--min-cell", "0"], "--min-cell must be at least 1"),
         (["--csv", __file__, *ASKED[:3], "decision"], "'decision' is the decision; it cannot be"),
     ],
 )

@@ -12,7 +12,7 @@ AGE = [1, 2, 1, 1, 2]
 
 
 def arrow():
-    return pytest.importorskip("pyarrow", reason="pyarrow is in no extra but clients")
+    return pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 
 def dask():

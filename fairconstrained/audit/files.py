@@ -1,0 +1,208 @@
+"""Files that people have: the bytes say which kind they are, and pandas reads them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fairconstrained.inputs.values import listed
+
+_SEPARATORS = (",", ";", "\t", "|")
+_N_ROWS = 200  # that are looked at
+_NEEDS = "{name} is {kind}. Reading it needs {library}: pip install 'fairconstrained[files]'"
+_MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+# Numbers with decimal commas, such as 1.234,5 and 0,125; 1,234 may be anything.
+_COMMAS = re.compile(r"[^\w,.-]*-?((\d{1,3}([. ']\d{3})+|\d+),(\d{1,2}|\d{4,})|0,\d+)\D*")
+_POINTS = re.compile(r"[^\w,.-]*-?((\d{1,3}([, ']\d{3})+|\d+)\.(\d{1,2}|\d{4,})|0\.\d+)\D*")
+
+
+class Unusable(ValueError):
+    """A table that cannot be used; the message says why, and the remedy."""
+
+
+class Form(NamedTuple):
+    """What the user says about a file; the file says what is None."""
+
+    sep: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    sheet: str | None = None
+
+
+class File(NamedTuple):
+    """A table as it was read."""
+
+    name: str
+    frame: pd.DataFrame
+    decimal: str  # the mark in numbers among words
+    notes: list[str]
+    sha256: str
+
+
+def load(path: Path, form: Form, columns: Sequence[str]) -> File:
+    """Read a table of any kind; `Unusable` says what is wrong and the options that would help.
+
+    The columns that are asked for decide between separators and between sheets.
+    """
+    name = "standard input" if str(path) == "-" else path.name
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    digest, notes = hashlib.sha256(data).hexdigest(), list[str]()
+    try:
+        while data.startswith(b"\x1f\x8b"):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unusable(f"{name} is a gzip file that cannot be unpacked: {error}.") from error
+    decimal = form.decimal or "."
+    if data.startswith(b"PK\x03\x04"):
+        frame, notes = _excel(data, name, form.sheet, columns)
+    elif data.startswith(b"PAR1"):
+        frame = _parquet(data, name)
+    elif data.startswith(b"\xd0\xcf\x11\xe0"):
+        raise Unusable(f"{name} is an Excel file of the old kind. Save it as .xlsx or .csv.")
+    else:
+        text, encoding = _decoded(data, name, form.encoding)
+        if not text.strip():
+            raise Unusable(f"{name} is empty.")
+        frame, decimal = _text(text, name, form, columns, encoding)
+        if encoding == "cp1252":
+            notes = [
+                "The text is not UTF-8 and was read as cp1252 (Latin-1). --encoding names another."
+            ]
+    return File(name, frame, decimal, notes, digest)
+
+
+def _excel(
+    data: bytes, name: str, sheet: str | None, columns: Sequence[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """Read a sheet: the one that is named, or the first that has the columns."""
+    try:
+        book = pd.ExcelFile(io.BytesIO(data), engine="openpyxl")
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise Unusable(f"{name} is a zip archive and no Excel file. Unpack it first.") from error
+    except ImportError:
+        raise Unusable(_NEEDS.format(name=name, kind="an Excel file", library="openpyxl")) from None
+    sheets = [str(other) for other in book.sheet_names]
+    if sheet is None:
+        has = (
+            s
+            for s in sheets
+            if set(columns) <= {str(c).strip() for c in pd.read_excel(book, sheet_name=s, nrows=0)}
+        )
+        place = sheets.index(next(has, sheets[0]))
+    elif sheet in sheets:
+        place = sheets.index(sheet)
+    elif sheet.isdecimal() and 1 <= int(sheet) <= len(sheets):
+        place = int(sheet) - 1
+    else:
+        raise Unusable(f"{name} has no sheet {sheet!r}; it has {listed(sheets)}.")
+    frame = pd.read_excel(book, sheet_name=sheets[place])
+    if frame.empty and not len(frame.columns):
+        raise Unusable(f"{name} is empty.")
+    others = [other for other in sheets if other != sheets[place]]
+    note = f"The sheet {sheets[place]!r} was read; --sheet names another: {listed(others)}."
+    return frame, [note] if others and sheet is None else []
+
+
+def _parquet(data: bytes, name: str) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(io.BytesIO(data))
+    except ImportError:
+        raise Unusable(_NEEDS.format(name=name, kind="a Parquet file", library="pyarrow")) from None
+    except (ValueError, OSError) as error:
+        raise Unusable(f"{name} is a Parquet file that cannot be read: {error}.") from error
+    named = [level for level in frame.index.names if level is not None]
+    return frame.reset_index(level=named).reset_index(drop=True)
+
+
+def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
+    """Return the text, and its encoding: of the user, of a mark, UTF-16, UTF-8 or Latin-1."""
+    guess = next((code for mark, code in _MARKS.items() if data.startswith(mark)), None)
+    head = data[:2000]
+    if guess is None and b"\x00" in head:
+        zeros = head[0::2].count(0), head[1::2].count(0)
+        guess = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+    try:
+        text = data.decode(encoding or guess or "utf-8")
+        if "\x00" in text[:2000]:
+            raise Unusable(f"{name} is no table that can be read: give CSV, Excel or Parquet.")
+        return text.removeprefix("\ufeff"), encoding or guess or "utf-8"
+    except LookupError:
+        raise Unusable(f"--encoding must be one that Python knows; got {encoding!r}.") from None
+    except UnicodeDecodeError as error:
+        if encoding is None and guess is None:
+            return data.decode("cp1252", errors="replace"), "cp1252"
+        remedy = f"without --encoding {encoding}" if encoding else "with another --encoding"
+        raise Unusable(f"{name} cannot be read: {error}. Try it {remedy}.") from None
+
+
+def _text(
+    text: str, name: str, form: Form, columns: Sequence[str], encoding: str
+) -> tuple[pd.DataFrame, str]:
+    """Read text with separators, by what the user or its first rows say."""
+    first, _, rest = text.partition("\n")
+    if re.fullmatch(r"sep=.\s*", first, re.IGNORECASE):  # as Excel writes it
+        form, text = form._replace(sep=form.sep or first[4]), rest
+    guess = _separator(text, columns)
+    sep = {"tab": "\t", "\\t": "\t", None: guess}.get(form.sep, form.sep)
+    if sep is None or len(next(csv.reader(io.StringIO(text), delimiter=sep), [])) < 2:
+        other = f"--sep {guess!r}" if guess and form.sep else "--sep"
+        raise Unusable(
+            f"{name} has one column, {text.splitlines()[0][:60]!r}: nothing separates others. "
+            f"Name the character between columns by {other}."
+        )
+    decimal = form.decimal or _decimal_mark(text, sep)
+    way = f"--sep {sep!r} --decimal {decimal!r} --encoding {encoding}"
+    try:
+        frame = pd.read_csv(
+            io.StringIO(text), sep=sep, decimal=decimal, low_memory=False, skipinitialspace=True
+        )
+    except ValueError as error:
+        raise Unusable(
+            f"{name} cannot be read with {way}: {str(error).strip()}. Give the options that fit."
+        ) from error
+    if not frame.index.equals(pd.RangeIndex(len(frame))):  # pandas takes columns for an index
+        raise Unusable(
+            f"{name}, read with {way}, has rows with more columns than its header: "
+            f"{listed(list(frame))}."
+        )
+    return frame, decimal
+
+
+def _separator(text: str, columns: Sequence[str]) -> str | None:
+    """Return the separator that gives the columns asked for, and rows as long as the header."""
+    scores = {}
+    for sep in _SEPARATORS:
+        rows = _rows(text, sep)
+        if rows and len(rows[0]) > 1:
+            names = {name.strip() for name in rows[0]}
+            alike = sum(len(row) == len(rows[0]) for row in rows) / len(rows)
+            scores[sep] = (names.issuperset(columns), alike, len(rows[0]))
+    return max(scores, key=scores.__getitem__) if scores else None
+
+
+def _decimal_mark(text: str, sep: str) -> str:
+    """Return the mark that more numbers have; a comma beside semicolons if none has any."""
+    cells = [cell.strip() for row in _rows(text, sep) for cell in row]
+    commas = sum(_COMMAS.fullmatch(cell) is not None for cell in cells)
+    marked = sum(_POINTS.fullmatch(cell) is not None for cell in cells)
+    return "," if commas > marked or (commas == marked == 0 and sep == ";") else "."
+
+
+def _rows(text: str, sep: str) -> list[list[str]]:
+    try:
+        rows: Any = csv.reader(io.StringIO(text, newline=""), delimiter=sep)
+        return [row for row in islice(rows, _N_ROWS) if row]
+    except csv.Error:
+        return []
