@@ -108,11 +108,7 @@ def _prove(
     (folder / "certificate.json").write_text(json.dumps(certificate.to_dict()) + "\n", "utf-8")
     joblib.dump(model, folder / "model.joblib")
     audit = _audited(test, table, model, before, options)
-    kind = {"trees": "Boosted trees", "linear": "A linear model"}[name]
-    model_is = (
-        f"{kind}, fitted so that the gap is at most {100 * slack:g} points on the training rows. "
-        '"Before" is the same kind of model without this limit.'
-    )
+    model_is = f"The model: {steps.in_words(name, slack)} on the gap. Before: the same without."
     audit = replace(audit, findings=[model_is, *audit.findings, *said])
     write(audit, folder)
     print("\n".join(["", audit.question, audit.answer, *audit.findings]))

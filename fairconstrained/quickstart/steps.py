@@ -377,6 +377,14 @@ def cross_validate(
     return compared[chosen].name, options.slack[of_slack], best, results
 
 
+def in_words(method: str, slack: float) -> str:
+    """Name a method and its limit for readers who do not know the program."""
+    names = {"trees": "Boosted trees", "linear": "A linear model", "reductions": "Reductions"}
+    name = names[method.split(",")[0]]
+    limit = "without a limit" if np.isnan(slack) else f"with a limit of {100 * slack:g} points"
+    return f"{name} {limit}"
+
+
 def _validated(method: str, slack: float, search: Any, i: int) -> Result:
     """Return means of candidate i over the folds, and a standard deviation either way."""
     found = {name: column[i] for name, column in search.cv_results_.items()}
@@ -406,8 +414,8 @@ def measure(
         model = clone(model).set_params(clf__slack=slack)
         model.fit(train.X, train.y, sensitive_features=train.groups)
         if not model[-1].feasible_:
-            reached = f"{model[-1].violation_:.3f} on its training rows"
-            said.append(f"{name}, slack {slack:g}, misses the slack: {reached}.")
+            reached = f"{100 * model[-1].violation_:.1f} points on its training rows"
+            said.append(f"{in_words(name, slack)} misses it: {reached}.")
         return model.predict(test.X)
 
     def reductions(model: Pipeline, slack: float) -> Any:
@@ -434,8 +442,7 @@ def measure(
             seconds = time.perf_counter() - start
             if len(np.unique(predicted)) < 2:
                 who = ("nobody", "everybody")[int(predicted[0])]
-                fit = name if np.isnan(slack) else f"{name}, slack {slack:g},"
-                said.append(f"{fit} grants {who} on the held-out rows.")
+                said.append(f"{in_words(name, slack)} grants {who} on the held-out rows.")
             wrong, given = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
             gap = metric(*given, sensitive_features=test.groups)
