@@ -9,6 +9,7 @@ from pathlib import Path
 CRITERIA = ["demographic_parity", "equal_opportunity", "equalized_odds"]
 CRITERIA += ["error_rate_parity", "false_positive_rate_parity"]
 CRITERIA += ["predictive_parity", "false_omission_rate_parity"]
+PRESETS = ["four_fifths", "nyc_144"]
 FILE = """the table, with a header: text with any separator, Excel, Parquet, also compressed by
 gzip; - is the standard input"""
 _POSITIVE = """the favourable decision, and the favourable label if it has another name (default: 1
@@ -31,12 +32,22 @@ def is_there(path: Path) -> bool:
 
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
     """Return the options, or exit with code 2 and a sentence."""
+    parser = _parser(description)
+    options = parser.parse_args(argv)
+    options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
+    for error in (sentence for sentence, is_so in _errors(options).items() if is_so):
+        parser.error(error)
+    return options
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m fairconstrained.audit")
     parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--csv", type=Path, required=True, metavar="FILE", help=FILE)
     add_file_options(parser)
-    add("--decision", required=True, metavar="COLUMN", help="what was decided")
+    decided = "what was decided (--preset nyc_144: by default whether --score is above its median)"
+    add("--decision", metavar="COLUMN", help=decided)
     groups = "the groups: each column by itself, and all together"
     add("--sensitive", nargs="+", required=True, metavar="COLUMN", help=groups)
     strata = "strata, such as the kind of job: groups are compared within each"
@@ -49,6 +60,10 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     add("--weights", metavar="COLUMN", help="weights of the rows")
     most = "a bound on the weights that was known before, for bounds on new rows"
     add("--most-weight", type=float, metavar="BOUND", help=most)
+    rule = "a question by name: the four-fifths rule, or New York City's Local Law 144"
+    add("--preset", choices=PRESETS, help=rule)
+    named = "groups to compare with, one for each sensitive column (default: the highest rate)"
+    add("--reference", nargs="+", default=[], metavar="GROUP", help=named)
     add("--criterion", default=CRITERIA[0], choices=CRITERIA, help="default: %(default)s")
     add("--slack", type=float, help="how large the difference of rates may be, such as 0.05")
     ratio = "how small the smallest ratio of rates may be, such as 0.8, in place of --slack"
@@ -62,11 +77,23 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     add("--fail-on", choices=["not-kept", "not-proved"], help=fails)
     folder = Path("audit-results")
     add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
-    options = parser.parse_args(argv)
-    options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
-    errors = {
+    return parser
+
+
+def _errors(options: argparse.Namespace) -> dict[str, bool]:
+    """Return what may be wrong with the options together, and whether it is."""
+    return {
         "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
         "--ratio must be between 0 and 1": not 0 < (options.ratio or 0.5) < 1,
+        "--decision is required": not options.decision
+        and not (options.preset == PRESETS[1] and options.score),
+        "--preset is a question: it goes without --slack, --ratio and --criterion": (
+            options.preset is not None
+            and (options.slack, options.ratio, options.criterion) != (None, None, CRITERIA[0])
+        ),
+        "--reference needs a group for each column of --sensitive": (
+            len(options.reference) not in (0, len(options.sensitive))
+        ),
         "--slack bounds a difference, --ratio a ratio: give one": (
             options.slack is not None and options.ratio is not None
         ),
@@ -78,8 +105,10 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
         ),
         "--confidence must be between 0 and 1": not 0 < options.confidence < 1,
         "--min-cell must be at least 1": options.min_cell < 1,
-        "--fail-on needs a question: --slack or --ratio": (
-            options.fail_on is not None and options.slack is None and options.ratio is None
+        "--fail-on needs a question: --slack, --ratio or --preset four_fifths": (
+            options.fail_on is not None
+            and (options.slack, options.ratio) == (None, None)
+            and options.preset != PRESETS[0]
         ),
         f"--criterion {options.criterion} needs --label COLUMN": (
             options.criterion != CRITERIA[0] and not options.label
@@ -93,6 +122,3 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
         f"there is no file {options.csv}": not is_there(options.csv),
         f"--output must be a folder; {options.output} is a file": options.output.is_file(),
     }
-    for error in (sentence for sentence, is_so in errors.items() if is_so):
-        parser.error(error)
-    return options

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
@@ -18,6 +19,7 @@ from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certificate, rows_needed
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decided, is_model
+from fairconstrained.audit.presets import RULES, above_median, asked_by
 from fairconstrained.audit.sample import (
     MIN_CELL,
     Grouping,
@@ -139,6 +141,8 @@ def report(
     threshold: float | None = None,
     confidence: float = 0.95,
     min_cell: int = MIN_CELL,
+    reference: Any = None,
+    preset: str | None = None,
 ) -> Audit:
     r"""Audit decisions, or any fitted model: rates, ratios, errors, changes, and what is proved.
 
@@ -181,6 +185,12 @@ def report(
         Of each interval and each certificate.
     min_cell : int, default=10
         Rates that rest on fewer rows are counted and hidden, since they can identify people.
+    reference : str, or list of str with one group for each attribute, optional
+        Groups that others are compared with; by default the one with the highest rate.
+    preset : {"four_fifths", "nyc_144"}, optional
+        A question by name, in place of `constraint` and `slack`: the four-fifths rule of US
+        agencies, or the impact ratios of New York City's Local Law 144. Without `y_pred` the latter
+        counts scores above the median.
 
     Returns
     -------
@@ -217,6 +227,8 @@ def report(
         y_score = scores if y_score is None else y_score
     if is_model(before):
         before, _ = decided(before, X, sensitive_features, **given)
+    if y_pred is None and preset == "nyc_144" and y_score is not None:
+        y_pred = pd.Series(above_median(y_score), name="score above the median")
     if y_pred is None:
         raise ValueError("y_pred must hold decisions, or be a model; got None.")
     sample = read_sample(
@@ -225,7 +237,10 @@ def report(
         control_features=control_features,
         pos_label=pos_label,
         min_cell=min_cell,
+        reference=reference,
     )
+    if preset is not None:
+        return audited(sample, asked_by(preset, constraint, slack, confidence))
     return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))
 
 
@@ -270,7 +285,7 @@ def audited(sample: Sample, asked: Question) -> Audit:
             *sample.notes,
         ],
         assumptions=wording.assumptions(facts),
-        limits=wording.limits(sample),
+        limits=[*(RULES[asked.preset].silent if asked.preset else ()), *wording.limits(sample)],
         provenance={
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
@@ -302,7 +317,7 @@ def _compare(
     if compared:
         rows = facts["groups"] + facts["intersections"]
         groups = [row for row in rows if row["attribute"] == by.attribute]
-        ratios[0] |= measures.impact_ratios(groups, compared)
+        ratios[0] |= measures.impact_ratios(groups, compared, sample.reference_of(by))
     facts["differences"] += gaps
     facts["ratios"] += ratios
     kept, unanswered = who[asked.criterion].kept, named.get(asked.criterion, [])

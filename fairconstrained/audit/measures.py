@@ -41,6 +41,8 @@ COMPARED = {
     "predictive_parity": ["precision"],
     "false_omission_rate_parity": ["false_omission_rate"],
 }
+COMPARED_RATES = ["true_positive_rate", "false_positive_rate", "error", "precision"]
+COMPARED_RATES += ["false_omission_rate"]
 RATIOS = {
     "demographic_parity": metrics.demographic_parity_ratio,
     "equal_opportunity": metrics.equal_opportunity_ratio,
@@ -277,15 +279,25 @@ def _arguments(
     return (label[rows].astype(int), decision[rows].astype(int)), given
 
 
-def impact_ratios(groups: Facts, compared: set[str]) -> dict[str, Any]:
-    """Rates of favourable decisions of the compared groups, relative to the largest of them."""
-    rate = {row["group"]: row["selection_rate"] for row in groups if row["group"] in compared}
-    reference = max(rate, key=rate.__getitem__)
-    divisor = rate[reference] if rate[reference] > 0 else np.nan
+def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:
+    """Rates of the compared groups relative to one of them: named, or that of the largest rate.
+
+    "groups" and "gaps" have ratios and differences of rates of favourable decisions, "errors" the
+    differences of other rates if the group is named.
+    """
+    rows = {row["group"]: row for row in groups if row["group"] in compared}
+    rate = {group: row["selection_rate"] for group, row in rows.items()}
+    other = max(rate, key=rate.__getitem__) if reference not in rate else str(reference)
+    divisor = rate[other] if rate[other] > 0 else np.nan
+    errors = [name for name in COMPARED_RATES if reference in rate and name in rows[other]]
     return {
-        "reference": reference,
+        "reference": other,
         "groups": {group: value / divisor for group, value in rate.items()},
-        "gaps": {group: value - rate[reference] for group, value in rate.items()},
+        "gaps": {group: value - rate[other] for group, value in rate.items()},
+        "errors": {
+            name: {group: row[name] - rows[other][name] for group, row in rows.items()}
+            for name in errors
+        },
     }
 
 

@@ -11,6 +11,7 @@ import jinja2
 
 from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.measures import COMPARED, Facts
+from fairconstrained.audit.presets import RULES
 from fairconstrained.audit.sample import EVERYBODY
 from fairconstrained.audit.wording import FOUR_FIFTHS, RATES, Question, percent, points, rounded
 
@@ -103,6 +104,8 @@ def _question(audit: Findings) -> Question:
 def _sections(audit: Findings) -> Iterator[Section]:
     summary = _summary(audit)
     yield Section("In short", [], audit.findings, (), [summary] if summary else [])
+    if (preset := audit.provenance["preset"]) is not None:
+        yield Section(RULES[preset].title, [RULES[preset].law], RULES[preset].silent)
     yield _rates(audit)
     yield _ratios(audit)
     if "labelled" in audit.groups[0]:
@@ -240,6 +243,14 @@ def _ratios(audit: Findings) -> Section:
         ]
         caption = f"Rates by {fact['attribute']}, relative to {fact['reference']}"
         grids.append(Grid(caption, ["group", "ratio", "difference"], rows))
+        if fact["errors"]:
+            rows = [
+                [group, *(points(gaps[group], "") for gaps in fact["errors"].values())]
+                for group in fact["groups"]
+            ]
+            columns = ["group", *(name.replace("_", " ") for name in fact["errors"])]
+            caption = f"Other rates by {fact['attribute']}, in points more than {fact['reference']}"
+            grids.append(Grid(caption, columns, rows))
     ratio = {(fact["attribute"], fact["criterion"]): fact for fact in audit.ratios}
     rows = []
     for gap in audit.differences:
@@ -356,11 +367,13 @@ def _new_rows(audit: Findings) -> Section:
 def _bound(entry: dict[str, Any], asked: Question) -> str:
     """Say what a certificate proves, and how many rows would prove what was asked."""
     needed, rows = entry["rows_needed"], entry["rows"]
+    event, _, groups = entry["binding"].rpartition(": ")
+    pair = f"{groups.replace('group ', '')}, {event}" if event else groups
     text = (
         f"By {entry['attribute']}: {asked.words('a gap', 'a ratio')} of "
         f"{asked.size(entry['estimate'])} on these rows. With {100 * asked.confidence:g} % "
         f"confidence, {asked.words('at most', 'at least')} {asked.size(entry['upper'])} for future "
-        f"cases ({asked.words('largest gap', 'smallest ratio')}: {entry['binding']})"
+        f"cases ({asked.words('largest gap', 'smallest ratio')}: {pair})"
     )
     if asked.slack is None:
         return f"{text}."

@@ -12,7 +12,8 @@ import pandas as pd
 
 from fairconstrained.audit.facts import Audit, audited
 from fairconstrained.audit.files import File, Unusable
-from fairconstrained.audit.sample import read_sample
+from fairconstrained.audit.presets import above_median, asked_by
+from fairconstrained.audit.sample import Sample, read_sample
 from fairconstrained.audit.tables import check_groups, numbers, read_table
 from fairconstrained.audit.wording import NOT_KEPT, NOT_PROVED, Question
 from fairconstrained.metrics import Weights
@@ -21,40 +22,12 @@ from fairconstrained.metrics.claims import BOUNDS
 
 def run(options: argparse.Namespace) -> None:
     """Run the audit; `Unusable` says why it cannot, SystemExit what `--fail-on` asks for."""
-    sensitive = list(dict.fromkeys(options.sensitive))
-    control = list(dict.fromkeys(options.control))
-    single = [options.label, options.before, options.score, options.weights]
-    columns = [options.decision, *sensitive, *control, *(name for name in single if name)]
-    file = read_table(options, columns)
-    frame, fewest = file.frame, 2 * options.min_cell
-    if len(frame) < fewest:
-        raise Unusable(
-            f"{file.name} has {len(frame)} rows. Comparing two groups takes at least {fewest}, as "
-            f"rates that rest on fewer than {options.min_cell} are hidden (--min-cell)."
-        )
-    check_groups(frame[sensitive + control])
+    file = _file(options)
     try:
-        weights = _numbers(file, options.weights)
-        if options.most_weight is not None:
-            weights = Weights(weights, options.most_weight)
-        sample = read_sample(
-            None if options.label is None else frame[options.label],
-            frame[options.decision],
-            frame[sensitive],
-            y_score=_numbers(file, options.score),
-            before=None if options.before is None else frame[options.before],
-            sample_weight=weights,
-            control_features=frame[control] if control else None,
-            pos_label=options.positive,
-            min_cell=options.min_cell,
-            parameter="--positive",
-        )
+        sample = _sample(file, options)
     except ValueError as error:
         raise Unusable(f"In {file.name}, {error}") from None
-    slack = options.slack if options.ratio is None else BOUNDS["ratio"](options.ratio)
-    attributes = "parallel" if options.parallel else "crossed"
-    asked = Question(options.criterion, slack, options.ratio, attributes, options.confidence)
-    audit = audited(sample, asked)
+    audit = audited(sample, _question(options))
     origin = {"file": file.name, "sha256": file.sha256, "command": options.command}
     audit = replace(audit, left_out=file.notes + audit.left_out)
     print("\n".join([audit.question, audit.answer, *audit.findings]))
@@ -63,6 +36,53 @@ def run(options: argparse.Namespace) -> None:
     failed = {"not-kept": {NOT_KEPT: 1}, "not-proved": {NOT_KEPT: 1, NOT_PROVED: 3}}
     if code := failed.get(options.fail_on, {}).get(audit.verdict):
         raise SystemExit(code)
+
+
+def _file(options: argparse.Namespace) -> File:
+    """Read the columns that are asked for; `Unusable` of too few rows or too many groups."""
+    people = [*options.sensitive, *options.control]
+    others = [options.decision, options.label, options.before, options.score, options.weights]
+    file = read_table(options, [*people, *(name for name in others if name)])
+    fewest = 2 * options.min_cell
+    if len(file.frame) < fewest:
+        raise Unusable(
+            f"{file.name} has {len(file.frame)} rows. Comparing two groups takes at least "
+            f"{fewest}, as rates that rest on fewer than {options.min_cell} are hidden "
+            "(--min-cell)."
+        )
+    check_groups(file.frame[list(dict.fromkeys(people))])
+    return file
+
+
+def _sample(file: File, options: argparse.Namespace) -> Sample:
+    frame, scores = file.frame, _numbers(file, options.score)
+    weights = _numbers(file, options.weights)
+    if options.most_weight is not None:
+        weights = Weights(weights, options.most_weight)
+    sensitive, control = (
+        list(dict.fromkeys(names)) for names in (options.sensitive, options.control)
+    )
+    return read_sample(
+        None if options.label is None else frame[options.label],
+        above_median(scores) if options.decision is None else frame[options.decision],
+        frame[sensitive],
+        y_score=scores,
+        before=None if options.before is None else frame[options.before],
+        sample_weight=weights,
+        control_features=frame[control] if control else None,
+        pos_label=options.positive,
+        min_cell=options.min_cell,
+        reference=options.reference or None,
+        parameter="--positive",
+    )
+
+
+def _question(options: argparse.Namespace) -> Question:
+    if options.preset is not None:
+        return asked_by(options.preset, None, None, options.confidence)
+    slack = options.slack if options.ratio is None else BOUNDS["ratio"](options.ratio)
+    attributes = "parallel" if options.parallel else "crossed"
+    return Question(options.criterion, slack, options.ratio, attributes, options.confidence)
 
 
 def write(audit: Audit, folder: Path) -> None:

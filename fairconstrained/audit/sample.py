@@ -103,6 +103,7 @@ class Sample:
     outcomes: Mapping[str, Outcomes]  # of decision, label and before
     left_out: list[str]
     min_cell: int = MIN_CELL  # rows: rates of fewer are counted and hidden
+    reference: tuple[str, ...] = ()  # a group of each attribute, with which others are compared
 
     @cached_property
     def groupings(self) -> list[Grouping]:
@@ -133,6 +134,13 @@ class Sample:
         ]
         return [grouping for grouping in inside if (grouping.codes >= 0).any()]
 
+    def reference_of(self, grouping: Grouping) -> str | None:
+        """Return the group of an attribute, or of all together, that was named."""
+        attribute = grouping.attribute.split(" where ")[0]
+        names = dict(zip(self.people, self.reference, strict=bool(self.reference)))
+        group = names.get(attribute, " & ".join(self.reference)) if names else None
+        return group if group in grouping.groups else None
+
     @property
     def notes(self) -> list[str]:
         """Sentences on values that may not have been meant, and what they count as."""
@@ -162,6 +170,7 @@ def read_sample(
     control_features: Any,
     pos_label: Any,
     min_cell: int = MIN_CELL,
+    reference: Any = None,
     parameter: str = "pos_label",
 ) -> Sample:
     """Check all inputs; errors name them."""
@@ -193,7 +202,7 @@ def read_sample(
     decision = read["y_pred"]
     sample = Sample(
         *(decision == 1.0, read.get("y_true"), score, read.get("before"), weight, people),
-        *(control, most, outcomes, [], min_cell),
+        *(control, most, outcomes, [], min_cell, _reference(reference, people)),
     )
     return _decided(sample, ~np.isnan(decision))
 
@@ -241,6 +250,21 @@ def _people(sensitive_features: Any) -> pd.DataFrame:
     if list(columns) == ["column 0"]:
         columns = {"group": columns["column 0"]}
     return pd.DataFrame({name: _whole(column) for name, column in columns.items()})
+
+
+def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
+    """Check the groups to compare with, one for each attribute."""
+    if reference is None:
+        return ()
+    listed_groups = isinstance(reference, (list, tuple))
+    groups = tuple(str(group) for group in (reference if listed_groups else [reference]))
+    if len(groups) != len(people.columns):
+        raise ValueError(f"reference must have a group for each of {list(people)}; got {groups}.")
+    for name, group in zip(people, groups, strict=True):
+        values = [str(value) for value in people[name].dropna().unique()]
+        if group not in values:
+            raise ValueError(f"reference {group!r} is no group of {name}: {listed(values)}.")
+    return groups
 
 
 def _whole(column: Any) -> Any:

@@ -64,6 +64,7 @@ class Question(NamedTuple):
     ratio: float | None = None  # if given, the violation is one minus the smallest ratio
     attributes: str = "crossed"  # compared together as well as each by itself, or only so: parallel
     confidence: float = 0.95
+    preset: str | None = None
 
     @property
     def name(self) -> str:
@@ -153,6 +154,8 @@ def headline(facts: Mapping[str, Any], asked: Question) -> str:
         return f"Undecided without a slack{_moved(facts, gaps, asked)}."
     less = any(fact["value"] > 1.0 - FOUR_FIFTHS for fact in ratios)
     rule = f"By four fifths, {'no' if less else 'yes'}"
+    if asked.preset is not None:
+        rule = "This law sets no threshold"
     return f"{rule}{_moved(facts, ratios, by_ratio)}."
 
 

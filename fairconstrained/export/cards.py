@@ -172,11 +172,12 @@ def _privacy(around: list[Any]) -> str:
 
 
 def _model(clf: Any) -> str:
-    classes = ", ".join(map(str, clf.classes_))
-    features = f" by {clf.n_features_in_} features" if hasattr(clf, "n_features_in_") else ""
+    *others, last = map(str, clf.classes_)
+    classes = f"{', '.join(others)} or {last}"
+    features = f" from {clf.n_features_in_} features" if hasattr(clf, "n_features_in_") else ""
     return (
         f"```python\n{clf!r}\n```\n\n"
-        f"It tells the classes {classes} apart{features}. Training ended "
+        f"It predicts {classes}{features}. Training ended "
         f"after {clf.n_iter_} iterations: {clf.status_}."
     )
 

@@ -209,7 +209,7 @@ class Comparison(NamedTuple):
 DIFFERENCE = Comparison(
     lambda first, second: first - second,
     difference_p_value,
-    "{g} less {h}",
+    "{g} vs {h}",
     "exact test of the difference of two binomial proportions for each pair of groups "
     "(unconditional, Berger and Boos 1994)",
 )

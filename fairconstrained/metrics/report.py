@@ -48,6 +48,7 @@ def group_report(
     confidence: float = 0.95,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
+    reference: str | None = None,
     X: Any = None,
 ) -> pd.DataFrame:
     r"""Rates of each group and overall, each with a confidence interval.
@@ -71,6 +72,8 @@ def group_report(
     pos_label : label, optional
         The favourable class, whose rates are listed. It may be left out if the labels are booleans,
         or 0 and 1: then it is True, or 1.
+    reference : str, optional
+        A group, as the index names it, to compare all others with.
     X : DataFrame of Dask or Spark, or Dataset of Ray, optional
         The table whose columns the others are, by name.
 
@@ -81,14 +84,15 @@ def group_report(
         ``<rate>``, ``<rate>_low`` and ``<rate>_high``: ``base_rate`` (of positive labels),
         ``selection_rate`` (of positive predictions), ``true_positive_rate``,
         ``false_positive_rate``, ``error``, ``precision``, ``false_omission_rate``, and ``auc`` with
-        `y_score`. nan where a group has no rows that the rate is about.
+        `y_score`. nan where a group has no rows that the rate is about. With `reference` also
+        ``<rate>_difference`` and ``<rate>_ratio``: the rate minus, and divided by, that group's.
 
     Raises
     ------
     ValueError
         Lengths that differ, missing values, negative weights, labels other than booleans, 0 and 1
         without `pos_label`, another label that differs from `pos_label` by case or blanks only, a
-        confidence that is not between 0 and 1.
+        confidence that is not between 0 and 1, a `reference` that is no group.
 
     Notes
     -----
@@ -134,7 +138,18 @@ def group_report(
     report = pd.concat(columns, ignore_index=True)
     report.index = pd.Index(index)
     report.attrs["confidence"] = confidence  # for displays
-    return report
+    return report if reference is None else _relative(report, reference)
+
+
+def _relative(report: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Add differences from, and ratios to, the rates of a group."""
+    if reference not in report.index:
+        raise ValueError(f"reference must be one of {list(report.index)}; got {reference!r}.")
+    rates = report[[rate for rate in [*_RATES, "auc"] if rate in report]]
+    other = rates.loc[reference]
+    return report.join(
+        [(rates - other).add_suffix("_difference"), (rates / other).add_suffix("_ratio")]
+    )
 
 
 def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> Iterator[GroupedRows]:

@@ -121,6 +121,24 @@ def test_exit_codes_of_pipelines(run, slack, fail_on, code):
         run(frame, *argv)
 
 
+def test_a_bias_audit_of_new_york_needs_no_decisions(run, tmp_path):
+    """Impact ratios of the rates of scores above the median, by sex, age and both."""
+    frame = table(1000)
+    named = ["--sensitive", "sex", "age", "--score", "score", "--preset", "nyc_144"]
+    out = run(frame, *named, "--reference", "man", "old")
+    assert out.splitlines()[1].startswith("This law sets no threshold (smallest ratio ")
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    above = frame["score"] > frame["score"].median()
+    ratios = {fact["attribute"]: fact for fact in facts["ratios"] if "groups" in fact}
+    assert set(ratios) == {"sex", "age", "sex & age"}
+    rates = above.groupby(frame["sex"]).mean()
+    assert ratios["sex"]["groups"] == pytest.approx((rates / rates["man"]).to_dict())
+    assert ratios["sex & age"]["reference"] == "man & old"
+    page = (tmp_path / "new" / "audit.html").read_text()
+    assert "Administrative Code of New York City" in page
+    assert "The law sets no threshold" in page
+
+
 def test_decisions_that_are_all_0_have_a_favourable_one(run):
     out = run(table().assign(decision=0), "--decision", "decision", "--sensitive", "sex")
     assert "The favourable decision is 'decision = 1'." in out
@@ -176,13 +194,19 @@ def test_a_file_that_cannot_be_used_ends_in_a_sentence(run, capsys, content, arg
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "the following arguments are required: --csv, --decision, --sensitive"),
+        ([], "the following arguments are required: --csv, --sensitive"),
         (["--csv", "no.csv", *ASKED], "there is no file no.csv"),
         (["--csv", __file__, *ASKED, "--slack", "2"], "--slack must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--confidence", "1"], "--confidence must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--criterion", "equalized_odds"], "needs --label COLUMN"),
         (["--csv", __file__, *ASKED, "--output", __file__], "--output must be a folder"),
         (["--csv", __file__, *ASKED, "--fail-on", "not-kept"], "--fail-on needs a question"),
+        (["--csv", __file__, "--sensitive", "sex"], "--decision is required"),
+        (
+            ["--csv", __file__, *ASKED, "--preset", "nyc_144", "--slack", "0.1"],
+            "--preset is a quest",
+        ),
+        (["--csv", __file__, *ASKED, "--reference", "man", "old"], "--reference needs a group for"),
         (["--csv", __file__, *ASKED, "--min-cell", "0"], "--min-cell must be at least 1"),
         (["--csv", __file__, *ASKED[:3], "decision"], "'decision' is the decision; it cannot be"),
     ],

@@ -418,6 +418,10 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"sample_weight": Weights(np.full(N, 2.0), most=1)}, "must be at most 1; got 2.0"),
         ({"constraint": "fairness"}, "constraint must be one of .*; got 'fairness'"),
         ({"confidence": 1}, "confidence"),
+        ({"preset": "fairness"}, "preset must be one of four_fifths, nyc_144; got 'fairness'"),
+        ({"preset": "nyc_144", "slack": 0.1}, "is a question: give no constraint and no slack"),
+        ({"reference": "child"}, "reference 'child' is no group of group: "),
+        ({"reference": ["man", "A"]}, "reference must have a group for each of"),
         ({"slack": -1}, "slack must be a number >= 0"),
         ({"y_pred": np.full(N, None)}, "y_pred has no decisions"),
         ({"sensitive_features": pd.DataFrame({"sex": [None] * N})}, "sex is missing in every row"),
@@ -462,6 +466,34 @@ def test_a_ratio_is_asked_answered_and_certified(ratio, kept):
         "Outside the limit (a ratio of at least 90.0 %): by group ("
     )
     assert f"at least {100 * (1 - entry['upper']):.1f} % for future cases" in found.to_html()
+
+
+def test_four_fifths_are_a_question_by_name():
+    found = report(sensitive_features=PEOPLE, preset="four_fifths")
+    asked = report(
+        sensitive_features=PEOPLE,
+        constraint=DemographicParity(ratio=0.8, attributes="parallel"),
+    )
+    assert (found.headline, found.verdict) == (asked.headline, asked.verdict)
+    assert found.to_dict()["differences"] == asked.to_dict()["differences"]
+    assert "29 CFR 1607.4 D" in found.to_markdown()
+    assert any("not about combinations" in text for text in found.limits)
+
+
+def test_gaps_are_against_the_group_that_is_named():
+    """Differences and ratios of all rates, as group_report has them."""
+    found = report(sensitive_features=PEOPLE, reference=["woman", "C"])
+    (fact,) = [f for f in facts(found.ratios, attribute="sex") if "groups" in f]
+    table = metrics.group_report(TRUE, PRED, sensitive_features=SEX, reference="woman")
+    assert fact["reference"] == "woman"
+    assert fact["groups"] == pytest.approx(
+        table["selection_rate_ratio"][["man", "woman"]].to_dict()
+    )
+    for rate, gaps in fact["errors"].items():
+        assert gaps == pytest.approx(table[f"{rate}_difference"][["man", "woman"]].to_dict())
+    (both,) = [f for f in facts(found.ratios, attribute="sex & race") if "groups" in f]
+    assert both["reference"] == "woman & C"
+    assert "Other rates by sex, in points more than woman" in found.to_html()
 
 
 def test_groups_are_compared_within_strata():
