@@ -162,6 +162,7 @@ def _metric(
         groups, absent = ranked.groups, []
         if len(groups) == 1:
             warn_single_group(groups[0])
+            return float("nan")
         comparisons = COMPARISONS[notion](len(groups))
         for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
             if (cells.ravel() * ranked.weight).any():

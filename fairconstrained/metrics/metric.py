@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
+from fairconstrained.comparison import compared
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.inputs.groups import columns_of, encode_groups
+from fairconstrained.inputs.groups import encode_groups, group_name, named_columns
 from fairconstrained.inputs.samples import check_samples
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_c
 
 
 def zero_or_nan(weight: Array, groups: list[str]) -> float:
-    """Return zero, or nan with a warning if a group has no weight; warn if there is one group."""
+    """Return zero, or nan with a warning if a group has no weight or there is only one."""
     rows = weight[:, None]
     return gap(GroupRates(np.zeros_like(rows), rows, [""], groups))
 
@@ -92,6 +93,8 @@ def _bounds(rates: GroupRates, method: str) -> tuple[Array, Array]:
     to_overall = choose({"between_groups": False, "to_overall": True}, "method", method)
     if len(rates.groups) == 1:
         warn_single_group(rates.groups[0])
+        nothing = np.full((1, rates.hits.shape[1]), np.nan)
+        return nothing, nothing
     by_group = rates.values()
     if not to_overall:
         return by_group.min(axis=0, keepdims=True), by_group.max(axis=0, keepdims=True)
@@ -110,8 +113,8 @@ def choose(table: Mapping[str, T], parameter: str, value: str) -> T:
 def warn_single_group(group: str) -> None:
     """Warn that there is nothing to compare."""
     warn_caller(
-        f"sensitive_features has the single group {group}: there is nothing to "
-        "compare it with, so that any gap is 0 and any ratio 1.",
+        f"sensitive_features has the single group {group}: there is nothing to compare it with, and "
+        "the metric is nan.",
         SmallGroupWarning,
     )
 
@@ -131,15 +134,20 @@ _OF_ROWS = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "sam
 
 def parts_of(
     given: dict[str, Any], control_features: Any, attributes: str
-) -> Iterator[dict[str, Any]]:
-    """The arguments of a metric in each stratum, and for each of several parallel attributes."""
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The arguments of a metric in each stratum, and for each of several parallel attributes.
+
+    Words say which stratum and attribute it is.
+    """
     groups = given["sensitive_features"]
     in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
-    columns = list(columns_of(groups).values()) if in_parallel else [groups]
-    for column in columns:
+    columns: dict[str, Any] = {"": groups}
+    if in_parallel:
+        columns = {f" by {name}": own for name, own in named_columns(groups).items()}
+    for words, column in columns.items():
         own = given if groups is None else {**given, "sensitive_features": column}
         if control_features is None:
-            yield own
+            yield words, own
             continue
         rows = {name: own[name] for name in _OF_ROWS if own.get(name) is not None}
         check_samples(**rows, control_features=control_features)
@@ -155,7 +163,25 @@ def parts_of(
             rows["sample_weight"] = standing_for_all(known, np.asarray(label), np.asarray(weight))
         for stratum in range(len(strata.labels)):
             inside = np.flatnonzero(known & (strata.codes == stratum))
-            yield own | {name: rows_of(values, inside) for name, values in rows.items()}
+            some = {name: rows_of(values, inside) for name, values in rows.items()}
+            yield f"{words} in stratum {group_name(strata.labels[stratum])}", own | some
+
+
+def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the parts in which two groups have rows; a warning names the groups of others."""
+    names, rows, sets = [], [], []
+    for place, (words, part) in enumerate(parts):
+        codes, labels = encode_groups(part["sensitive_features"])
+        sizes = np.bincount(codes[codes >= 0], minlength=len(labels)) if codes.ndim == 1 else None
+        rows += [1] * len(labels) if sizes is None else sizes.tolist()
+        names += [f"group {group_name(label)}{words}" for label in labels]
+        sets += [place] * len(labels)
+    found = compared(np.array(rows)[:, None], 0.0, 1, sets=sets)
+    if left_out := found.left_out(lambda row, _: names[row]):
+        rest = "" if found.kept.any() else "; nothing is left, and the metric is nan"
+        warn_caller(f"The metric leaves out {'; '.join(left_out)}{rest}.", SmallGroupWarning)
+    places = set(np.array(sets)[found.kept[:, 0]].tolist())
+    return [part for place, (_, part) in enumerate(parts) if place in places]
 
 
 def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:
@@ -235,7 +261,8 @@ Warns
 -----
 SmallGroupWarning
     Names each group without rows (or without rows of a label) that the metric needs, or the
-    only group where there is nothing to compare.
+    only group where there is nothing to compare: the metric is nan then. Strata and attributes
+    with a single group are left out by name.
 
 """
 
@@ -264,6 +291,7 @@ def metric_of(
     """
     signature = inspect.signature(read)
     kept = [p for name, p in signature.parameters.items() if name not in without]
+    compares = signature.parameters["sensitive_features"].default is inspect.Parameter.empty
     kind = inspect.Parameter.KEYWORD_ONLY
     own = [inspect.Parameter(name, kind, default=default) for name, default in PARTS.items()]
     reader: Any = read
@@ -279,8 +307,9 @@ def metric_of(
             if control_features is None and attributes == "crossed":
                 return measure(reader(**given))
             worst = np.min if measure.__name__.endswith("_ratio") else np.max
-            parts = parts_of(given, control_features, attributes)
-            return float(worst([measure(reader(**part)) for part in parts]))
+            parts = list(parts_of(given, control_features, attributes))
+            own = compared_parts(parts) if compares else [part for _, part in parts]
+            return float(worst([measure(reader(**part)) for part in own] or [np.nan]))
 
         metric.__signature__ = signature  # type: ignore[attr-defined]
         return documented(metric)

@@ -416,7 +416,7 @@ def exponential_renyi_mutual_information(counted: tuple[Floats, list[str]]) -> f
         return float("nan")
     if len(groups) == 1:
         warn_single_group(groups[0])
-        return 0.0
+        return float("nan")
     information = []
     for table in tables:
         joint = table[:, table.sum(axis=0) > 0] / table.sum()

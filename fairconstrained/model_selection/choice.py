@@ -71,7 +71,8 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
     usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
     if not usable.size:
         raise ValueError(
-            f"Every candidate has a nan score in {score!r} or {violation!r}. Fairness scorers need "
+            f"Every candidate has a nan score in {score!r} or {violation!r}. Fairness scorers are "
+            "nan where nothing is left to compare, or a group lacks rows that they need. They need "
             "sensitive_features: enable metadata routing, or give them column=; "
             'error_score="raise" in the search shows the cause.'
         )

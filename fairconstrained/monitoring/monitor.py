@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import group_name, read_groups
@@ -82,7 +83,10 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         Each rate: "event", "group", "rows", "hits", "rate", "low", "high"; each pair of bounds
         holds at all times together with probability `confidence`.
     estimate_ : float
-        The violation of the rows so far: the largest gap or rate, or one minus the smallest ratio.
+        The violation of the rows so far: the largest gap or rate, or one minus the smallest ratio;
+        nan while there is nothing to compare.
+    left_out_ : list of str
+        The groups, or groups within a label, without rows or with none to be compared with.
     history_ : dict of str to list
         "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture
         (:class:`~fairconstrained.display.MonitorDisplay`).
@@ -328,14 +332,27 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def estimate_(self) -> float:
         """The violation of the rows so far; nan if there is nothing to compare."""
         self._begin()
-        values = self._values()
-        if values.size == 0 or np.isnan(values).all():
+        values, kept = self._values(), self._compared.kept.T
+        if not kept.any():
             return float("nan")
-        low, high = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
+        low, high = np.where(kept, values, np.inf), np.where(kept, values, -np.inf)
+        low, high = low.min(axis=1)[kept.any(axis=1)], high.max(axis=1)[kept.any(axis=1)]
         if self._rule.of_cap:
-            return float(np.nanmax(high))
+            return float(high.max())
         scale = np.where(high > 0, high, 1.0) if self._rule.claim.ratio else 1.0
-        return float(np.nanmax((high - low) / scale))
+        return float(((high - low) / scale).max())
+
+    @property
+    def left_out_(self) -> list[str]:
+        """The groups, or groups within a label, that `estimate_` does not compare yet, and why."""
+        self._begin()
+        names, given = list(map(group_name, self.groups_)), self._rule.given
+        return self._compared.left_out(lambda g, e: f"group {names[g]}{given[e]}")
+
+    @property
+    def _compared(self) -> Compared:
+        """Every group with a row is compared: the evidence allows for small numbers."""
+        return self._rule.claim.compared(self._rows.T, sets=0)
 
     def _values(self) -> Floats:
         return np.asarray(self._hits / np.where(self._rows > 0, self._rows, np.nan))

@@ -17,6 +17,7 @@ class Rule(NamedTuple):
 
     claim: Claim
     events: list[str]
+    given: list[str]  # the condition of each event
     hits: Array  # (n_events, 4) zeros and ones, for true label 0 or 1 by prediction 0 or 1
     possible: Array  # (n_events, 4) booleans
 
@@ -50,6 +51,7 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
     return Rule(
         claim,
         [rate.event + rate.given for rate in rates],
+        [rate.given for rate in rates],
         np.array([rate.hits.ravel() for rate in rates], dtype=np.int8),
         np.array([rate.possible.ravel() > 0 for rate in rates]),
     )

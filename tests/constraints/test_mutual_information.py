@@ -210,6 +210,6 @@ def test_missing_cells_warn_and_give_nan():
         value = ermi(y, y, sensitive_features=list("abaa"), constraint="equalized_odds")
     assert np.isnan(value)
     with pytest.warns(SmallGroupWarning, match="single group"):
-        assert ermi(y, y, sensitive_features=list("aaaa")) == 0.0
+        assert np.isnan(ermi(y, y, sensitive_features=list("aaaa")))
     with pytest.raises(ValueError, match="constraint must be one of"):
         ermi(y, y, sensitive_features=list("abab"), constraint="parity")
