@@ -17,11 +17,11 @@ from fairconstrained.arrays import Array, Floats
 EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare it with"
 #: Why a rate is left out; the guide prints this table.
 REASONS: Mapping[str, str] = {
-    EMPTY: "The group has no row, or none with the label that the rate is about, or none in the "
-    "stratum, or the sample lacks a label or a group that the model knows.",
-    FEW: "With min_group_size='auto' one row would move the rate by more than the slack, and the "
-    "second largest group has more than four times as many rows. With an integer: fewer rows.",
-    ALONE: "No other group is left with this label, in this stratum and by this attribute.",
+    EMPTY: "no row is in the group, in the stratum or with the label that the rate is about; or "
+    "the sample lacks a group or a label that the model knows",
+    FEW: "one row would move the rate by more than the slack, and the second largest group has "
+    "more than four times as many rows (min_group_size='auto'); or an integer asks for more rows",
+    ALONE: "no other group is left with this label, in this stratum and by this attribute",
 }
 #: The slack that decides who is compared where none is asked for.
 DEFAULT_SLACK = 0.05

@@ -117,6 +117,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         :class:`~fairconstrained.exceptions.SmallGroupWarning` names and counts them. ``"auto"``: so
         few that one row moves the rate by more than `slack`, and fewer than a quarter of the second
         largest group. Private fits leave out groups that noise cannot tell from empty ones.
+        Metrics, certificates and audits decide alike: :doc:`/guide/compared`.
     callbacks : callable or list of callables, optional
         Called with each :class:`fairconstrained.solvers.Iterate`. Returning True ends training.
     random_state : int, RandomState or None, default=None

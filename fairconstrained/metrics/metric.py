@@ -113,8 +113,8 @@ def choose(table: Mapping[str, T], parameter: str, value: str) -> T:
 def warn_single_group(group: str) -> None:
     """Warn that there is nothing to compare."""
     warn_caller(
-        f"sensitive_features has the single group {group}: there is nothing to compare it with, and "
-        "the metric is nan.",
+        f"sensitive_features has the single group {group}: there is nothing to compare it with, "
+        "and the metric is nan.",
         SmallGroupWarning,
     )
 
@@ -169,7 +169,8 @@ def parts_of(
 
 def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the parts in which two groups have rows; a warning names the groups of others."""
-    names, rows, sets = [], [], []
+    names, sets = [], []
+    rows: list[int] = []
     for place, (words, part) in enumerate(parts):
         codes, labels = encode_groups(part["sensitive_features"])
         sizes = np.bincount(codes[codes >= 0], minlength=len(labels)) if codes.ndim == 1 else None

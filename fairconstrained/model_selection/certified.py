@@ -342,6 +342,10 @@ class CertifiedClassifier(DelegatingClassifier):
                 "sklearn.set_config(enable_metadata_routing=True)."
             )
             category: type[Warning] = MissingSensitiveFeaturesWarning
+        elif np.isnan(best.found.estimate):
+            left_out = "; ".join(best.found.left_out)
+            message = f"No candidate is certified: nothing is left to compare ({left_out})."
+            category = ConstraintNotSatisfiedWarning
         else:
             message = (
                 f"No candidate is certified: the strictest has {best.found.constraint} "
