@@ -73,9 +73,9 @@ def rows_needed(certificate: Certificate, asked: Question) -> float | None:
         if times and enough(times):
             continue
         low, high = times, max(times, normal)
-        while not enough(high):
+        while high <= _MOST and not enough(high):
             low, high = high, 2.0 * high
-            if high > _MOST:
-                return None
+        if high > _MOST:
+            return None
         times = float(bisected(lambda m: not enough(m), low, high, 8)[1])
     return times or None

@@ -213,13 +213,12 @@ def certify(
     rows = Rows(y_true, y_pred, y_score, sensitive_features, control_features)
     weights = {"Weights.values": getattr(population, "values", None)}
     check_samples(X=X, y=y, **rows._asdict(), **weights)
-    model, classes = "the given predictions", None
+    model = "the given predictions"
     if estimator is not None:
         rows, model = of_model(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
-        classes = getattr(estimator, "classes_", None)
     claim = _about(claim, estimator, y, y_true, y_pred)
     rows = checked(rows, claim, population is not None and population.needs_labels)
-    claim = claim.naming(labels_of(rows) if classes is None else list(classes), y, y_true, y_pred)
+    claim = claim._replace(labels=labels_of(rows, claim.labels)).naming(y, y_true, y_pred)
     found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
     if found.left_out:
         warn_caller(
@@ -343,8 +342,7 @@ class _Table(NamedTuple):
     @classmethod
     def of(cls, rows: Rows, claim: Claim) -> _Table:
         """Count rows whose group is known, or all for a cap on all together."""
-        kind = [label for label in claim.labels if _is_text(label) == _is_text(rows.y_pred[0])]
-        labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, kind)
+        labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, claim.labels)
         words = [(claim.label_names or {}).get(label, label) for label in labels.classes.labels]
         parts: list[Counts] = []
         keys, attributes, assumed = [], [], list(_ASSUMPTIONS)
@@ -380,10 +378,6 @@ class _Table(NamedTuple):
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         sets, numbers = np.array([place[key] for key in keys]), np.array(attributes)
         return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)))
-
-
-def _is_text(label: Any) -> bool:
-    return isinstance(label, str)
 
 
 def _of_scores(rows: Rows, claim: Claim) -> _Judged:

@@ -13,6 +13,7 @@ from fairconstrained.auc import COMPARISONS
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
+from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
 from fairconstrained.rates import CAPS, PARITIES, needs_labels
@@ -128,11 +129,12 @@ class Claim(NamedTuple):
         sets = None if self.notion in CAPS else sets
         return compared(rows, self.slack, self.min_group_size, families=attributes, sets=sets)
 
-    def naming(self, labels: list[Any], *columns: Any) -> Claim:
-        """The claim with its favourable label, if that is known; in rankings the one on top.
+    def naming(self, *columns: Any) -> Claim:
+        """Return the claim with its favourable label, if known; in rankings the one on top.
 
-        It is that of all rows: samples of them may lack a label.
+        It is the label of all rows: samples of them may lack one.
         """
+        labels = self.labels
         if self.pos_label is not None or not 0 < len(labels) <= 2:
             return self
         classes = classes_of(labels, None, *columns)
@@ -234,9 +236,12 @@ def of_model(estimator: Any, X: Any, y: Any, given: Rows, claim: Claim) -> Rows:
     return given._replace(y_true=true, y_score=scores_of(estimator, X, groups))
 
 
-def labels_of(rows: Rows) -> list[Any]:
-    """Return the labels of rows, in sorted order."""
+def labels_of(rows: Rows, known: Sequence[Any]) -> list[Any]:
+    """Return the labels of rows, and those `known` that are of their kind, in sorted order."""
     columns = [labels for labels in (rows.y_true, rows.y_pred) if labels is not None]
+    kinds = {kind_of(column[0]) for column in columns}
+    more = [label for label in known if not kinds or kind_of(label) in kinds]
+    columns += [np.asarray(more)] if more else []
     return encode_labels(*columns)[1] if columns else []
 
 
