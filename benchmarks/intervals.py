@@ -9,20 +9,27 @@ weighted quantiles of each group and label. A row has the fraction of intervals 
 truth, those that lie wholly below and above it, the mean length, and the mean of the metric less
 the truth. An interval is made of 1,000 draws here instead of 10,000, in less time: whether it
 covers depends little on that.
+
+    python -m benchmarks.intervals --cases groups --trials 1000
+
+Groups of given sizes and rates, such as a small one with the largest rate: whether the true value
+is among those that are not rejected, and not below what a pair of groups proves. Equalized odds:
+the same rates for both labels, of as many rows each.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from benchmarks.command import command, complete
+from benchmarks.command import Job, command, complete
 from fairconstrained import metrics
 from fairconstrained.metrics import intervals
 
@@ -106,10 +113,80 @@ def coverage(
     }
 
 
+class Groups(NamedTuple):
+    """Sizes of groups, and their true rates of positive decisions."""
+
+    sizes: tuple[int, ...]
+    rates: tuple[float, ...]
+
+    def tables(self, rng: np.random.Generator, n_labels: int) -> NDArray[Any]:
+        """Draw the numbers of rows by group, label and decision."""
+        hits = rng.binomial(self.sizes, self.rates, size=(n_labels, len(self.sizes))).T
+        return np.stack((np.array(self.sizes)[:, None] - hits, hits), axis=-1)
+
+
+MIXED = (15, 20, 30, 50, 80, 120, 200, 300, 500, 700, 1000, 1000)
+GROUPS = {
+    "a small extreme one": Groups((300, 300, 20), (0.4, 0.3, 0.55)),
+    "a small one inside": Groups((1000, 1000, 32), (0.6, 0.25, 0.4)),
+    "two": Groups((84, 27), (0.4, 0.5)),
+    "two small ones": Groups((15, 15), (0.9, 0.6)),
+    "two, few hits": Groups((30, 1000), (0.1, 0.2)),
+    "twelve equal ones": Groups((30,) * 12, (0.4,) * 12),
+    "twelve of mixed sizes, equal": Groups(MIXED, (0.4,) * 12),
+    "twelve of mixed sizes, one apart": Groups(MIXED, (*(0.4,) * 8, 0.6, *(0.4,) * 3)),
+    "twelve of mixed sizes, all apart": Groups(MIXED, tuple(np.linspace(0.05, 0.95, 12)[::-1])),
+}
+BY_RATES = {  # metrics, their true size, and the labels that they are about
+    "demographic_parity_difference": (np.ptp, 1),
+    "demographic_parity_ratio": (lambda rates: 1.0 - np.min(rates) / np.max(rates), 1),
+    "false_negative_rate": (lambda rates: 1.0 - np.min(rates), 1),
+    "equalized_odds_difference": (np.ptp, 2),
+}
+
+
+def of_groups(name: str, case: str, trials: int, seed: int) -> dict[str, float]:
+    """Draw decisions, and count how often the true value is rejected."""
+    groups, (truth_of, n_labels) = GROUPS[case], BY_RATES[name]
+    truth, below, above = float(truth_of(groups.rates)), 0, 0
+    read, components_of = intervals.COMPONENTS[getattr(metrics, name)]
+    cells = np.indices((len(groups.sizes), n_labels, 2)).reshape(3, -1)
+    for trial in range(trials):
+        rows = groups.tables(np.random.default_rng([seed, trial]), n_labels).ravel()
+        group, label, decision = (np.repeat(of, rows) for of in cells)
+        label = label if n_labels == 2 else np.ones_like(label)
+        asked = read(label, decision, sensitive_features=group, pos_label=1)
+        inverted = intervals._Inverted(components_of(asked, np.random.RandomState(trial)))
+        proven = inverted.summary.proven(inverted.values, inverted.errors, 0.05)
+        below += inverted.too_large(truth, 0.05)
+        above += inverted.too_small(truth, 0.05) or proven > truth
+    covered = 1.0 - (below + above) / trials
+    return {"truth": truth, "covered": covered, "below": below / trials, "above": above / trials}
+
+
+def populations(options: Any) -> Iterator[Job]:
+    """Generated populations: all metrics, numbers of groups and rows."""
+    cells = product(options.rows, options.groups, options.populations, options.metrics)
+    for n_rows, n_groups, population, name in cells:
+        job = (name, population, n_groups, n_rows, "auto", options.trials, options.seed)
+        yield job, partial(coverage, *job)
+
+
+def groups(options: Any) -> Iterator[Job]:
+    """Groups of given sizes and rates."""
+    for (case, of), name in product(GROUPS.items(), BY_RATES):
+        key = name, case, len(of.sizes), sum(of.sizes), "inversion", options.trials, options.seed
+        yield key, partial(of_groups, name, case, options.trials, options.seed)
+
+
+CASES = {"populations": populations, "groups": groups}
+
+
 def main() -> None:
     """Measure what the command line asks for; a second call skips what is there."""
     parser = command(__doc__, "results/intervals.csv")
     add = parser.add_argument
+    add("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     add("--metrics", nargs="+", choices=list(METRICS), default=list(METRICS))
     add("--populations", nargs="+", choices=["fair", "one"], default=["fair", "one"])
     add("--groups", nargs="+", type=int, default=[2, 5])
@@ -119,13 +196,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     intervals.N_DRAWS = N_DRAWS
-    cells = product(options.rows, options.groups, options.populations, options.metrics)
-    asked = (
-        (name, population, n_groups, n_rows, "auto", options.trials, options.seed)
-        for n_rows, n_groups, population, name in cells
-    )
-    jobs = [(job, partial(coverage, *job)) for job in asked]
-    complete(options.output, KEY, MEASURED, jobs)
+    for case in options.cases:
+        complete(options.output, KEY, MEASURED, CASES[case](options))
 
 
 if __name__ == "__main__":

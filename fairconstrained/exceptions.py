@@ -73,7 +73,7 @@ class ConstraintNotSatisfiedWarning(UserWarning):
 
 
 class SmallGroupWarning(UserWarning):
-    """A group, or a group within a label, has too few rows and is left out of a constraint."""
+    """A group, or a group within a label, has too few rows for a constraint or a number."""
 
 
 class InputWarning(UserWarning):

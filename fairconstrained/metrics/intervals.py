@@ -1,11 +1,11 @@
 r"""Confidence intervals of metrics.
 
 A metric such as largest minus smallest rate is a *summary* of *components* (the rates), whose
-errors have a known distribution: rates are functions of a table of counts, drawn from a multinomial
-distribution for each group; AUCs and mean losses are nearly normal with the covariance of their
-influence functions. Groups keep their sizes; with weights the size is the effective one,
-:math:`(\sum w)^2 / \sum w^2`. For every size that the metric could truly have, a summary names the
-components nearest to the observed ones at which it has this size (restricted maximum likelihood).
+errors have a known distribution: rates are binomial given the rows that they are about; AUCs and
+mean losses are nearly normal with the covariance of their influence functions. Groups keep their
+sizes; with weights the size is the effective one, :math:`(\sum w)^2 / \sum w^2`. For every size
+that the metric could truly have, a summary names the components nearest to the observed ones at
+which it has this size (restricted maximum likelihood).
 """
 
 from __future__ import annotations
@@ -20,18 +20,30 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from fairconstrained.arrays import Array, Floats, bisected, rows_of
+from fairconstrained.arrays import Floats, bisected, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.engines.columns import of_columns
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, probabilities, rates
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.metric import PARTS
+from fairconstrained.metrics.summaries import (
+    Combined,
+    Errors,
+    Highest,
+    Largest,
+    Normal,
+    Proportions,
+    Range,
+    Shortfall,
+)
 from fairconstrained.rates import Rates
 
 N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
-N_DRAWS = 10_000  # of tables of counts, and of errors of AUCs
+N_DRAWS = 10_000  # of errors
+MOST_ERRORS = 200_000  # of many rates fewer draws
 
 
 @of_columns("y_true", "y_pred", "sensitive_features", "control_features", "sample_weight")
@@ -90,7 +102,8 @@ def confidence_interval(
     Warns
     -----
     SmallGroupWarning
-        Where the metric warns: a group without rows that it needs.
+        Where the metric warns: a group without rows that it needs. Where the interval does not
+        contain the metric, which can happen if rates are combined or rows resampled; it says why.
 
     Notes
     -----
@@ -99,17 +112,23 @@ def confidence_interval(
     rarely (never, if the truth is zero). "inversion" tests every value :math:`\delta` that the
     metric could truly have, and the interval contains those that are not rejected:
 
-    .. math:: P_\delta(T^* \geq T) \geq a(\delta), \quad
-              P_\delta(T^* \leq T) \geq \alpha - a(\delta),
+    .. math:: P_\delta(T^* \geq T) \geq \alpha - a(\delta), \quad
+              P_\delta(T^* \leq T) \geq a(\delta), \quad
+              T = \max_{g, h} \frac{r_g - r_h - \delta}{\sigma_{gh}},
 
-    where T is the observed value and :math:`P_\delta` draws samples at the rates, AUCs or mean
-    losses *nearest* to the observed ones at which the metric is :math:`\delta` ("hybrid
-    resampling", Chuang and Lai 2000). Draws of rates are multinomial tables, those of AUCs and
-    losses normal with the covariance of their influence functions (DeLong). Near zero the observed
-    value cannot be much too small, so the whole :math:`\alpha` guards the lower end.
-    ``benchmarks/intervals.py`` measures coverage, and the user guide shows it. Errors are computed
-    at the observed rates: if a group has fewer than about five samples of the rarer outcome, the
-    upper end is too low. :func:`certify` then gives an exact bound.
+    where r are the observed rates, AUCs or mean losses, and :math:`P_\delta` draws samples where
+    these are *nearest* to the observed ones such that the metric is :math:`\delta` ("hybrid
+    resampling", Chuang and Lai 2000), with the standard errors :math:`\sigma` there. Any two groups
+    can be the nearest, not only the outermost ones; groups between them are shrunk towards their
+    mean. Rates are drawn from binomial distributions, AUCs and losses from normal ones with the
+    covariance of their influence functions (DeLong). Half of :math:`\alpha` guards each end; near
+    zero, where the observed value cannot be much too small, the whole guards the lower end.
+
+    The lower end is never below the largest lower bound of a pair among those that hold together
+    (Newcombe 1998, with Bonferroni's levels; of ratios Donner and Zou 2012; of caps Wilson): a
+    small group does not hide what two large ones prove. ``benchmarks/intervals.py`` measures
+    coverage, and the user guide shows it. Small groups with rates near 0 or 1 have wider intervals
+    than they need, since few numbers of hits are possible.
 
     "bootstrap" treats the metric as a smooth function of the rows. If the true gap is near zero,
     its interval lies above it too often. It is the only method for metrics inside an interval of
@@ -119,7 +138,10 @@ def confidence_interval(
     References
     ----------
     Chuang and Lai, "Hybrid resampling methods for confidence intervals", Statistica Sinica 10
-    (2000). Efron, "Better bootstrap confidence intervals", JASA 82 (1987). DeLong, DeLong and
+    (2000). Newcombe, "Interval estimation for the difference between independent proportions",
+    Statistics in Medicine 17 (1998). Donner and Zou, "Closed-form confidence intervals for
+    functions of the normal mean and standard deviation", Statistical Methods in Medical Research 21
+    (2012). Efron, "Better bootstrap confidence intervals", JASA 82 (1987). DeLong, DeLong and
     Clarke-Pearson, "Comparing the areas under two or more correlated ROC curves" (1988).
 
     Examples
@@ -161,55 +183,85 @@ def confidence_interval(
         asked = {name: value for name, value in asked.items() if name not in PARTS}
         components = components_of(read(y_true, y_pred, **asked), rng)
         if components is not None:
-            return _Inverted(components).interval(alpha)
+            return _told(observed, _Inverted(components).interval(alpha))
     if method == "inversion":
         raise ValueError(
             "method='inversion' needs a metric of fairconstrained.metrics whose components are "
             f"known; got {metric!r}. Use method='bootstrap'."
         )
-    return _bootstrap(metric, (y_true, y_pred), given, observed, alpha, rng)
+    return _told(observed, _bootstrap(metric, (y_true, y_pred), given, observed, alpha, rng))
+
+
+def _told(observed: float, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the ends of an interval; warn if the metric is not between them."""
+    low, high = ends
+    if not low - 1e-9 <= observed <= high + 1e-9:
+        warn_caller(
+            f"The interval, {low:.3g} to {high:.3g}, does not contain the measured {observed:.3g}: "
+            "the metric is biased on small groups, and the interval corrects for the bias.",
+            SmallGroupWarning,
+        )
+    return ends
 
 
 class _Inverted:
     """Tests of all sizes that a metric could truly have, at the nearest components."""
 
     def __init__(self, components: Components) -> None:
-        self.values, noise, self.summary, self.metric, self.most = components
-        self.noise = np.asfortranarray(noise)  # summaries run along the draws
-        self.deviation = self.noise.std(axis=0)
+        self.values, self.errors, self.summary, self.metric, self.most = components
         self.observed = float(self.summary.size(self.values))
-        self.fair_median = float(np.median(self._sizes(0.0)))
+        fair = self.summary.nearest(self.values, self.errors, 0.0)
+        self.fair_variance = self.errors.variance(fair)
+        self.fair_median = float(np.median(self._unlike_fair(self.errors.estimates(fair))))
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Return the interval of confidence 1 - alpha."""
-
-        def upper_tail(sizes: Array) -> float:
-            # How much of alpha guards the upper end: half, and the less the more the samples look
-            # like fair ones. At zero none: the metric cannot be smaller.
-            alike = float((sizes <= self.fair_median).mean())
-            return 0.5 * alpha * max(0.0, 1.0 - 2.0 * alike)
-
-        low = self._first(lambda s: float((s >= self.observed).mean()) >= alpha - upper_tail(s))
-        high = self._first(lambda s: float((s <= self.observed).mean()) < upper_tail(s))
-        ends = self.metric(low), self.metric(max(low, high))
+        low = max(
+            self._last(lambda size: self.too_small(size, alpha)),
+            self.summary.proven(self.values, self.errors, alpha),
+        )
+        high = max(low, self._last(lambda size: not self.too_large(size, alpha)))
+        ends = self.metric(low), self.metric(high)
         return min(ends), max(ends)
 
-    def _sizes(self, size: float) -> Array:
-        """Simulate the estimates of samples where the truth has this size."""
-        centre = self.summary.nearest(self.values, self.deviation, size)
-        return self.summary.size(centre + self.noise)
+    def too_small(self, size: float, alpha: float) -> bool:
+        """Whether the metric is larger than samples of this size make it."""
+        at_least, upper = self._tails(size)
+        return at_least < alpha * (1.0 - upper)
 
-    def _first(self, beyond: Callable[[Array], bool]) -> float:
-        """Bisect for the smallest size whose samples are `beyond`, as are those of larger ones."""
-        if beyond(self._sizes(0.0)):
+    def too_large(self, size: float, alpha: float) -> bool:
+        """Whether the metric is smaller than samples of this size make it."""
+        at_least, upper = self._tails(size)
+        return 1.0 - at_least < alpha * upper
+
+    def _tails(self, size: float) -> tuple[float, float]:
+        """If the truth has this size: P(T* >= T), and how much of alpha guards the upper end.
+
+        Ties count half. The upper end has half of alpha, and the less the more the samples look
+        like fair ones. At zero it has none: the metric cannot be smaller.
+        """
+        centre = self.summary.nearest(self.values, self.errors, size)
+        variance, estimates = self.errors.variance(centre), self.errors.estimates(centre)
+        observed = self.summary.statistic(self.values, variance, size)
+        above = self.summary.statistic(estimates, variance, size) - observed
+        at_least = 0.5 * float((above > -1e-9).mean() + (above > 1e-9).mean())
+        alike = float((self._unlike_fair(estimates) <= self.fair_median).mean())
+        return at_least, 0.5 * max(0.0, 1.0 - 2.0 * alike)
+
+    def _unlike_fair(self, estimates: Floats) -> Floats:
+        return self.summary.statistic(estimates, self.fair_variance, 0.0)
+
+    def _last(self, holds: Callable[[float], bool]) -> float:
+        """Bisect for the largest size that `holds`; larger ones do not."""
+        if not holds(0.0):
             return 0.0
-        low, high = 0.0, max(self.observed, 10.0 * float(self.deviation.max()), 1e-9)
-        while not beyond(self._sizes(high)):
-            low, high = high, 2.0 * high
-            if low >= self.most or high > 1e12:
+        deviation = float(np.sqrt(self.errors.variance(self.values).max()))
+        low, high = 0.0, min(max(self.observed, 10.0 * deviation, 1e-9), self.most)
+        while holds(high):
+            if high >= self.most or high > 1e12:
                 return self.most
-        low, high = bisected(lambda size: not beyond(self._sizes(size)), low, high, 14)
-        return min(float(0.5 * (low + high)), self.most)
+            low, high = high, min(2.0 * high, self.most)
+        return float(0.5 * sum(bisected(holds, low, high, 12)))
 
 
 def _bootstrap(
@@ -246,100 +298,17 @@ def _indexable(values: Any) -> Any:
     return values if as_given else np.asarray(array)
 
 
-# --- components of metrics, and summaries of them -------------------------------------------------
+# --- components of metrics ------------------------------------------------------------------------
 
 Generator = np.random.RandomState
-
-
-class Range:
-    """Largest minus smallest over groups, (..., n_groups, n_events); the events' ranges combined.
-
-    `combine` makes one number of the ranges (..., n_events); `np.max` if not given.
-    """
-
-    def __init__(self, combine: Callable[[Array], Any] | None = None) -> None:
-        self.combine = combine
-
-    def size(self, components: Array) -> Array:
-        """Return the combined range of components (..., n_groups, n_events)."""
-        ranges = components.max(axis=-2) - components.min(axis=-2)
-        return np.asarray(ranges.max(axis=-1) if self.combine is None else self.combine(ranges))
-
-    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
-        """Within each event the outermost groups move, together where several are outside."""
-        ranges, now = np.ptp(components, axis=0), float(self.size(components))
-        if self.combine is not None:
-            wanted = ranges * (size / now) if now > 0 else np.full(len(ranges), size)
-        elif size <= now:
-            wanted = np.minimum(ranges, size)
-        else:  # the event with the largest range is enough
-            wanted = np.where(np.arange(len(ranges)) == ranges.argmax(), size, ranges)
-        precision = 1.0 / np.maximum(deviation, 1e-12) ** 2
-        moved = _clipped(components, precision, np.minimum(wanted, ranges))
-        # The largest of each column goes up and the smallest down, the less certain one by more.
-        order, columns = np.argsort(moved, axis=0, kind="stable"), np.arange(len(ranges))
-        bottom, top = (order[0], columns), (order[-1], columns)
-        part = precision[bottom] / (precision[bottom] + precision[top])
-        extra = np.maximum(wanted - ranges, 0.0)
-        moved[bottom] -= extra * (1.0 - part)
-        moved[top] += extra * part
-        return moved
-
-
-def _clipped(values: Array, precision: Array, width: Array) -> Array:
-    """Nearest columns within bands of these widths: weighted least squares.
-
-    The cuts above and below the band [c, c + width] balance. The balance falls
-    with c, and is linear between the points where a value enters or leaves the band.
-    """
-    points = np.sort(np.concatenate((values, values - width)), axis=0)
-    cut = values - np.clip(values, points[:, None], points[:, None] + width)
-    balance = (precision * cut).sum(axis=1)  # (n_points, n_columns)
-    columns = np.arange(values.shape[1])
-    first = np.maximum((balance > 0).sum(axis=0) - 1, 0)
-    second = np.minimum(first + 1, len(points) - 1)
-    above, below = balance[first, columns], balance[second, columns]
-    part = np.where(above > 0, above / np.where(above > 0, above - below, 1.0), 0.0)
-    start = points[first, columns] + part * (points[second, columns] - points[first, columns])
-    return np.asarray(np.clip(values, start, start + width))
-
-
-class Largest:
-    """Largest absolute value of contrasts, (..., n_contrasts), each of them zero if fair."""
-
-    def size(self, components: Array) -> Array:
-        """Return the largest absolute value of components (..., n_contrasts)."""
-        return np.asarray(np.abs(components).max(axis=-1))
-
-    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
-        """Contrasts beyond the size are cut; below it the largest one grows."""
-        moved = np.clip(components, -size, size)
-        worst = int(np.abs(components).argmax())
-        if size > abs(components[worst]):
-            moved[worst] = np.copysign(size, components[worst])
-        return np.asarray(moved)
-
-
-class Extreme:
-    """Largest component, (..., n_components): a rate in the worst group."""
-
-    def size(self, components: Array) -> Array:
-        """Return the largest of components (..., n_components)."""
-        return np.asarray(components.max(axis=-1))
-
-    def nearest(self, components: Array, deviation: Array, size: float) -> Array:
-        """Components beyond the size are cut; below it the largest one grows."""
-        moved = np.minimum(components, size)
-        moved[int(components.argmax())] = size
-        return np.asarray(moved)
 
 
 class Components(NamedTuple):
     """Quantities that a metric summarises: estimates, and draws of their errors."""
 
-    values: Array  # of the shape that the summary takes
-    noise: Array  # (n_draws, *shape): estimates minus truth in samples like this one
-    summary: Range | Largest | Extreme  # zero for a fair model, larger for larger differences
+    values: Floats  # of the shape that the summary takes
+    errors: Errors
+    summary: Range | Highest  # zero for a fair model, larger for larger differences
     metric: Callable[[float], float] = float  # from the size to the metric; monotone
     most: float = np.inf  # the largest size there is
 
@@ -347,112 +316,94 @@ class Components(NamedTuple):
 # --- rates of predicted labels --------------------------------------------------------------------
 
 
-def _rate_draws(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, Floats]:
-    """Return rates (n_groups, n_events), and the errors of draws, (n_draws, n_groups, n_events).
+def _rates(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, Proportions]:
+    """Return rates (n_groups, n_events) with their errors.
 
-    Half a row is added to each cell (Jeffreys' prior): a rate of 0 of 50 is not known exactly.
+    The margins are binomial, and the normal copula has the correlations of rates that share rows.
+    Half a row is added to each cell for these, of the mean weight of the group's rows.
     """
     definitions = list(counts.definitions(notion))
     hits = np.stack([rate.hits.ravel() for rate in definitions], axis=1)
     possible = np.stack([rate.possible.ravel() for rate in definitions], axis=1)
-    cells = counts.table.reshape(len(counts.groups), -1)
-    total = cells.sum(axis=1, keepdims=True)
-    size = np.maximum(np.round(counts.effective), 1).astype(np.int64)
-    rows = cells * (size[:, None] / np.where(total > 0, total, 1.0)) + 0.5
-    p = rows / rows.sum(axis=1, keepdims=True)
-    if counts.products is not None:
-        return _correlated(counts, hits, possible, rng)
-    draws = [rng.multinomial(n, of, size=N_DRAWS) for n, of in zip(size, p, strict=True)]
-    drawn = np.stack(draws, axis=1).astype(float)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # One product of matrices for all draws: numpy multiplies stacks of them without BLAS.
-        flat = drawn.reshape(-1, drawn.shape[-1])
-        rates, centre, found = (of @ hits / (of @ possible) for of in (cells, p, flat))
-        found = found.reshape(*drawn.shape[:2], -1)
-    # A draw without rows of a label has no error.
-    return np.asarray(rates), np.nan_to_num(found - centre)
-
-
-def _correlated(
-    counts: Counts, hits: Floats, possible: Floats, rng: Generator
-) -> tuple[Floats, Floats]:
-    """Rates and normal errors, whose covariance is that of samples in several groups.
-
-    Half a row is added to each cell here, too, of the mean weight of the group's rows.
-    """
-    table, products = counts.table.reshape(len(counts.groups), -1), np.asarray(counts.products)
-    squares = np.diagonal(products, axis1=1, axis2=2)
-    unit = squares.sum(axis=0) / table.sum(axis=1)
+    table = counts.table.reshape(len(counts.groups), -1)
+    values, shape = table @ hits / (table @ possible), (len(table), len(definitions))
+    n_draws = max(min(N_DRAWS, MOST_ERRORS // values.size), 1_000)
+    unit = table.sum(axis=1) / np.maximum(counts.effective, 1e-12)  # the weight of a row
     cells = table + 0.5 * unit[:, None]
-    below = (cells @ possible).T  # (n_events, n_groups)
-    rates = (cells @ hits).T / below
+    below = cells @ possible
+    rate = cells @ hits / below
     # How much a row of each cell moves the rate of each event in each group, by its weight there.
-    moves = (hits.T[:, None] - rates[:, :, None] * possible.T[:, None]) / below[:, :, None]
-    covariance = np.einsum("egc,cgh,fhc->gehf", moves, products + 0.5 * np.diag(unit**2), moves)
-    errors = _normal(covariance.reshape(rates.size, rates.size), rng)
-    return table @ hits / (table @ possible), errors.reshape(N_DRAWS, *rates.T.shape)
+    moves = (hits.T - rate[:, :, None] * possible.T) / below[:, :, None]
+    if counts.products is None:
+        squares = cells * unit[:, None]
+        covariance = np.einsum("gec,gc,gfc->gef", moves, squares, moves)
+        return values, Proportions(
+            table @ possible / unit[:, None], _normal(covariance, n_draws, rng)
+        )
+    products = counts.products + 0.5 * np.diag(unit**2)
+    covariance = np.einsum("gec,cgh,hfc->gehf", moves, products, moves)
+    covariance = covariance.reshape(values.size, values.size)
+    rows = rate * (1.0 - rate) / np.diagonal(covariance).reshape(shape)
+    return values, Proportions(rows, _normal(covariance, n_draws, rng).reshape(*shape, -1))
 
 
 def _difference(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
     if asked.method != "between_groups":
         return None
-    mean = functools.partial(np.mean, axis=-1) if asked.agg == "mean" else None
-    return Components(*_rate_draws(asked.counts, notion, rng), Range(mean), most=1.0)
+    mean = functools.partial(np.mean, axis=0)
+    summary = Combined(mean) if asked.agg == "mean" else Range()
+    return Components(*_rates(asked.counts, notion, rng), summary, most=1.0)
 
 
 def _ratio(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
-    """A ratio of rates is the difference of their logarithms, of at least a quarter of a row."""
     if asked.method != "between_groups" or asked.agg != "worst_case":
         return None
-    values, noise = _rate_draws(asked.counts, notion, rng)
-    least = 0.25 / np.maximum(asked.counts.effective.max(), 1.0)
-    values = np.maximum(values, least)
-    logs = np.log(values)
-    noise = np.log(np.maximum(values + noise, least)) - logs
-    return Components(logs, noise, Range(), lambda size: float(np.exp(-size)))
+    values, errors = _rates(asked.counts, notion, rng)
+    return Components(values, errors, Shortfall(), lambda size: 1.0 - size, most=1.0)
 
 
 def _cap(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
-    values, noise = _rate_draws(asked.counts, notion, rng)
-    return Components(values.ravel(), noise.reshape(len(noise), -1), Extreme(), most=1.0)
+    values, errors = _rates(asked.counts, notion, rng)
+    column = Proportions(errors.rows.reshape(-1, 1), errors.noise.reshape(values.size, 1, -1))
+    return Components(values.reshape(-1, 1), column, Highest(), most=1.0)
 
 
 def _summed(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
-    def summed(ranges: Array) -> Array:
-        blocks = ranges.reshape(*ranges.shape[:-1], len(asked.counts.classes.labels), -1)
-        return np.asarray(blocks.max(axis=-1).sum(axis=-1))
+    def summed(ranges: Floats) -> Any:
+        blocks = ranges.reshape(len(asked.counts.classes.labels), -1, *ranges.shape[1:])
+        return blocks.max(axis=1).sum(axis=0)
 
-    return Components(*_rate_draws(asked.counts, notion, rng), Range(summed))
+    return Components(*_rates(asked.counts, notion, rng), Combined(summed))
 
 
 # --- scores and losses ----------------------------------------------------------------------------
 
 
-def _normal(covariance: Floats, rng: Generator) -> Floats:
-    """Draw normal errors (n_draws, m) of this covariance: of influences, their products."""
+def _normal(covariance: Floats, n_draws: int, rng: Generator) -> Floats:
+    """Draw normal errors (..., m, n_draws) of this covariance: of influences, their products."""
     values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return np.asarray(rng.normal(size=(N_DRAWS, len(root))) @ root.T)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    return np.asarray(root @ rng.normal(size=(*covariance.shape[:-1], n_draws)))
 
 
 def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     sets = COMPARISONS[notion](len(ranked.groups)).reshape(-1, 4, 2 * len(ranked.groups))
     influence = auc_influences(ranked.scores, ranked.cells.group, ranked.cells.weight, sets)
     influence = ranked.cells.by_sample(influence)
-    noise = _normal(influence @ influence.T, rng)
-    return Components(ranked.differences(sets), noise, Largest(), most=1.0)
+    errors = Normal(_normal(influence @ influence.T, N_DRAWS, rng)[:, None])
+    return Components(ranked.differences(sets)[:, None], errors, Largest(), most=1.0)
 
 
-def _loss_gap(found: probabilities.RowLosses, rng: Generator) -> Components | None:
-    if found.method != "between_groups":
+def _loss_gap(losses: probabilities.RowLosses, rng: Generator) -> Components | None:
+    if losses.method != "between_groups":
         return None
-    member = found.rows.group == np.arange(len(found.rows.labels))[:, None]
-    weight = member * found.rows.weight
+    member = losses.rows.group == np.arange(len(losses.rows.labels))[:, None]
+    weight = member * losses.rows.weight
     weight = weight / weight.sum(axis=1, keepdims=True)
-    values = (weight @ found.losses)[:, None]
-    influence = found.rows.by_sample(weight * (found.losses - values))
-    noise = _normal(influence @ influence.T, rng)
-    return Components(values, noise[:, :, None], Range())
+    values = (weight @ losses.losses)[:, None]
+    influence = losses.rows.by_sample(weight * (losses.losses - values))
+    errors = Normal(_normal(influence @ influence.T, N_DRAWS, rng)[:, None])
+    return Components(values, errors, Range())
 
 
 # How a metric reads its arguments, and its components.

@@ -1,0 +1,313 @@
+"""Summaries of components, such as the largest range of rates, and how they are tested.
+
+A summary has a size, which is zero for a fair model, a statistic that tests one size, and the
+components nearest to the observed ones at which it has this size. Components are (n_groups,
+n_events), or (n_components, 1), and draws of them have one axis more. Their errors have a variance
+and are drawn wherever the truth is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import bdtr, ndtr
+from scipy.stats import norm
+
+from fairconstrained.arrays import Floats
+from fairconstrained.metrics.bounds import wilson
+
+FEW = 10.0  # hits, or rows without; of fewer quantiles are exact
+
+
+class Proportions:
+    """Errors of rates: binomial, with numbers of rows that are whole; events may depend."""
+
+    support = (0.0, 1.0)
+
+    def __init__(self, rows: Floats, noise: Floats) -> None:
+        self.rows = np.maximum(np.round(rows), 1.0)  # (n_groups, n_events)
+        # Normal ones of variance one, (n_groups, n_events, n_draws).
+        self.noise = noise / np.maximum(noise.std(axis=-1, keepdims=True), 1e-300)
+        self.level = ndtr(self.noise)
+
+    def variance(self, centre: Floats) -> Floats:
+        """Variance of estimates, with half a row more of each outcome: none is without error."""
+        p = (self.rows * centre + 0.5) / (self.rows + 1.0)
+        return np.asarray(p * (1.0 - p) / self.rows)
+
+    def estimates(self, centre: Floats) -> Floats:
+        """Draw estimates (n_groups, n_events, n_draws) where these are the true rates.
+
+        The quantiles at the noise's levels: exact ones of few hits, by Cornish and Fisher of many.
+        """
+        rows, p = self.rows[:, :, None], centre[:, :, None]
+        deviation = np.sqrt(np.maximum(rows * p * (1.0 - p), 1e-12))
+        skew = (1.0 - 2.0 * p) / deviation
+        hits = rows * p + deviation * (self.noise + skew * (self.noise**2 - 1.0) / 6.0)
+        for cell in np.argwhere(deviation[:, :, 0] ** 2 < FEW):
+            g, e = cell
+            n = int(self.rows[g, e])
+            below = bdtr(np.arange(n), n, centre[g, e])
+            hits[g, e] = np.searchsorted(below, self.level[g, e])
+        return np.asarray(np.clip(hits / rows, 0.0, 1.0))
+
+    def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
+        """Bounds of each rate, z standard errors away (Wilson)."""
+        return wilson(values * self.rows, self.rows, float(2.0 * ndtr(z) - 1.0))
+
+
+class Normal:
+    """Errors that are normal, whatever the truth is."""
+
+    support = (-np.inf, np.inf)
+
+    def __init__(self, noise: Floats) -> None:
+        self.noise = noise  # (*shape, n_draws)
+
+    def variance(self, centre: Floats) -> Floats:
+        """Variance of estimates."""
+        return np.asarray(self.noise.var(axis=-1))
+
+    def estimates(self, centre: Floats) -> Floats:
+        """Draw estimates where this is the truth."""
+        return np.asarray(centre[..., None] + self.noise)
+
+    def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
+        """Bounds of each component, z standard errors away."""
+        half = z * np.sqrt(self.variance(values))
+        return values - half, values + half
+
+
+Errors = Proportions | Normal
+
+
+class Range:
+    """Largest minus smallest over groups, (n_groups, n_events); the event of the largest range.
+
+    A test of a size is one of all pairs of groups: the largest of their differences less the size,
+    each divided by its standard error, so that a small group does not hide two large ones.
+    """
+
+    def line(self, size: float) -> tuple[float, float]:
+        """Return a and b: two components x and y differ by this size if a x - y = b."""
+        return 1.0, size
+
+    def size(self, components: Floats) -> Floats:
+        """Return the largest range of components (n_groups, n_events)."""
+        return np.asarray(np.ptp(components, axis=0).max(axis=0))
+
+    def statistic(self, components: Floats, variance: Floats, size: float) -> Floats:
+        """Return the largest standardised difference, less the size, over pairs of groups.
+
+        Of components (n_groups, n_events) or draws (n_groups, n_events, n_draws). Variances are
+        rounded to powers of two, so that groups of one variance need their extremes only.
+        """
+        a, b = self.line(size)
+        largest: list[Floats] = []
+        for event, of_groups in enumerate(np.round(np.log2(variance)).T):
+            levels, level = np.unique(of_groups, return_inverse=True)
+            members = [components[level == k, event] for k in range(len(levels))]
+            tops, bottoms = ([f(of, axis=0) for of in members] for f in (np.max, np.min))
+            largest += [
+                (a * tops[i] - bottoms[j] - b) / np.sqrt(a**2 * 2.0 ** levels[i] + 2.0 ** levels[j])
+                for i, j in np.ndindex(len(levels), len(levels))
+                if i != j or len(members[i]) > 1
+            ]
+        return np.asarray(functools.reduce(np.maximum, largest))
+
+    def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
+        """Return the likeliest components of this size (by iteration: variances depend on them).
+
+        Within each event with a larger range the outermost groups move together into a band. If
+        there is none, the pair of groups moves that is fewest standard errors away from the size.
+        The other groups are shrunk towards their mean: with their errors they would be too far
+        apart, and draws have errors once more. Where a pair moves, only if that takes them away
+        from both of it, since a group that would be extreme by mistake makes large sizes unlikely.
+        """
+        centre = values
+        for _ in range(3):
+            moved = self._moved(values, errors.variance(centre), size, errors.support)
+            centre = np.clip(moved, *errors.support)
+        return centre
+
+    def _moved(
+        self, values: Floats, variance: Floats, size: float, support: tuple[float, float]
+    ) -> Floats:
+        a, b = self.line(size)
+        wide = a * values.max(axis=0) - values.min(axis=0) >= b
+        moved = _shrunk(values, variance)
+        if wide.any():
+            moved[:, wide] = _clipped(values[:, wide], moved[:, wide], variance[:, wide], (a, b))
+            return moved
+        excess = a * values[:, None] - values - b  # (n_groups, n_groups, n_events)
+        excess /= np.sqrt(a**2 * variance[:, None] + variance)
+        excess[np.eye(len(values), dtype=bool)] = -np.inf
+        g, h, event = np.unravel_index(int(excess.argmax()), excess.shape)
+        x, y = values[[g, h], event]
+        part = a * variance[g, event] / (a**2 * variance[g, event] + variance[h, event])
+        x = min(x + part * (b + y - a * x), support[1])
+        y = max(a * x - b, support[0])
+        x = (y + b) / a
+        one, shrunk, middle = values[:, event], moved[:, event], 0.5 * (x + y)
+        nearer = np.abs(shrunk - middle) < np.abs(one - middle)
+        moved[:, event] = np.clip(np.where(nearer, shrunk, one), y, x)
+        moved[[g, h], event] = x, y
+        return moved
+
+    def proven(self, values: Floats, errors: Errors, alpha: float) -> float:
+        """Return the largest of the lower bounds of all pairs that hold together (Bonferroni)."""
+        n_groups, n_events = values.shape
+        n_pairs = max(n_groups * (n_groups - 1) * n_events, 1)
+        low, high = errors.limits(values, float(norm.isf(alpha / n_pairs)))
+        return max(float(self._lower(values, low, high).max()), 0.0)
+
+    def _lower(self, values: Floats, low: Floats, high: Floats) -> Floats:
+        """Bound x - y below by the bounds of both (Newcombe 1998), (n_groups, n_groups, ...)."""
+        half = np.sqrt(np.square(values - low)[:, None] + np.square(high - values))
+        return np.asarray(values[:, None] - values - half)
+
+
+class Shortfall(Range):
+    """How much of the largest component the smallest falls short by: one minus their ratio."""
+
+    def line(self, size: float) -> tuple[float, float]:
+        """Return a and b: y falls short of x by this size if a x - y = b."""
+        return max(1.0 - size, 1e-9), 0.0
+
+    def size(self, components: Floats) -> Floats:
+        """Return the largest shortfall of components (n_groups, n_events)."""
+        least, most = components.min(axis=0), components.max(axis=0)
+        return np.asarray((1.0 - least / np.where(most > 0, most, 1.0)).max(axis=0))
+
+    def _lower(self, values: Floats, low: Floats, high: Floats) -> Floats:
+        """Bound 1 - y / x below by the bounds of both (Donner and Zou 2012)."""
+        x, first = values[:, None], low[:, None]
+        square = first * (2.0 * x - first)
+        root = np.square(x * values) - square * high * (2.0 * values - high)
+        highest = x * values + np.sqrt(np.maximum(root, 0.0))
+        proven = first > 0.0
+        return np.where(proven, 1.0 - highest / np.where(proven, square, 1.0), 0.0)
+
+
+class Combined(Range):
+    """The ranges of all events, combined into one number; each has its part of a size."""
+
+    def __init__(self, combine: Callable[[Floats], Any]) -> None:
+        self.combine = combine  # ranges (n_events, ...), one after another
+
+    def size(self, components: Floats) -> Floats:
+        """Return the combined range of components (n_groups, n_events)."""
+        return np.asarray(self.combine(np.ptp(components, axis=0)))
+
+    def statistic(self, components: Floats, variance: Floats, size: float) -> Floats:
+        """Return the combined range."""
+        return self.size(components)
+
+    def _moved(
+        self, values: Floats, variance: Floats, size: float, support: tuple[float, float]
+    ) -> Floats:
+        ranges, now = np.ptp(values, axis=0), float(self.size(values))
+        wanted = ranges * (size / now) if now > 0 else np.full(len(ranges), size)
+        one = Range()
+        columns = (
+            one._moved(values[:, [e]], variance[:, [e]], float(width), support)
+            for e, width in enumerate(wanted)
+        )
+        return np.concatenate(list(columns), axis=1)
+
+    def proven(self, values: Floats, errors: Errors, alpha: float) -> float:
+        """Return zero: no pair of groups bounds a combination."""
+        return 0.0
+
+
+def _shrunk(values: Floats, variance: Floats) -> Floats:
+    """Shrink columns towards their means, by the variance between their true values.
+
+    DerSimonian and Laird's estimate of it (1986).
+    """
+    weight = 1.0 / variance
+    total = weight.sum(axis=0)
+    mean = (weight * values).sum(axis=0) / total
+    surplus = (weight * np.square(values - mean)).sum(axis=0) - (len(values) - 1)
+    between = np.maximum(
+        surplus / np.maximum(total - np.square(weight).sum(axis=0) / total, 1e-12), 0
+    )
+    return np.asarray(mean + between / (between + variance) * (values - mean))
+
+
+def _clipped(values: Floats, inside: Floats, variance: Floats, line: tuple[float, float]) -> Floats:
+    """Nearest columns within bands from c to (c + b) / a: weighted least squares.
+
+    The cuts above and below the band balance. The balance falls with c, and is linear between the
+    points where a value enters or leaves the band. Groups that are not cut get values of `inside`.
+    """
+    a, b = line
+    points = np.sort(np.concatenate((values, a * values - b)), axis=0)
+    cut = values - np.clip(values, points[:, None], (points[:, None] + b) / a)
+    balance = (np.where(cut > 0, cut / a, cut) / variance).sum(axis=1)  # (n_points, n_columns)
+    columns = np.arange(values.shape[1])
+    first = np.maximum((balance > 0).sum(axis=0) - 1, 0)
+    second = np.minimum(first + 1, len(points) - 1)
+    above, below = balance[first, columns], balance[second, columns]
+    part = np.where(above > 0, above / np.where(above > 0, above - below, 1.0), 0.0)
+    start = points[first, columns] + part * (points[second, columns] - points[first, columns])
+    is_cut = (values <= start) | (values >= (start + b) / a)
+    return np.asarray(np.clip(np.where(is_cut, values, inside), start, (start + b) / a))
+
+
+class Highest:
+    """Largest of components (n_components, 1).
+
+    A test of a size is one of all components: the largest less the size, in standard errors.
+    """
+
+    def fold(self, components: Floats) -> Floats:
+        """Return the quantity of which the largest counts."""
+        return components
+
+    def shrunk(self, values: Floats, variance: Floats) -> Floats:
+        """Return components without what they owe to chance."""
+        return _shrunk(values, variance)
+
+    def size(self, components: Floats) -> Floats:
+        """Return the largest of components (n_components, 1)."""
+        return np.asarray(self.fold(components[:, 0]).max(axis=0))
+
+    def statistic(self, components: Floats, variance: Floats, size: float) -> Floats:
+        """Return the largest component less the size, in standard errors; or one for each draw."""
+        excess = self.fold(components[:, 0]) - size
+        return np.asarray((excess.T / np.sqrt(variance[:, 0])).max(axis=-1))
+
+    def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
+        """Components beyond the size are cut. If there is none, the likeliest grows.
+
+        The others are shrunk; where one grows, only if that takes them away from the size.
+        """
+        variance, folded = errors.variance(values), self.fold(values)
+        others = self.shrunk(values, variance)
+        if (folded >= size).any():
+            moved = np.where(folded >= size, size, np.minimum(self.fold(others), size))
+        else:
+            moved = np.minimum(folded, self.fold(others))
+            moved[int(((folded - size) / np.sqrt(variance)).argmax())] = size
+        return np.asarray(np.where(folded == values, moved, -moved))
+
+    def proven(self, values: Floats, errors: Errors, alpha: float) -> float:
+        """Return the largest of the components' lower bounds that hold together (Bonferroni)."""
+        low, _ = errors.limits(self.fold(values), float(norm.isf(alpha / (2 * len(values)))))
+        return max(float(low.max()), 0.0)
+
+
+class Largest(Highest):
+    """Largest absolute value of contrasts, each of them zero if fair."""
+
+    def fold(self, components: Floats) -> Floats:
+        """Return absolute values."""
+        return np.abs(components)
+
+    def shrunk(self, values: Floats, variance: Floats) -> Floats:
+        """Return the contrasts: they have no common mean."""
+        return values
