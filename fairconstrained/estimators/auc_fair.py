@@ -347,6 +347,12 @@ class PrivateRanking(PrivateRecords):
     def default_solver(self) -> Solver:
         return AugmentedLagrangian()
 
+    @property
+    def given_range(self) -> Any:
+        """The public range of the columns, here (0, 1) if none is given: no scales are released."""
+        given = self.estimator.feature_range
+        return (0.0, 1.0) if given is None else given
+
     def plan(self, n_samples: int) -> PrivacyGuarantee:
         """Plan the noise of the releases, which does not depend on the number of rows."""
         return plan_moments(self.budget)

@@ -255,7 +255,11 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
     named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
     names = {str(name).removeprefix(_GROUPS).removeprefix(_STRATA) for name in named}
-    shared = [name for name in getattr(X, "columns", ()) if isinstance(name, str) and name in names]
+    shared = [
+        name
+        for name in getattr(X, "column_names", getattr(X, "columns", ()))
+        if isinstance(name, str) and name in names
+    ]
     if shared:
         raise ValueError(
             f"X must not hold the sensitive features where they alone are secret, and its columns "

@@ -76,6 +76,15 @@ def test_what_is_cut_to_a_constant_is_said():
         clone(FAR["linear"]).set_params(solver=STEPS).fit(X, Y, sensitive_features=GROUPS)
 
 
+def test_a_ranking_without_a_range_is_within_the_unit_interval():
+    """No scales are released for it: whatever lies a million units away is cut as before."""
+    X = DATA.data.copy()
+    X[0] = 1e308
+    cut = np.where(X > 1e6 + 1.0, 1e6 + 1.0, X)
+    one, other = (fitted(AUCFairClassifier(epsilon=1.0, random_state=0), rows) for rows in (X, cut))
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+
+
 SECRET = "diagnosis: rare"
 TEXT = pd.DataFrame({"age": PLACE[FEW], "notes": np.where(np.arange(400) == 7, SECRET, "1")})
 CODED = make_column_transformer((OneHotEncoder(), ["notes"]), remainder="passthrough")
