@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from fairconstrained.inputs.values import listed
+from fairconstrained.inputs.values import as_written, listed
 
 _SEPARATORS = (",", ";", "\t", "|")
 _N_ROWS = 200  # that are looked at
@@ -75,11 +75,11 @@ def load(path: Path, form: Form, columns: Sequence[str]) -> File:
         text, encoding = _decoded(data, name, form.encoding)
         if not text.strip():
             raise Unusable(f"{name} is empty.")
-        frame, decimal = _text(text, name, form, columns, encoding)
+        frame, decimal, notes = _text(text, name, form, columns, encoding)
         if encoding == "cp1252":
-            notes = [
+            notes.append(
                 "The text is not UTF-8 and was read as cp1252 (Latin-1). --encoding names another."
-            ]
+            )
     return File(name, frame, decimal, notes, digest)
 
 
@@ -149,8 +149,8 @@ def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
 
 def _text(
     text: str, name: str, form: Form, columns: Sequence[str], encoding: str
-) -> tuple[pd.DataFrame, str]:
-    """Read text with separators, by what the user or its first rows say."""
+) -> tuple[pd.DataFrame, str, list[str]]:
+    """Read text with separators, by what the user or its first rows say; notes say what it is."""
     first, _, rest = text.partition("\n")
     if re.fullmatch(r"sep=.\s*", first, re.IGNORECASE):  # as Excel writes it
         form, text = form._replace(sep=form.sep or first[4]), rest
@@ -163,11 +163,10 @@ def _text(
             f"Name the character between columns by {other}."
         )
     decimal = form.decimal or _decimal_mark(text, sep)
+    options: Any = {"sep": sep, "skipinitialspace": True, "low_memory": False}
     way = f"--sep {sep!r} --decimal {decimal!r} --encoding {encoding}"
     try:
-        frame = pd.read_csv(
-            io.StringIO(text), sep=sep, decimal=decimal, low_memory=False, skipinitialspace=True
-        )
+        frame = pd.read_csv(io.StringIO(text), decimal=decimal, **options)
     except ValueError as error:
         raise Unusable(
             f"{name} cannot be read with {way}: {str(error).strip()}. Give the options that fit."
@@ -177,7 +176,12 @@ def _text(
             f"{name}, read with {way}, has rows with more columns than its header: "
             f"{listed(list(frame))}."
         )
-    return frame, decimal
+    written = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options)
+    notes: list[str] = []
+    for column in [column for column in frame if str(column).strip() in columns]:
+        frame[column], more = as_written(frame[column], written[column])
+        notes += more
+    return frame, decimal, notes
 
 
 def _separator(text: str, columns: Sequence[str]) -> str | None:

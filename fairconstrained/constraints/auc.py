@@ -170,7 +170,7 @@ class AUCParity(Notion):
     comparison : str, default="group_auc"
         ``"group_auc"``, ``"inter_group"``, ``"intra_group"``, ``"positive_equality_gap"``,
         ``"negative_equality_gap"`` or ``"bpsn_bnsp"``. The metrics of these names in
-        :mod:`fairconstrained.metrics` define what is compared. The positive label is the second in
+        :mod:`fairconstrained.metrics` define what is compared. The label on top is the second in
         sorted order. If the first is meant, the two equality gaps change places.
     slack : float, optional
         Largest allowed difference of AUCs; default: the estimator's ``slack``.

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
+from fairconstrained.inputs.labels import top_of_words
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Iterate, Solution, Status
 
@@ -181,9 +182,10 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
             ConstraintNotSatisfiedWarning,
         )
     elif how:
+        top = top_of_words(estimator.classes_.tolist() if hasattr(estimator, "pos_label_") else [])
         warn_caller(
-            f"{estimator.constraints_[worst]}: {how}. Try a larger slack, {remedies}, or "
-            "min_group_size to leave small groups out.",
+            f"{estimator.constraints_[worst]}: {how}{top and f'; {top}'}. Try a larger slack, "
+            f"{remedies}, or min_group_size to leave small groups out.",
             ConstraintNotSatisfiedWarning,
         )
     own, better = solution.iterate, solution.better or solution.iterate

@@ -116,6 +116,8 @@ class AUCFairClassifier(PrivateFairClassifier):
         As in :class:`RateConstrainedClassifier`.
     excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, status_, privacy_
         As in :class:`RateConstrainedClassifier`.
+    pos_label_ : label
+        The label on top of the ranking, ``classes_[1]``: of words the last in the alphabet.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -114,6 +114,8 @@ class PartialParityClassifier(PrivateFairClassifier):
     threshold_ : float
         Samples with a higher score are predicted positive. It is the threshold of a constraint on
         rates, and otherwise 0.
+    pos_label_ : label
+        The label on top of the ranking, ``classes_[1]``: of words the last in the alphabet.
     coef_, intercept_ : ndarray of shape (1, n_columns), (1,)
         Coefficients of a linear model, including those of group features.
     violation_ : float

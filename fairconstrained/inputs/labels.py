@@ -172,6 +172,13 @@ def refuse_unknown(labels: Sequence[Any], parameter: str = "pos_label") -> None:
     )
 
 
+def top_of_words(labels: Sequence[Any]) -> str:
+    """Say which of two labels a ranking has on top, where that is a matter of convention."""
+    if len(labels) != 2 or is_known(labels):
+        return ""
+    return f"the label on top of the ranking is {labels[1]!r}"
+
+
 def order_of(values: Any) -> list[Any] | None:
     """Return the categories of an ordered column of pandas, polars or Arrow, the best one last."""
     if getattr(getattr(values, "type", None), "ordered", False) is True:  # of Arrow

@@ -100,6 +100,22 @@ def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
     return notes
 
 
+def as_written(parsed: pd.Series[Any], written: pd.Series[Any]) -> tuple[pd.Series[Any], list[str]]:
+    """Return a column of a file as pandas parsed it, or as texts that numbers would merge.
+
+    `written` are the texts in the file. Notes say which texts count as missing, and whether leading
+    zeros make the column one of texts.
+    """
+    texts, notes = written.str.strip(), []
+    if gone := texts[parsed.isna() & (texts != "")].unique().tolist():
+        notes.append(f"{listed(map(repr, gone))} in {parsed.name}: these count as missing.")
+    zeros = texts[texts.str.fullmatch(r"[+-]?0\d+")]
+    if pd.api.types.is_numeric_dtype(parsed) and len(zeros):
+        notes.append(f"{parsed.name}: read as texts, since {zeros.iloc[0]!r} begins with a zero.")
+        parsed = texts.where(parsed.notna())
+    return parsed, notes
+
+
 def alternatives(values: Sequence[Any]) -> list[str]:
     """Return values that have another spelling among them: by case, blanks or leading zeros."""
     kinds: dict[Any, list[str]] = {}

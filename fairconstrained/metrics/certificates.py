@@ -12,7 +12,7 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.engines.columns import of_columns
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import Groups, encode_groups, group_name, within_strata
-from fairconstrained.inputs.labels import Classes, refuse_unknown, two_labels
+from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import Ranked
@@ -137,8 +137,9 @@ def certify(
         the statement name them. "auto": if one row moves the rate by more than the slack, unless
         the second largest group is hardly larger. 1 leaves out none that has a row.
     pos_label : label, optional
-        The positive label; by default the ``pos_label`` of the constraint object, or the larger of
-        two labels.
+        The favourable label; by default the ``pos_label`` of the constraint object, 1 of 0 and 1,
+        True, or the last of ordered categories. Of other labels it must be given where the
+        criterion depends on it. Rankings have the larger of two labels on top.
     population : Proportions or Weights, optional
         The population that the certificate is about, if its composition is another than that of the
         rows: fractions of groups or of positive labels, or intervals of them, or weights.
@@ -397,6 +398,7 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
     if rows.y_true is not None:
         codes, labels, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive, labels = np.asarray(codes == target), [labels[1 - target], labels[target]]
+        assumed += [f"{top}."] if (top := top_of_words(labels)) else []
     groups = data.rows.labels + lacking(rows.sensitive_features, data.rows.labels, claim.groups)
     cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)
     found = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))

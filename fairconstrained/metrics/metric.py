@@ -240,9 +240,11 @@ PARAMETERS = {
     "sample_weight": """array-like of shape (n_samples,), optional
     Non-negative weights of the rows.""",
     "pos_label": """label, optional
-    The class whose rates are compared; by default the larger of two labels, and the worst of
-    more than two. Where only one label occurs, 0, -1 and False are the negative one. Needed for
-    predicted labels that are 1 and a larger number, where conventions differ.""",
+    The favourable one of two labels, whose rates are compared: by default 1 of 0 and 1 (or -1 and
+    1), True, and the last of ordered categories. Of other labels it must be given where the value
+    depends on it; differences of selection rates and odds do not. Scores and probabilities are by
+    default those of the larger label, as in scikit-learn. The worst of more than two classes counts
+    unless one is named.""",
     "control_features": """array-like of shape (n_samples,) or (n_samples, n_columns), optional
     Strata, such as age or kind of job: the value is that of the worst stratum.""",
     "attributes": """{"crossed", "parallel"}, default="crossed"
@@ -256,7 +258,7 @@ _RAISES = """Raises
 ------
 ValueError
     Lengths that differ, missing values, negative weights, an unknown option, two labels of which
-    either may be the positive one.
+    either may be the favourable one.
 
 Warns
 -----

@@ -70,8 +70,8 @@ def group_report(
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows.
     pos_label : label, optional
-        The favourable class, whose rates are listed. It may be left out if the labels are booleans,
-        or 0 and 1: then it is True, or 1.
+        The favourable class, whose rates are listed. It may be left out if it is known: 1 of 0 and
+        1 (or -1 and 1), True, and the last of ordered categories.
     reference : str, optional
         A group, as the index names it, to compare all others with.
     X : DataFrame of Dask or Spark, or Dataset of Ray, optional
@@ -90,9 +90,9 @@ def group_report(
     Raises
     ------
     ValueError
-        Lengths that differ, missing values, negative weights, labels other than booleans, 0 and 1
-        without `pos_label`, another label that differs from `pos_label` by case or blanks only, a
-        confidence that is not between 0 and 1, a `reference` that is no group.
+        Lengths that differ, missing values, negative weights, labels of which the favourable one is
+        not known without `pos_label`, a confidence that is not between 0 and 1, a `reference` that
+        is no group.
 
     Notes
     -----

@@ -145,6 +145,26 @@ def test_decisions_that_are_all_0_have_a_favourable_one(run):
     assert "Nobody gets the favourable decision" in out
 
 
+def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path):
+    frame = table()
+    frame.loc[:3, "sex"] = "NA"
+    frame["zip"] = np.where(np.arange(N) % 2, "01234", "1234")
+    run(frame, "--decision", "decision", "--sensitive", "sex", "zip", "--positive", "granted")
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    assert facts["left_out"][:2] == [
+        "'NA' in sex: these count as missing.",
+        "zip: read as texts, since '01234' begins with a zero.",
+    ]
+    assert {f["group"] for f in facts["groups"] if f["attribute"] == "zip"} >= {"01234", "1234"}
+    assert "'01234', '1234' in zip are different groups." in facts["findings"]
+
+
+@pytest.mark.parametrize("n", [5, 1])
+def test_a_few_rows_are_a_page_that_compares_nothing(run, n):
+    out = run(table(n), *ASKED)
+    assert "Nothing can be compared" in out
+
+
 def test_one_label_and_one_decision_are_said(run):
     frame = table().assign(decision=1, repaid=1)
     out = run(frame, "--decision", "decision", "--sensitive", "sex", "--label", "repaid")

@@ -28,6 +28,7 @@ from fairconstrained.constraints import (
     PredictiveParity,
     RejectionRate,
 )
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import certify, equal_opportunity_scorer, group_report
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.monitoring import FairnessMonitor
@@ -135,6 +136,12 @@ def test_rankings_keep_the_order_of_scikit_learn_and_say_so():
             codes = clone(clf).fit(X, 1 - Y, **GROUPS)
         assert (clf.pos_label_, codes.pos_label_) == ("refused", 1)
         np.testing.assert_array_equal(clf.decision_function(X), codes.decision_function(X))
+    given = {"y_true": WORDS, "y_score": X[:, 0], "constraint": "group_auc", "slack": 0.5}
+    said = str(certify(**given, **GROUPS))
+    assert "the label on top of the ranking is 'refused'." in said
+    narrow = PartialParityClassifier(slack=1e-9, max_iter=1)
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="on top of the ranking is 'refused'"):
+        narrow.fit(X, WORDS, **GROUPS)
 
 
 def test_searches_over_words_are_as_before():
