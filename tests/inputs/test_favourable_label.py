@@ -136,7 +136,7 @@ def test_rankings_keep_the_order_of_scikit_learn_and_say_so():
             codes = clone(clf).fit(X, 1 - Y, **GROUPS)
         assert (clf.pos_label_, codes.pos_label_) == ("refused", 1)
         np.testing.assert_array_equal(clf.decision_function(X), codes.decision_function(X))
-    given = {"y_true": WORDS, "y_score": X[:, 0], "constraint": "group_auc", "slack": 0.5}
+    given = {"y_true": WORDS, "y_score": X[:, 0], "constraint": "inter_group", "slack": 0.5}
     said = " ".join(str(certify(**given, **GROUPS)).split())
     assert "the label on top of the ranking is 'refused'." in said
     narrow = PartialParityClassifier(slack=1e-9, max_iter=1)
