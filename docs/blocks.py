@@ -13,8 +13,6 @@ from typing import NamedTuple
 from sklearn import config_context
 from sklearn.base import BaseEstimator
 
-__all__ = ["Shown", "blocks_of", "running"]
-
 _FENCE = re.compile(r"^```(python|\{picture\})[^\n`]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 # Black and dark greys become the colour of the text around, which is light on a dark page.
 _INK = re.compile(r"stroke: #([0-5][0-9a-f])\1\1\b")

@@ -1,19 +1,19 @@
 """How the site is built: ``python -m sphinx -W --keep-going docs docs/_build/html``."""
 
+import re
 import sys
 from pathlib import Path
 
 import matplotlib
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the checkout that holds this file
-sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, measured.py, outputs.py, reference.py
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py, measured.py, outputs.py
 
 import fairconstrained
 
 matplotlib.use("agg")
 
 project = "fairconstrained"
-author = "The fairconstrained developers"
 copyright = "The fairconstrained developers, BSD-3-Clause"
 version = release = fairconstrained.__version__
 
@@ -23,7 +23,6 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "outputs",  # docs/outputs.py
-    "reference",  # docs/reference.py
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
@@ -58,14 +57,10 @@ html_theme_options = {
 }
 html_sidebars = {page: [] for page in ("index", "start", "start_*", "choose", "evidence/index")}
 
-# ---------------------------------------------------------------------- text
-
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # The first needs the extra "clients", and its sections run on their own (tests/clients).
 outputs_exclude = ["guide/works_with", "guide/large_data"]
-
-# ---------------------------------------------------------------------- interface
 
 autosummary_generate = True
 maximum_signature_line_length = 88
@@ -87,7 +82,6 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "download_all_examples": False,
-    "show_memory": False,
     "show_signature": False,
     "min_reported_time": 5,
     "remove_config_comments": True,
@@ -95,6 +89,16 @@ sphinx_gallery_conf = {
     "doc_module": ("fairconstrained",),
     "image_srcset": ["2x"],
     "reset_modules": ("matplotlib",),
-    "default_thumb_file": None,
     "capture_repr": (),
 }
+
+
+def _without_labels(app, what, name, obj, options, lines):
+    """Inherited docstrings refer to labels in scikit-learn's own documentation."""
+    if (getattr(obj, "__module__", None) or "").startswith("sklearn."):
+        lines[:] = [re.sub(r":ref:`([^`<]*?)\s*<[^`>]*>`", r"\1", line) for line in lines]
+
+
+def setup(app):
+    """Change docstrings before numpydoc reads them."""
+    app.connect("autodoc-process-docstring", _without_labels, priority=400)

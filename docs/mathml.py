@@ -6,7 +6,6 @@ from xml.etree.ElementTree import tostring
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert_to_element
 from sphinx.errors import ExtensionError
-from sphinx.util.math import get_node_equation_number
 
 _KNOWN = {
     r"\arg\m": r"\operatorname{arg}\m",
@@ -38,11 +37,9 @@ def visit_math(translator, node):
 
 
 def visit_displaymath(translator, node):
-    """Write a formula in a line of its own, with its number if it has one."""
-    number = get_node_equation_number(translator, node) if node["number"] else ""
-    label = f'<span class="eqno">({number})</span>' if number else ""
+    """Write a formula in a line of its own."""
     tag = translator.starttag(node, "div", CLASS="math")
-    translator.body.append(f"{tag}{label}{mathml(node.astext(), 'block')}</div>\n")
+    translator.body.append(f"{tag}{mathml(node.astext(), 'block')}</div>\n")
     raise SkipNode
 
 

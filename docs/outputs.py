@@ -43,18 +43,14 @@ class Outputs(SphinxTransform):
         if path.suffix != ".md":
             return
         excluded = docname in self.config.outputs_exclude
-        # `code-block` notes whether highlighting is forced; a fence does not.
-        blocks = [
-            block
-            for block in self.document.findall(nodes.literal_block)
-            if block.get("language") == "python" and "force" not in block
-            if "picture" in block or not excluded
-        ]
-        if not blocks:
-            return
         with running(path) as run:
-            for block in blocks:
+            for block in list(self.document.findall(nodes.literal_block)):
                 caption = block.get("picture")
+                # `code-block` notes whether highlighting is forced; a fence does not.
+                if block.get("language") != "python" or "force" in block:
+                    continue
+                if excluded and caption is None:
+                    continue
                 line = (block.line or 0) + 1
                 try:
                     shown = run(block.astext(), line, caption, alone=caption is not None)
@@ -70,26 +66,19 @@ def _html(text):
 
 
 def _below(block, shown):
-    found = [block]
-    if shown.text:
-        found.append(
-            nodes.literal_block(shown.text, shown.text, language="text", classes=["output"])
-        )
-    if shown.table:
-        found.append(
-            _html(f'<div class="output pst-scrollable-table-container">{shown.table}</div>')
-        )
-    return found + [_html(f'<div class="drawn">{svg}</div>') for svg in shown.figures]
+    output = {"language": "text", "classes": ["output"]}
+    text = [nodes.literal_block(shown.text, shown.text, **output)] if shown.text else []
+    box = '<div class="output pst-scrollable-table-container">'
+    table = [_html(f"{box}{shown.table}</div>")] if shown.table else []
+    figures = [_html(f'<div class="drawn">{svg}</div>') for svg in shown.figures]
+    return [block, *text, *table, *figures]
 
 
 def _with_picture(block, shown):
-    caption = escape(block["picture"])
-    return [
-        _html(f'<figure class="drawn">{"".join(shown.figures)}<figcaption>{caption}</figcaption>'),
-        _html("<details><summary>The code of this figure</summary>"),
-        block,
-        _html("</details></figure>"),
-    ]
+    caption = f"<figcaption>{escape(block['picture'])}</figcaption>"
+    code = "<details><summary>The code of this figure</summary>"
+    above = _html(f'<figure class="drawn">{"".join(shown.figures)}{caption}{code}')
+    return [above, block, _html("</details></figure>")]
 
 
 def setup(app):

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import fairconstrained
-from fairconstrained import RateConstrainedClassifier, exceptions, metrics, models
+from fairconstrained import exceptions, metrics, models
 from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
@@ -23,7 +23,6 @@ with pytest.MonkeyPatch.context() as patch:
 
     del sys.modules["blocks"]
 
-FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 NAMES = (
     *("blocks", "constraints", "datasets", "display", "distributed", "exceptions", "export"),
     *("groups", "metrics", "model_selection", "monitoring", "privacy", "privacy.audit", "solvers"),
@@ -61,30 +60,6 @@ def test_the_examples_of_the_readme_run_in_their_order():
     with running(ROOT / "README.md") as run:
         for _, code in blocks_of((ROOT / "README.md").read_text(encoding="utf-8")):
             run(code)
-
-
-@pytest.mark.parametrize("page", sorted((DOCS / "guide").glob("*.md")), ids=lambda p: p.stem)
-def test_every_page_of_the_guide_opens_with_a_picture(page):
-    """A caption with backticks would end its fence, and the code would become prose."""
-    text = page.read_text(encoding="utf-8")
-    drawn = [kind for kind, _ in blocks_of(text) if kind == "{picture}"]
-    assert len(drawn) == text.count("```{picture}")
-    opening = text.partition("\n## ")[0]
-    assert page.stem == "index" or "{picture}" in opening or "\n![" in opening
-
-
-def n_words(page):
-    """Words of prose: no code, pictures, tables, displayed formulas, headings and addresses."""
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    text = re.sub(r"\$\$.*?\$\$", "", text, flags=re.DOTALL)
-    text = re.sub(r"^[|#:!].*$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"\]\([^)]*\)", "]", text)
-    return sum(any(map(str.isalpha, word)) for word in text.split())
-
-
-@pytest.mark.parametrize("page", sorted((DOCS / "guide").glob("*.md")), ids=lambda p: p.stem)
-def test_no_page_of_the_guide_is_longer_than_ten_minutes_of_reading(page):
-    assert n_words(page) <= 900
 
 
 def test_the_readme_reads_the_figures_of_its_picture_from_the_same_run():
@@ -223,59 +198,3 @@ def test_every_row_names_code_and_a_test():
         assert row.count("|") == 6, row
         assert "`fairconstrained." in row, row
         assert "`tests/" in row, row
-
-
-# --- tools of the site ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tool(request):
-    """A script of the folder docs, as a module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(DOCS))
-        yield importlib.import_module(request.param)
-    sys.modules.pop(request.param)
-
-
-@pytest.mark.parametrize("tool", ["check_site"], indirect=True)
-def test_a_link_to_nothing_is_found(tool, tmp_path):
-    (tmp_path / "b.html").write_text('<h1 id="there"></h1>')
-    (tmp_path / "a.html").write_text(
-        '<a href="b.html#there"></a><a href="https://example.org"></a>'
-        '<a href="b.html#gone"></a><img src="c.png">'
-    )
-    problems, checked, external = tool.check(tmp_path)
-    assert (checked, external) == (3, 1)
-    assert problems == ["a.html: no anchor for b.html#gone", "a.html: no file for c.png"]
-
-
-@pytest.mark.parametrize("tool", ["reference"], indirect=True)
-def test_a_class_page_lists_every_public_method_once(tool):
-    lines = tool.list_of_methods(RateConstrainedClassifier)
-    named = [line.rsplit(".")[-1] for line in lines if line.startswith("   ~")]
-    assert {"fit", "predict", "score"} <= set(named)
-    common = lines[-1].removeprefix("As in scikit-learn: ").rstrip(".").replace("`", "").split(", ")
-    assert {"get_params", "set_fit_request"} <= set(common)
-    public = [name for name in dir(RateConstrainedClassifier) if not name.startswith("_")]
-    methods = [name for name in public if callable(getattr(RateConstrainedClassifier, name))]
-    assert sorted([*named, *common]) == methods
-
-
-@pytest.mark.parametrize("script", sorted((DOCS / "gallery").glob("*.py")), ids=lambda p: p.stem)
-def test_code_of_the_gallery_fits_the_column_of_the_site(script):
-    assert max(map(len, script.read_text(encoding="utf-8").splitlines())) <= 88
-
-
-@pytest.mark.parametrize(
-    "words", ["disparate impact", "adverse impact ratio", "four fifths", "multiclass"]
-)
-def test_a_page_has_the_words_that_newcomers_search_for(words):
-    pages = (re.findall(r"\w+", page.read_text("utf-8").lower()) for page in DOCS.glob("*.md"))
-    assert any(set(words.split()) <= set(page) for page in pages)
-
-
-def test_no_page_is_hidden_in_a_drop_down_of_the_header():
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    (tree,) = re.findall(r"```\{toctree\}\n(?::.*\n)*\n(.*?)```", index, re.DOTALL)
-    shown = re.search(r'"header_links_before_dropdown": (\d+)', (DOCS / "conf.py").read_text())
-    assert len(tree.split("\n")) - 1 <= int(shown[1])

@@ -1,1 +1,0 @@
-"""Timings that constants in the package cite."""
