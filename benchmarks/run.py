@@ -1,7 +1,7 @@
 """Run a benchmark: every solver on every data set, for every seed and every parameter.
 
     python -m benchmarks.run --datasets adult compas --seeds 0 1 2
-    python -m benchmarks.run --objective loss_parity --datasets acs_income_white
+    python -m benchmarks.run --objective auc_fair --datasets bank compas_scores
 
 Each finished run is a row of <output>/<objective>.csv; a second call skips what is there.
 """

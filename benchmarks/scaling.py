@@ -103,8 +103,8 @@ class Passes:
                 yield values.reshape(-1, self.n_columns)
 
 
-def measure(kind: str, folder: Path, predicts: bool = False) -> dict[str, Any]:
-    """Fit once on the data in `folder`, or only predict, after a fit on a few rows."""
+def measure(kind: str, folder: Path) -> dict[str, Any]:
+    """Fit once on the data in `folder`, after a fit on a few rows."""
     from fairconstrained import RateConstrainedClassifier
     from fairconstrained.blocks import Blocks
 
@@ -121,11 +121,7 @@ def measure(kind: str, folder: Path, predicts: bool = False) -> dict[str, Any]:
         warm_up.fit(X[few], y[few], sensitive_features=groups[few])
     model = RateConstrainedClassifier(slack=SLACK, **parameters)
     loaded, start, cpu = _peak(), time.perf_counter(), time.process_time()
-    if predicts:
-        model = warm_up
-        model.predict(X)
-    else:
-        model.fit(Blocks(passes) if kind == "blocks20" else X, y, sensitive_features=groups)
+    model.fit(Blocks(passes) if kind == "blocks20" else X, y, sensitive_features=groups)
     return {
         "fit_time": time.perf_counter() - start,
         "cpu": time.process_time() - cpu,

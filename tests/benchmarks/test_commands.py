@@ -1,0 +1,117 @@
+"""Benchmarks as users start them: commands that write tables, resume, and refuse foreign files."""
+
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.helpers.repository import ROOT
+
+pytestmark = pytest.mark.slow
+
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "benchmarks").rglob("[a-z]*.py")
+    if "def main(" in path.read_text(encoding="utf-8")
+)
+SMALL = """
+from fairconstrained.datasets import make_biased_classification
+
+def load():
+    return make_biased_classification(600, 6, random_state=0)
+"""
+BROKEN = """
+METHOD, OBJECTIVES = "mine", ["rate_constrained"]
+
+def fit(*args, **options):
+    raise ArithmeticError("of mine")
+"""
+MENDED = """
+from benchmarks.solvers.rates import unconstrained as fit
+
+METHOD, OBJECTIVES = "mine", ["rate_constrained"]
+"""
+
+
+def command(module, *arguments):
+    """Run a module in a process of its own, from the root of the repository."""
+    line = [sys.executable, "-m", module, *map(str, arguments)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The runner on a small data set of the user's own; gives the process and the table."""
+    (tmp_path / "small.py").write_text(SMALL)
+    fixed = ["--datasets", tmp_path / "small.py", "--output", tmp_path / "results"]
+
+    def runner(*arguments, objective="rate_constrained"):
+        done = command("benchmarks.run", *fixed, "--objective", objective, *arguments)
+        path = tmp_path / "results" / f"{objective}.csv"
+        return done, pd.read_csv(path) if path.exists() else None
+
+    return runner
+
+
+def test_every_command_can_be_started():
+    imports = "; ".join(f"import {name}; assert callable({name}.main)" for name in MODULES)
+    done = subprocess.run(
+        [sys.executable, "-c", imports], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert len(MODULES) > 10
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("objective", "asked"),
+    [
+        ("rate_constrained", ["--constraint", "demographic_parity", "--slack", "0.1"]),
+        ("auc_fair", ["--constraint", "inter_group", "--slack", "0.05"]),
+        ("dp_fermi", ["--penalty", "1", "--epsilon", "9", "--unit", "sensitive_features"]),
+    ],
+)
+def test_every_method_fills_its_row_and_keeps_the_slack(run, objective, asked):
+    done, table = run(*asked, objective=objective)
+    assert done.returncode == 0, done.stderr
+    assert len(table) == len(table.drop_duplicates("method")) > 0
+    ours = table[table["method"].str.startswith("fairconstrained")]
+    assert (ours["train_violation"] <= ours["slack"] + 0.002).all() if len(ours) else True
+
+
+def test_a_second_call_adds_what_is_missing_and_repeats_what_failed(run, tmp_path):
+    solver = tmp_path / "mine.py"
+    solver.write_text(BROKEN)
+    asked = ["--constraint", "demographic_parity", "--slack", "0.2", "--solvers"]
+    asked += ["fairconstrained_default", solver]
+    done, first = run(*asked)
+    assert done.returncode == 1
+    assert "of mine" in done.stderr
+    assert list(first["method"]) == ["fairconstrained"]
+    solver.write_text(MENDED)
+    with (tmp_path / "results" / "rate_constrained.csv").open("a") as file:
+        file.write("rate_con")  # of an interruption
+    done, second = run(*asked)
+    assert done.returncode == 0, done.stderr
+    assert list(second["method"]) == ["fairconstrained", "mine"]
+    pd.testing.assert_frame_equal(second[:1], first)
+
+
+def test_foreign_tables_and_unknown_parts_are_told_in_one_sentence(run, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "rate_constrained.csv").write_text("a,b\nx,y\n")
+    done, table = run("--solvers", "unconstrained")
+    assert "is no table of these runs" in done.stderr
+    assert list(table.columns) == ["a", "b"]
+    done, _ = run("--solvers", "nothing")
+    assert "'nothing' is neither one of" in done.stderr
+
+
+def test_scaling_measures_each_fit_in_a_process_of_its_own(tmp_path):
+    arguments = ["--rows", 1000, 2000, "--kinds", "dense20", "--output", tmp_path]
+    done = command("benchmarks.scaling", *arguments)
+    assert done.returncode == 0, done.stderr
+    table = pd.read_csv(tmp_path / "scaling.csv")
+    assert table["n_rows"].tolist() == [1000, 2000]
+    assert (table["peak_mb"] >= table["loaded_mb"]).all()
+    assert (table["violation"] <= 0.05 + 1e-3).all()
