@@ -37,7 +37,7 @@ METHOD, OBJECTIVES = "mine", ["rate_constrained"]
 def command(module, *arguments):
     """Run a module in a process of its own, from the root of the repository."""
     line = [sys.executable, "-m", module, *map(str, arguments)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def run(tmp_path):
     def runner(*arguments, objective="rate_constrained"):
         done = command("benchmarks.run", *fixed, "--objective", objective, *arguments)
         path = tmp_path / "results" / f"{objective}.csv"
-        return done, pd.read_csv(path) if path.exists() else None
+        return done, pd.read_csv(path, dtype=str) if path.exists() else None
 
     return runner
 
@@ -64,19 +64,20 @@ def test_every_command_can_be_started():
 
 
 @pytest.mark.parametrize(
-    ("objective", "asked"),
+    ("objective", "n_methods", "asked"),
     [
-        ("rate_constrained", ["--constraint", "demographic_parity", "--slack", "0.1"]),
-        ("auc_fair", ["--constraint", "inter_group", "--slack", "0.05"]),
-        ("dp_fermi", ["--penalty", "1", "--epsilon", "9", "--unit", "sensitive_features"]),
+        ("rate_constrained", 3, "--constraint demographic_parity --slack 0.1"),
+        ("auc_fair", 7, "--constraint inter_group --slack 0.05"),
+        ("dp_fermi", 1, "--constraint demographic_parity --penalty 1 --epsilon 9"),
     ],
 )
-def test_every_method_fills_its_row_and_keeps_the_slack(run, objective, asked):
-    done, table = run(*asked, objective=objective)
+def test_every_method_fills_its_row_and_keeps_the_slack(run, objective, n_methods, asked):
+    done, table = run(*asked.split(), objective=objective)
     assert done.returncode == 0, done.stderr
-    assert len(table) == len(table.drop_duplicates("method")) > 0
+    assert table["method"].nunique() == n_methods
     ours = table[table["method"].str.startswith("fairconstrained")]
-    assert (ours["train_violation"] <= ours["slack"] + 0.002).all() if len(ours) else True
+    for _, row in ours.iterrows():
+        assert float(row["train_violation"]) <= float(row["slack"]) + 0.002
 
 
 def test_a_second_call_adds_what_is_missing_and_repeats_what_failed(run, tmp_path):
@@ -103,7 +104,7 @@ def test_foreign_tables_and_unknown_parts_are_told_in_one_sentence(run, tmp_path
     done, table = run("--solvers", "unconstrained")
     assert "is no table of these runs" in done.stderr
     assert list(table.columns) == ["a", "b"]
-    done, _ = run("--solvers", "nothing")
+    done, _ = run("--solvers", "nothing", "--output", tmp_path)
     assert "'nothing' is neither one of" in done.stderr
 
 
