@@ -159,8 +159,9 @@ class MomentConstraint:
         return self
 
     def narrowed(self, by: Tensor) -> Self:
-        """The constraint with `by` (m,) subtracted from the slacks, down to zero."""
-        return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(0.0))
+        """Subtract `by` (m,) from the slacks, down to zero from those that are not negative."""
+        less = self.slack - by.to(self.slack)
+        return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
 
     def shifted(self, by: Tensor) -> Self:
         """The constraint with `by` (m,) subtracted from the slacks, which may become negative."""

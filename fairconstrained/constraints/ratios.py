@@ -11,8 +11,6 @@ from torch import Tensor, as_tensor
 
 from fairconstrained.constraints.linear import LinearMoments
 
-# Solvers keep slacks up to 0.001. With that to spare, "feasible" means that the ratio is kept.
-SPARE = 1e-3
 _ZERO = 1e-12  # rates below this are zero, up to rounding
 
 
@@ -21,10 +19,9 @@ class RateRatios(LinearMoments):
 
     For both orders of each pair of rates that is compared,
 
-    .. math:: g_{ab} = c\, \rho_a - \rho_b + 0.001 \le 0 .
+    .. math:: g_{ab} = c\, \rho_a - \rho_b \le 0 .
 
-    The constant is what solvers may exceed a constraint by. :meth:`measure` is one minus the
-    smallest ratio, by how much of it a rate falls short of another. Rates that are zero in both
+    :meth:`measure` is one minus the smallest ratio: the fraction of a rate that another lacks. Rates that are zero in both
     sets have no ratio, and are left out. The combinations are those of :func:`in_both_orders`.
     """
 

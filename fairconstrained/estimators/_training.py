@@ -59,6 +59,7 @@ from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
+    NEARLY,
     Iterate,
     Solution,
     Solver,
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
 ROUGH = 4
 # Added to slacks, one after another, within which hardly anything is better than equal scores.
 MORE_SLACK = (0.01, 0.04)
+# Solvers stay so far inside a slack: sums round, and users compare numbers to the last digit.
+INSIDE = 1e-9
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 
@@ -95,9 +98,11 @@ class Training:
     bar: ClassVar[dict[str, Any]] = {}  # options of the progress bar
     domains = Domains()
     spent: PrivacyGuarantee | None = None  # by what may have been released so far
+    inside = INSIDE  # of the slacks
     watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
+    slack: Tensor  # of each constraint, as the user gave it
     rng: Generator  # the only source of randomness, except for dropout in networks
     left_out: Sequence[str] = ()  # who is not compared, and why
     looser: Stage | None = None  # with larger slacks, where equal scores are nearly as good
@@ -231,8 +236,10 @@ class Training:
         rough = self.run(problem, x, dual, rounds=min(ROUGH, self.estimator.max_iter or ROUGH))
         found = rough.solution.iterate
         stack, errors = problem.constraint, self.margin * problem.standard_errors(found.x)
-        narrow = stack.narrowed(errors)
-        nothing = torch.nonzero((narrow.slack <= 0) & (stack.slack > 0))[:, 0].tolist()
+        # Values that are not those of labels are never exactly equal: a little is left.
+        most = torch.where(stack.slack > 0, (stack.slack - NEARLY).clamp_min(0.0), torch.inf)
+        narrow = stack.narrowed(errors.minimum(most.to(errors)))
+        nothing = torch.nonzero((errors >= stack.slack) & (stack.slack > 0))[:, 0].tolist()
         if nothing:
             worst = max(nothing, key=lambda j: float(errors[j] - stack.slack[j]))
             error = float(errors[worst]) / self.margin
@@ -293,15 +300,17 @@ class Training:
         clf.multipliers_ = iterate.dual.cpu().numpy().copy()
         # Values that a penalty replaces are measured, and have no multipliers.
         clf.constraints_ = list(map(stack.describe, range(len(iterate.dual))))
-        clf.violations_ = stack.measures(iterate.hard[1:])
-        clf.violation_ = stack.measure(iterate.hard[1:])
+        hard = iterate.hard[1:]
+        hard = torch.where(hard.abs() <= FEASIBILITY_TOL, 0.0, hard)  # which a slack of 0 keeps
+        clf.violations_, clf.violation_ = stack.measures(hard), stack.measure(hard)
         # A margin narrows the slacks in training only.
-        wider = (stack.slack - stages[0].problem.constraint.slack).to(iterate.hard)
-        m = len(iterate.dual)
-        excess = iterate.hard[1 : 1 + m] + wider[:m]
+        measured, slack = (
+            own[: len(iterate.dual)] for own in (hard + stack.slack.to(hard), self.slack.to(hard))
+        )
+        excess = measured - slack
         clf.left_out_ = self.left_out
         compares = len(stack.members) == len(clf._notions()) and not np.isnan(clf.violation_)
-        clf.feasible_ = compares and bool((excess <= FEASIBILITY_TOL).all())
+        clf.feasible_ = compares and bool((measured <= slack).all())
         errors = self.errors_of_estimates(problem).to(excess)
         worst = int((excess - errors).argmax()) if len(excess) else None
         clf.excess_ = np.nan if worst is None else float(excess[worst])
@@ -382,7 +391,10 @@ class Training:
                 )
             if len(member.slack):
                 members.append(member)
-        return stacked(self.rows.space, members)
+        whole = stacked(self.rows.space, members)
+        self.slack = whole.slack
+        binding = whole.slack < 1.0  # no gap is larger
+        return whole.narrowed(torch.where(binding, self.inside, 0.0))
 
     def stack_of_all(self, counts: Tensor, least: int | str) -> MomentConstraint:
         """Stack the constraints without small groups, before any of them is dropped."""

@@ -14,6 +14,7 @@ from fairconstrained.arrays import Floats
 from fairconstrained.problems.base import Linearization, Sharpenable, last_kept
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
+    NEARLY,
     Iterate,
     Solver,
     best_feasible,
@@ -35,7 +36,7 @@ from fairconstrained.solvers.run import along_offsets, repaired, worth_repair
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
 _UPDATES = 5  # multiplier updates in one round
-_AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
+_AIM = 0.5 * NEARLY  # target for the largest hard value while the shifts move
 _SAME = 1e-12  # soft and hard values that differ by no more are the same function
 _ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
 _ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
@@ -120,7 +121,7 @@ class AugmentedLagrangian(Solver):
         warm, coarse = bool(dual.any()), problem.thinned()
         if coarse is not problem and not (warm or x.any()):
             *_, found = self.iterate(coarse, x, dual, tol, rng)
-            if found.excess <= FEASIBILITY_TOL:
+            if found.excess <= NEARLY:
                 x, dual, warm = found.x, found.dual, True
         start, shift = (x, dual), torch.zeros_like(dual)
         opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
@@ -151,6 +152,8 @@ class AugmentedLagrangian(Solver):
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
                 infeasible = worth_repair(infeasible, best)
+                if last and best.excess <= NEARLY:
+                    break
                 problem = problem.sharpened()
                 x, dual = best.x, best.dual
                 soft, hard = problem.evaluate(x)
@@ -195,10 +198,10 @@ class AugmentedLagrangian(Solver):
                 # The dual function: in convex problems no point that meets the targets is better.
                 if float(iterate.soft[0] + dual @ (iterate.soft[1:] + targets.shift)) > bound:
                     return
-            done = targets.settled and iterate.excess <= _AIM
+            done = targets.settled and iterate.excess <= FEASIBILITY_TOL
             if done and iterate.residual <= tol:
                 iterate, _ = self._update(problem, linearize, x, dual, targets.shift, polish)
-                done = iterate.excess <= _AIM
+                done = iterate.excess <= FEASIBILITY_TOL
             yield iterate if done else iterate._replace(residual=torch.inf)
             x, dual = targets.follow(iterate)
 
@@ -248,7 +251,7 @@ class _Targets:
         """Move the shifts; return the point and the multipliers to go on from."""
         self.rounds += 1
         excess = iterate.excess
-        feasible = excess <= _AIM
+        feasible = excess <= (FEASIBILITY_TOL if self.settled else _AIM)
         better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
@@ -257,15 +260,15 @@ class _Targets:
         self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
         self._least, self._miss = min(self._least, excess), min(self._miss, miss)
         if feasible:
-            shift = _shift_solved_at(soft, hard, iterate.dual)
+            shift = _shift_solved_at(soft, hard, iterate.dual) + _tightened(hard)
             if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
                 self._best = (iterate, shift)
             if self.settled or bool((gap.abs() <= _ROOM).all()):
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
-        if self.settled and excess <= FEASIBILITY_TOL:
+        if self.settled and excess <= NEARLY:
             # The accurate solution is slightly infeasible: tighten the violated constraints.
-            self.shift = self.shift + 2.0 * hard.clamp_min(0.0)
+            self.shift = self.shift + _tightened(hard)
             return iterate.x, iterate.dual
         patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
         if self._best is not None and not (patient or self.settled):
@@ -281,6 +284,11 @@ class _Targets:
         # each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
+
+
+def _tightened(hard: Tensor) -> Tensor:
+    """Return what to add to the shifts of violated constraints: more than is missing."""
+    return 2.0 * hard.clamp_min(0.0)
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:

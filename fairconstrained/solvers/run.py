@@ -22,6 +22,7 @@ from fairconstrained.problems.alternatives import ERROR_TOL, Known
 from fairconstrained.problems.base import Sharpenable
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
+    NEARLY,
     Callback,
     Iterate,
     Solution,
@@ -32,6 +33,7 @@ from fairconstrained.solvers.base import (
 )
 
 _DIGITS = 12  # hard values that agree to so many are equal but for rounding
+_WORTH = 0.01  # of the error: what removes an excess that is nearly none may cost this
 _REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _REPAIRED = 3  # iterates of least violation that are repaired
 _MOVES = 10  # of each
@@ -175,11 +177,12 @@ def not_worse(
         found.append((rival, by))
         if is_equal and rival.excess <= FEASIBILITY_TOL:
             equal = min(equal, float(rival.hard[0]))
-    feasible, better = result.excess <= FEASIBILITY_TOL, []
+    excess, error, better = result.excess, float(result.hard[0]), []
     for rival, by in found:
-        nearer = not feasible and rival.excess < result.excess - ERROR_TOL
-        lower = not feasible or bool(rival.hard[0] < result.hard[0] - by)
-        if nearer or (lower and rival.excess <= FEASIBILITY_TOL):
+        nearer = excess > FEASIBILITY_TOL and rival.excess < excess - ERROR_TOL
+        # An excess that is nearly none is worth a little of the error.
+        gain = by if excess <= FEASIBILITY_TOL else -_WORTH if excess <= NEARLY else -torch.inf
+        if nearer or (rival.excess <= FEASIBILITY_TOL and float(rival.hard[0]) < error - gain):
             better.append(rival)
     return best_feasible(better) if better else result, equal
 

@@ -27,7 +27,7 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import repaired, worth_repair
 
-_AIM = 0.5 * FEASIBILITY_TOL  # target for the largest hard value
+_INSIDE = 5e-4  # of the slack, where steps aim: hard values move row by row
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
 _HALVED = 0.02  # larger violations are halved in a step instead of removed
 _APPROACHES = 10
@@ -169,11 +169,11 @@ class SequentialQuadratic(Solver):
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
-            iterate = path.step(shift + _AIM)
+            iterate = path.step(shift + _INSIDE)
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
-            if max(iterate.residual, moved) <= _LOOSE and iterate.excess <= _AIM:
+            if max(iterate.residual, moved) <= _LOOSE and iterate.excess <= FEASIBILITY_TOL:
                 break
             fraction = fraction if moved < last else 0.7 * fraction
             shift = shift + fraction * change

@@ -18,7 +18,7 @@ from fairconstrained.problems.private.erm import COUNTS
 from fairconstrained.problems.private.secret_groups import SecretGroups, principal_components
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
+    NEARLY,
     Iterate,
     Solver,
     check_solves,
@@ -154,7 +154,7 @@ class ReleasedMoments(Solver):
         last = _measured(problem, found)
         # What was released of the labels corrects them. A linear model's move little by that; a
         # network would be trained to others, of which nothing was released.
-        if last.excess > FEASIBILITY_TOL and isinstance(problem.model, LinearModel):
+        if last.excess > NEARLY and isinstance(problem.model, LinearModel):
             found = yield from _solution(inner, problem, x, dual, tol, rng)
             last = _measured(problem, found)
         yield last
