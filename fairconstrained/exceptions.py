@@ -24,6 +24,7 @@ __all__ = [
     "NotCertifiedError",
     "PrivacyWarning",
     "SmallGroupWarning",
+    "UndoneSettingWarning",
     "WorkerError",
 ]
 
@@ -78,6 +79,10 @@ class SmallGroupWarning(UserWarning):
 
 class InputWarning(UserWarning):
     """Inputs may mean other rows, groups or labels than those for which they are taken."""
+
+
+class UndoneSettingWarning(UserWarning):
+    """A setting of the wrapped classifier has no effect: its head undoes it."""
 
 
 class PrivacyWarning(UserWarning):

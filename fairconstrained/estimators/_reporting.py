@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -14,7 +14,11 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    UndoneSettingWarning,
+    warn_caller,
+)
 from fairconstrained.inputs.labels import top_of_words
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Iterate, Solution, Status
@@ -162,6 +166,19 @@ def progress(
             bar.update()
 
         yield tick
+
+
+def warn_of_undone(settings: Sequence[str]) -> None:
+    """Warn of settings of a wrapped classifier that its constrained head undoes."""
+    if settings:
+        warn_caller(
+            f"{'; '.join(settings)}: undone, because the constrained head calibrates the "
+            "classifier's probabilities and sets the thresholds itself, for the least error. To "
+            'weigh labels, write RateConstrainedClassifier(..., costs="balanced"), which counts '
+            "errors within each label alike, or a matrix of costs: a threshold t is "
+            "costs=[[0, t], [1 - t, 0]].",
+            UndoneSettingWarning,
+        )
 
 
 def report(estimator: Any, solution: Solution, worst: int | None) -> None:

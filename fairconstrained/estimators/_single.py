@@ -119,6 +119,11 @@ class SingleTraining(Training):
         size = n_outputs(len(self.rows.classes))
         return {"coef_": np.eye(size), "intercept_": np.zeros(size)}
 
+    def hard_of_training_rows(self, problem: Any, x: Tensor) -> Tensor:
+        scores = torch.as_tensor(self.specification.transform(self.rows.X)).to(x)
+        hard: Tensor = problem.hard(scores, x[:0])
+        return hard
+
     def finish(self, stages: list[Stage]) -> None:
         """Write the fitted attributes; the lessons stay behind."""
         super().finish(stages)

@@ -37,6 +37,7 @@ from fairconstrained.estimators._reporting import (
     recorded,
     report,
     report_equal,
+    warn_of_undone,
 )
 from fairconstrained.estimators._tables import (
     RowsOfTable,
@@ -50,6 +51,7 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.settings import undone_settings
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.specification import Linear
 from fairconstrained.privacy.accounting import PrivacyGuarantee
@@ -87,6 +89,11 @@ class Stage(NamedTuple):
 
     problem: Any
     solution: Solution
+
+
+def without_rounding(hard: Tensor) -> Tensor:
+    """Return hard values with zeros in place of the errors of rounding: a slack of 0 is kept."""
+    return torch.where(hard.abs() <= FEASIBILITY_TOL, 0.0, hard)
 
 
 class Training:
@@ -139,6 +146,8 @@ class Training:
                 "RateConstrainedClassifier without epsilon."
             )
         check_solves(self.solver, self.problem_class)
+        if isinstance(self.specification, Posteriors) and getattr(self.estimator, "costs", None) is None:
+            warn_of_undone(undone_settings(self.specification.estimator))
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:
         """Validate the samples; return those of positive weight, labels and groups as indices."""
@@ -300,9 +309,12 @@ class Training:
         clf.multipliers_ = iterate.dual.cpu().numpy().copy()
         # Values that a penalty replaces are measured, and have no multipliers.
         clf.constraints_ = list(map(stack.describe, range(len(iterate.dual))))
-        hard = iterate.hard[1:]
-        hard = torch.where(hard.abs() <= FEASIBILITY_TOL, 0.0, hard)  # which a slack of 0 keeps
+        hard = without_rounding(iterate.hard[1:])
         clf.violations_, clf.violation_ = stack.measures(hard), stack.measure(hard)
+        clf.training_violation_ = clf.violation_
+        if isinstance(self.specification, Posteriors) and not self.is_private:
+            fitted = without_rounding(self.hard_of_training_rows(problem, iterate.x)[1:])
+            clf.training_violation_ = stack.measure(fitted)
         # A margin narrows the slacks in training only.
         measured, slack = (
             own[: len(iterate.dual)] for own in (hard + stack.slack.to(hard), self.slack.to(hard))
@@ -326,6 +338,16 @@ class Training:
         report(clf, solution, worst)
         if clf.feasible_ and solution.equal - float(iterate.hard[0]) < NEARLY_EQUAL:
             report_equal(clf, stages[-1], self.looser, self.margin > 0)  # never of a private fit
+
+    def hard_of_training_rows(self, problem: Any, x: Tensor) -> Tensor:
+        """Return hard values by copies of a classifier that are fitted to the rows, and predict."""
+        if isinstance(self.rows, RowsOfTable):
+            data: Rows = prepared(self.estimator, self.specification, self.rows, [])
+        else:
+            columns = self.specification.transform(self.rows.X)
+            data = replace(self.data, blocks=self.blocks(columns))
+        hard: Tensor = replace(problem, data=data).evaluate(x).hard
+        return hard
 
     def seeded(self, seed: int) -> AbstractContextManager[Generator]:
         """A context with the generator of a fit; only modules need torch's global one as well."""
