@@ -21,6 +21,7 @@ __all__ = [
     "IncompatibleSolverError",
     "InputWarning",
     "MissingSensitiveFeaturesWarning",
+    "NoUsefulModelError",
     "NotCertifiedError",
     "PrivacyWarning",
     "SmallGroupWarning",
@@ -95,6 +96,10 @@ class IncompatibleSolverError(ValueError):
 
 class DivergenceError(ArithmeticError):
     """The objective or the parameters became NaN or infinite; the fit was abandoned."""
+
+
+class NoUsefulModelError(ValueError):
+    """A search found no model but those that predict nearly the same for everybody."""
 
 
 class NotCertifiedError(RuntimeError):

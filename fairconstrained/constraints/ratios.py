@@ -21,7 +21,7 @@ class RateRatios(LinearMoments):
 
     .. math:: g_{ab} = c\, \rho_a - \rho_b \le 0 .
 
-    :meth:`measure` is one minus the smallest ratio: the fraction of a rate that another lacks. Rates that are zero in both
+    :meth:`measure` is one minus the smallest ratio. Rates that are zero in both
     sets have no ratio, and are left out. The combinations are those of :func:`in_both_orders`.
     """
 

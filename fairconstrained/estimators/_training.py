@@ -146,7 +146,8 @@ class Training:
                 "RateConstrainedClassifier without epsilon."
             )
         check_solves(self.solver, self.problem_class)
-        if isinstance(self.specification, Posteriors) and getattr(self.estimator, "costs", None) is None:
+        costs = getattr(self.estimator, "costs", None)
+        if costs is None and isinstance(self.specification, Posteriors):
             warn_of_undone(undone_settings(self.specification.estimator))
 
     def read(self, given: Given, workers: Workers) -> TrainingRows:

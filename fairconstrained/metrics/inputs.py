@@ -10,13 +10,23 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn import config_context
 
-from fairconstrained.arrays import Array, Floats, Ints, check_array
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array
 from fairconstrained.engines.columns import where_rows_are
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
 from fairconstrained.rates import Rate, Rates, of_either
+
+CONSTANT = 0.01  # share of other predictions, up to which a model says nearly always the same
+
+
+def nearly_constant(predictions: Any) -> bool:
+    """Whether all predictions, (n,) or (n, K), are the same, but for a hundredth of them."""
+    values = as_numpy(predictions)
+    rows = values if values.ndim == 1 else np.ascontiguousarray(values).view(f"V{values[0].nbytes}")
+    _, counts = np.unique(rows, return_counts=True)
+    return bool(counts.max() >= (1.0 - CONSTANT) * len(values))
 
 
 class GroupedRows(NamedTuple):

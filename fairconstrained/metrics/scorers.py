@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, make_scorer
 
 from fairconstrained.arrays import read_columns
+from fairconstrained.exceptions import warn_caller
 from fairconstrained.metrics import auc, rates
+from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.metrics.probabilities import loss_gap
 
 Metric = Callable[..., float]
@@ -39,7 +41,9 @@ def fairness_scorer(
 ) -> Callable[..., float]:
     """Scorer of a metric that compares groups; greater is better.
 
-    A metric that falls with fairness is negated.
+    A metric that falls with fairness is negated. A model that predicts the same for 99 % of
+    the rows or more has no score, but nan and a warning: it keeps any bound on a gap without being
+    of use, and a search must not choose it.
 
     Parameters
     ----------
@@ -137,6 +141,18 @@ class _Asking:
         return self.metric(*args, sensitive_features=sensitive_features, **kwargs)
 
 
+def _of_use(score: float, predictions: Any, metric: Metric) -> float:
+    """Return the score of these predictions, or nan if they are nearly constant."""
+    if not nearly_constant(predictions):
+        return score
+    warn_caller(
+        f"{name_of(metric)} has no score, but nan, for a model whose predictions are within "
+        f"{CONSTANT:g} of a constant: it keeps a bound on a gap without being of use.",
+        UserWarning,
+    )
+    return float("nan")
+
+
 _SklearnScorer: Any = type(make_scorer(accuracy_score))
 
 
@@ -152,6 +168,17 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
 
     def __init__(self, metric: Metric, options: dict[str, Any]) -> None:
         self.__dict__.update(vars(make_scorer(_Asking(metric), **options)))
+
+    def _score(self, method_caller: Any, *given: Any, **kwargs: Any) -> float:
+        """Score an estimator; TunedThresholdClassifierCV asks for the metric of each threshold."""
+        predicted: list[Any] = []
+
+        def called(*args: Any, **options: Any) -> Any:
+            predicted.append(method_caller(*args, **options))
+            return predicted[0]
+
+        score = super()._score(called, *given, **kwargs)
+        return _of_use(float(score), predicted[0], self._score_func)
 
 
 # scikit-learn 1.6 generates a narrower one, which takes no other metadata.
@@ -185,7 +212,11 @@ class _ReadingScorer:
         options = {**self.options, "sensitive_features": groups}
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
-        return float(make_scorer(self.metric, **options)(estimator, X, y_true))
+
+        def asked(y_true: Any, y_pred: Any, **given: Any) -> float:
+            return _of_use(self.metric(y_true, y_pred, **given), y_pred, self.metric)
+
+        return float(make_scorer(asked, **options)(estimator, X, y_true))
 
     def __repr__(self) -> str:
         held = f"sensitive_features=<{type(self.held).__name__}>"

@@ -26,6 +26,7 @@ from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
+    NoUsefulModelError,
     SmallGroupWarning,
     warn_caller,
 )
@@ -33,11 +34,17 @@ from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.claims import BOUNDS, own_bound
-from fairconstrained.metrics.inputs import last_step, predicted
+from fairconstrained.metrics.inputs import (
+    CONSTANT,
+    last_step,
+    nearly_constant,
+    predicted,
+    scores_of,
+)
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores
 from fairconstrained.model_selection.splits import holdout_split
-from fairconstrained.rates import CAPS
+from fairconstrained.rates import CAPS, PARITIES
 
 Parameters = Mapping[str, Any]
 Candidate = tuple[Parameters, Any]  # a fitted model, and its settings
@@ -61,11 +68,17 @@ class _Tested(NamedTuple):
     model: Any
     found: Certificate | None  # None if nothing can be certified
     accuracy: float
+    useful: bool  # whether its predictions are not nearly constant
 
     @property
     def kept(self) -> bool:
         """Whether it passed."""
         return self.found is not None and self.found.kept
+
+    @property
+    def words(self) -> str:
+        """Its settings, such as slack=0.05."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
 
 
 class CertifiedClassifier(DelegatingClassifier):
@@ -76,7 +89,8 @@ class CertifiedClassifier(DelegatingClassifier):
     of decisions a second sequence is tested: the strictest candidate with thresholds at which it
     takes the rarer of its two decisions less often. The most accurate model that passed is kept,
     exactly as tested: whichever it is, it keeps the constraint on the population with probability
-    at least `confidence`.
+    at least `confidence`. A model that says the same of 99 % of the rows split off, or more, is not
+    kept, since it keeps any gap without being of use.
 
     Parameters
     ----------
@@ -203,8 +217,10 @@ class CertifiedClassifier(DelegatingClassifier):
             If a parameter or an input is not valid, or within
             :func:`~fairconstrained.distributed.sharded_rows` of several workers.
         NotCertifiedError
-            If no candidate is certified; with ``on_failure="warn"`` a
+            If no useful candidate is certified; with ``on_failure="warn"`` a
             ConstraintNotSatisfiedWarning.
+        NoUsefulModelError
+            If the predictions of all tested candidates are within 0.01 of a constant.
 
         Warns
         -----
@@ -261,7 +277,7 @@ class CertifiedClassifier(DelegatingClassifier):
                 return model.fit(own[0], own[1], **rows_of(routed, train))
 
             if sensitive_features is None and not pooled:
-                tested = [_Tested(candidates[0], fit(candidates[0]), None, float("nan"))]
+                tested = [_Tested(candidates[0], fit(candidates[0]), None, float("nan"), True)]
             else:
                 tested = self._tested(candidates, fit, own, other, constraint, slack)
         self._keep(tested)
@@ -309,18 +325,29 @@ class CertifiedClassifier(DelegatingClassifier):
             labels = as_numpy(predicted(model, test[0], test[2]))
             accuracy = float(np.mean(labels == np.asarray(as_numpy(test[1]))))
             tested.pop(id(model), None)  # it may be tested again
-            tested[id(model)] = _Tested(dict(parameters), model, certificate, accuracy)
+            shown = labels if of_labels else scores_of(model, test[0], test[2])
+            useful = not nearly_constant(shown)
+            tested[id(model)] = _Tested(dict(parameters), model, certificate, accuracy, useful)
             return certificate.kept
 
+        name = getattr(constraint, "name", constraint)
+        of_labels = interval is None and name in {**PARITIES, **CAPS}
         # Rates of other events do not fall with those of a decision.
-        of_decisions = getattr(constraint, "name", constraint) in OF_DECISIONS and interval is None
+        of_decisions = interval is None and name in OF_DECISIONS
         in_sequences(*sequences(candidates, fit, holds if of_decisions else None, train[0]), passes)
         return list(tested.values())
 
     def _keep(self, tested: list[_Tested]) -> None:
         """Set the fitted attributes, and say so if no model has passed."""
-        passed = [test for test in tested if test.kept]
-        best = max(passed, key=lambda test: test.accuracy) if passed else tested[0]
+        useful = [test for test in tested if test.useful]
+        if not useful:
+            raise NoUsefulModelError(
+                "No useful model was found: on the rows split off, the predictions of all "
+                f"candidates up to {tested[-1].words} are within {CONSTANT:g} of a constant. Give "
+                "looser candidates, a larger slack, or more rows."
+            )
+        passed = [test for test in useful if test.kept]
+        best = max(passed, key=lambda test: test.accuracy) if passed else useful[0]
         self._predict_by(best.model)
         self.certificate_, self.certified_ = best.found, bool(passed)
         self.candidates_ = pd.DataFrame(
@@ -348,10 +375,10 @@ class CertifiedClassifier(DelegatingClassifier):
             category = ConstraintNotSatisfiedWarning
         else:
             message = (
-                f"No candidate is certified: the strictest has {best.found.constraint} "
-                f"of at most {best.found.upper:.3g} (confidence {self.confidence:g}), above the "
-                f"slack of {best.found.slack:g} ({best.found.binding}; {best.found.n_samples} "
-                "rows). More rows, a larger certify_size or slack, or stricter candidates can help."
+                f"No useful model was found that is certified: the strictest, {best.words}, has "
+                f"{best.found.constraint} of at most {best.found.upper:.3g} (confidence "
+                f"{self.confidence:g}), above the slack of {best.found.slack:g} "
+                f"({best.found.binding}; {best.found.n_samples} rows). More rows, a larger certify_size or slack, or stricter candidates can help."
             )
             category = ConstraintNotSatisfiedWarning
         if self.on_failure == "raise":

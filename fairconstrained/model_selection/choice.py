@@ -13,7 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV
 
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    NoUsefulModelError,
+    warn_caller,
+)
 from fairconstrained.metrics.scorers import demographic_parity_scorer
 from fairconstrained.model_selection._common import warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
@@ -40,9 +44,10 @@ def select_feasible(
         For the parameter `refit` of ``GridSearchCV`` and the like; it can be pickled. It returns
         the index of the highest mean score among the feasible candidates (ties go to the smaller
         violation), or if none is feasible, with a ConstraintNotSatisfiedWarning, of the smallest
-        violation (ties go to the better score). Candidates with a nan are never chosen. It raises
-        ValueError for a name that is not in `scoring`, a violation that is not a negated gap, or if
-        every candidate has a nan.
+        violation (ties go to the better score). Candidates with a nan are never chosen: a fairness
+        scorer gives it where predictions of a fold are within 0.01 of a constant. It raises
+        ValueError for a name that is not in `scoring` and a violation that is not a negated gap,
+        and a NoUsefulModelError if every candidate has a nan.
 
     Notes
     -----
@@ -70,11 +75,12 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
     violations = -np.asarray(cv_results[prefix + violation], dtype=float)
     usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
     if not usable.size:
-        raise ValueError(
-            f"Every candidate has a nan score in {score!r} or {violation!r}. Fairness scorers are "
-            "nan where nothing is left to compare, or a group lacks rows that they need. They need "
-            "sensitive_features: enable metadata routing, or give them column=; "
-            'error_score="raise" in the search shows the cause.'
+        raise NoUsefulModelError(
+            f"No useful model was found: every candidate has a nan score in {score!r} or "
+            f"{violation!r}. A gap is nan where the predictions of a fold are within 0.01 of a "
+            "constant (add larger slacks), where nothing is left to compare, or a group lacks rows "
+            "that it needs. Fairness scorers need sensitive_features: enable metadata routing, or "
+            'give them column=; error_score="raise" in the search shows the cause.'
         )
     if violations[usable].min() < 0:
         raise ValueError(
@@ -85,9 +91,14 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
     if feasible.size:
         return int(feasible[np.lexsort((violations[feasible], -scores[feasible]))[0]])
     least = int(usable[np.lexsort((-scores[usable], violations[usable]))[0]])
+    params = cv_results.get("params")
+    of_params = "" if params is None else f", with {params[least]}"
+    without = len(scores) - len(usable)
+    left_out = f" {without} candidates with a nan, such as near constants, were left out."
     warn_caller(
-        f"No candidate keeps {violation!r} within max_violation={max_violation:g}; chose the least "
-        f"violation, {violations[least]:.3g}.",
+        f"No useful model was found that keeps {violation!r} within max_violation={max_violation:g}"
+        f"; the least violation that has one is {violations[least]:.3g}{of_params}: it was chosen."
+        + (left_out if without else ""),
         ConstraintNotSatisfiedWarning,
     )
     return least

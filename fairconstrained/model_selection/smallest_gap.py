@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from fairconstrained.arrays import check_number
+from fairconstrained.exceptions import NoUsefulModelError
+from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection._common import DelegatingClassifier
-
-_KEPT = 1e-3  # excess up to which fits call themselves feasible
 
 
 class _Tried(NamedTuple):
@@ -22,12 +22,13 @@ class _Tried(NamedTuple):
     slack: float
     gap: float
     excess: float  # of the floors
+    useful: bool  # whether its predictions are not nearly constant
     model: Any
 
     @property
     def kept(self) -> bool:
-        """Whether it keeps the floors."""
-        return self.excess <= _KEPT
+        """Whether it keeps the floors, and is of use."""
+        return self.useful and self.excess <= 0.0
 
 
 class SmallestGapClassifier(DelegatingClassifier):
@@ -64,14 +65,15 @@ class SmallestGapClassifier(DelegatingClassifier):
     Attributes
     ----------
     estimator_ : RateConstrainedClassifier
-        The fit with the smallest gap that keeps the floors. If none does, that without a bound on
-        the gap, with a ConstraintNotSatisfiedWarning of its own.
+        The fit with the smallest gap that keeps the floors, among those that do not predict the
+        same for 99 % of the rows. If none does, that without a bound on the gap, with a
+        ConstraintNotSatisfiedWarning of its own.
     gap_ : float
         Its gap on the training rows; nan if there is nothing to compare.
     feasible_ : bool
         Whether it keeps the floors.
     tried_ : DataFrame
-        All fits: ``slack``, ``gap``, ``excess`` over the floors, ``kept``.
+        All fits: ``slack``, ``gap``, ``excess`` over the floors, ``useful``, ``kept``.
     classes_, n_features_in_, feature_names_in_
         As usual.
 
@@ -128,6 +130,8 @@ class SmallestGapClassifier(DelegatingClassifier):
         ------
         ValueError
             If a parameter or an input is not valid, before any work.
+        NoUsefulModelError
+            If the predictions are within 0.01 of a constant even without a bound on the gap.
         """
         floors, own = self._checked()
         names = [*own, *floors]
@@ -140,11 +144,17 @@ class SmallestGapClassifier(DelegatingClassifier):
             model.fit(X, y, sensitive_features=sensitive_features, **fit_params)
             values = list(model.violations_.values())
             if len(values) < len(names):  # nothing to compare
-                return _Tried(slack, float("nan"), float("nan"), model)
+                return _Tried(slack, float("nan"), float("nan"), True, model)
             excess = [v - f.max for v, f in zip(values[len(own) :], floors, strict=True)]
-            return _Tried(slack, max(values[i] for i in some), max(excess), model)
+            useful = not nearly_constant(model.predict(X))
+            return _Tried(slack, max(values[i] for i in some), max(excess), useful, model)
 
         tried = [fitted(float("inf"))]
+        if not tried[0].useful:
+            raise NoUsefulModelError(
+                f"No useful model was found: without a bound on the gap, predictions are within "
+                f"{CONSTANT:g} of a constant. Give other floors, a richer model or more columns."
+            )
         best, low = tried[0], 0.0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of fits that cannot keep both
@@ -153,12 +163,12 @@ class SmallestGapClassifier(DelegatingClassifier):
                 tried.append(fitted(slack))
                 if tried[-1].kept and tried[-1].gap < best.gap:
                     best = tried[-1]
-                if not (tried[-1].kept and tried[-1].gap <= slack + _KEPT):
+                if not (tried[-1].kept and tried[-1].gap <= slack):
                     low = slack
         self._predict_by(best.model)
         self.gap_, self.feasible_ = best.gap, best.kept
-        columns = [(*one[:3], one.kept) for one in tried]
-        self.tried_ = pd.DataFrame(columns, columns=["slack", "gap", "excess", "kept"])
+        columns = [(*one[:4], one.kept) for one in tried]
+        self.tried_ = pd.DataFrame(columns, columns=["slack", "gap", "excess", "useful", "kept"])
         return self
 
     def _checked(self) -> tuple[list[Any], list[Any]]:

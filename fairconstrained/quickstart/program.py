@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> None:
         tempfile.TemporaryDirectory() as cache,
     ):
         warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
-        warnings.filterwarnings("ignore", module="sklearn")  # of unknown words, of few iterations
+        # Of unknown words and few iterations; and of near constants, which the table names.
+        warnings.filterwarnings("ignore", module="sklearn")
+        warnings.filterwarnings("ignore", ".* has no score, but nan")
         compared = steps.methods(table, options, cache)
         name, slack, model, validated = steps.cross_validate(compared, train, options)
         # The folder of the cache will be gone.
@@ -61,7 +63,12 @@ def run(options: argparse.Namespace) -> None:
         measured, predictions, missed = steps.measure(compared, train, test, bounds, options)
     violation = next(r.violation for r in validated if (r.method, r.slack) == chosen)
     if violation > options.max_violation:
-        missed = [f"No candidate keeps the wanted violation; {name} violates least.", *missed]
+        least = f"is {slack:g}, of {name}: a violation of {violation:.4f}"
+        missed = [
+            "No useful model was found that keeps the wanted violation; the least slack that has "
+            f"one {least}.",
+            *missed,
+        ]
     print("\n".join(["", *missed]))
     print("held-out rows, 95 % intervals: a difference within them may be chance")
     print(_results_table(measured, chosen))
@@ -158,6 +165,8 @@ def _results_table(results: list[Result], chosen: Chosen) -> str:
         error = f"{r.error:.4f} ({r.error_low:.4f}, {r.error_high:.4f})"
         low = max(r.violation_low, 0.0)  # a deviation below the mean may reach below zero
         violation = f"{r.violation:.4f} ({low:.4f}, {r.violation_high:.4f})"
+        if np.isnan(r.violation):  # the score of a model that is nearly constant on a fold
+            violation = "none: near a constant"
         lines.append(f"{r.method:23}{slack:>6}  {error:25}{violation:25}{r.fit_time:8.2f}{mark}")
     return "\n".join(lines)
 

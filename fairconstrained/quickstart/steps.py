@@ -29,9 +29,11 @@ from fairconstrained.audit.files import File, Unusable
 from fairconstrained.audit.tables import check_groups, numbers, read_outcomes_of, read_table
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
+from fairconstrained.exceptions import NoUsefulModelError
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors
@@ -367,7 +369,14 @@ def cross_validate(
             {"method": [method.constrained], "method__clf__slack": options.slack}
             for method in compared
         ]
-        ours = search(compared[0].constrained, grid, choose)
+        try:
+            ours = search(compared[0].constrained, grid, choose)
+        except NoUsefulModelError as error:
+            raise Unusable(
+                "No useful model was found: with every slack, predictions of a fold are within "
+                f"{CONSTANT:g} of a constant. Try more than --slack {max(options.slack):g}, or "
+                "more columns."
+            ) from error
     for i, method in enumerate(compared):
         results.append(_validated(f"{method.name}, unconstrained", np.nan, baseline, i))
         for j, slack in enumerate(options.slack):
@@ -440,8 +449,9 @@ def measure(
             start = time.perf_counter()
             predictions[name] = predicted = predict(model, slack)
             seconds = time.perf_counter() - start
-            if len(np.unique(predicted)) < 2:
-                who = ("nobody", "everybody")[int(predicted[0])]
+            if nearly_constant(predicted):
+                almost = "almost " if len(np.unique(predicted)) > 1 else ""
+                who = almost + ("nobody", "everybody")[int(np.mean(predicted) > 0.5)]
                 said.append(f"{in_words(name, slack)} grants {who} on the held-out rows.")
             wrong, given = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
