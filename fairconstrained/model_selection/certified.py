@@ -378,7 +378,8 @@ class CertifiedClassifier(DelegatingClassifier):
                 f"No useful model was found that is certified: the strictest, {best.words}, has "
                 f"{best.found.constraint} of at most {best.found.upper:.3g} (confidence "
                 f"{self.confidence:g}), above the slack of {best.found.slack:g} "
-                f"({best.found.binding}; {best.found.n_samples} rows). More rows, a larger certify_size or slack, or stricter candidates can help."
+                f"({best.found.binding}; {best.found.n_samples} rows). More rows, a larger "
+                "certify_size or slack, or stricter candidates can help."
             )
             category = ConstraintNotSatisfiedWarning
         if self.on_failure == "raise":

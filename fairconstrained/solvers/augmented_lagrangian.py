@@ -242,6 +242,7 @@ class _Targets:
     stalled: int = 0  # consecutive rounds without progress
     rounds: int = 0
     _step: float = 0.7
+    _tighter: float = 1e-4  # least that a violated constraint is tightened by, since rows jump
     _last: Tensor | float = 0.0
     _least: float = torch.inf  # least hard violation so far
     _miss: float = torch.inf  # least violation or unused slack of binding constraints so far
@@ -260,7 +261,7 @@ class _Targets:
         self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
         self._least, self._miss = min(self._least, excess), min(self._miss, miss)
         if feasible:
-            shift = _shift_solved_at(soft, hard, iterate.dual) + _tightened(hard)
+            shift = _shift_solved_at(soft, hard, iterate.dual) + self._tightened(hard)
             if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
                 self._best = (iterate, shift)
             if self.settled or bool((gap.abs() <= _ROOM).all()):
@@ -268,7 +269,8 @@ class _Targets:
                 return iterate.x, iterate.dual
         if self.settled and excess <= NEARLY:
             # The accurate solution is slightly infeasible: tighten the violated constraints.
-            self.shift = self.shift + _tightened(hard)
+            self.shift = self.shift + self._tightened(hard)
+            self._tighter *= 2.0
             return iterate.x, iterate.dual
         patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
         if self._best is not None and not (patient or self.settled):
@@ -285,10 +287,10 @@ class _Targets:
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
 
-
-def _tightened(hard: Tensor) -> Tensor:
-    """Return what to add to the shifts of violated constraints: more than is missing."""
-    return 2.0 * hard.clamp_min(0.0)
+    def _tightened(self, hard: Tensor) -> Tensor:
+        """Return what to add to the shifts of violated constraints: more than is missing."""
+        more = (2.0 * hard).clamp_min(self._tighter)
+        return torch.where(hard > FEASIBILITY_TOL, more, torch.zeros_like(hard))
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ import fairlearn.metrics
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import (
@@ -85,7 +84,8 @@ def test_rates_that_are_all_zero_have_no_ratio():
     constraint = bound(DemographicParity(ratio=0.8), (2, 3))
     values = hard_values(constraint, rows)
     assert np.isnan(constraint.measure(values))
-    assert (values > 0).all()
+    inside = constraint.narrowed(torch.full_like(constraint.slack, 1e-9))  # where fits stay
+    assert (hard_values(inside, rows) > 0).all()
 
 
 def test_small_groups_are_those_of_a_gap_of_the_same_size():
@@ -150,14 +150,11 @@ def test_no_dummy_model_where_the_ratio_binds():
 
 
 def test_rare_outcomes_keep_their_ratio():
-    """The tolerance of solvers is a large part of a rate of a few percent."""
+    """Rates of a few percent, of which a tolerance of 0.001 would be a large part."""
     X, _, group = table(n=2000)
     score = X @ [0.4, 0.4, 1.0, 0.1, 0.1, 0.1] + (group == 0)
     rare = (score > np.quantile(score, 0.97)).astype(int)
-    with pytest.warns(
-        ConvergenceWarning, match=r"equal scores have 0\.0300.* Try a smaller ratio,"
-    ):
-        clf = fitted(DemographicParity(ratio=0.8), (X, rare, group))
+    clf = fitted(DemographicParity(ratio=0.8), (X, rare, group))
     assert clf.feasible_
     ratio = metrics.demographic_parity_ratio(rare, clf.predict(X), sensitive_features=group)
     assert ratio >= 0.8
