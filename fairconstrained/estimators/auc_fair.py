@@ -109,7 +109,11 @@ class AUCFairClassifier(PrivateFairClassifier):
     Attributes
     ----------
     violation_ : float
-        The gap of true AUCs on the training data; nan if nothing is constrained.
+        The gap of true AUCs; nan if nothing is constrained. It is measured on the training rows,
+        and for a scikit-learn classifier as `model` out of fold: by copies that were not fitted to
+        the row.
+    training_violation_ : float
+        As in :class:`RateConstrainedClassifier`.
     history_ : dict of ndarray
         As in :class:`RateConstrainedClassifier`; the error is 1 - AUC.
     classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_

@@ -90,8 +90,12 @@ class DPFermiClassifier(PrivateFairClassifier):
     classes_, groups_, model_, coef_, intercept_, module_, n_iter_, converged_, status_, residual_
         As in :class:`RateConstrainedClassifier`.
     violation_ : float
-        The gap of predicted labels on the training data: demographic parity difference, equalized
-        odds difference or equal opportunity difference. With ``epsilon`` it is a private estimate.
+        The gap of predicted labels: demographic parity difference, equalized odds difference or
+        equal opportunity difference. It is measured on the training rows, and for a scikit-learn
+        classifier as `model` out of fold: by copies that were not fitted to the row. With
+        ``epsilon`` it is a private estimate.
+    training_violation_ : float
+        As in :class:`RateConstrainedClassifier`.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multiplier, time (s).
         With ``epsilon`` the values are computed from released numbers and, if only sensitive

@@ -48,7 +48,10 @@ class LossParityClassifier(FairClassifier):
     Attributes
     ----------
     violation_ : float
-        Largest gap on the training data; nan if nothing is constrained.
+        Largest gap; nan if nothing is constrained. It is measured on the training rows, and for a
+        scikit-learn classifier as `model` out of fold: by copies that were not fitted to the row.
+    training_violation_ : float
+        As in :class:`RateConstrainedClassifier`.
     classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_, status_
         As in :class:`RateConstrainedClassifier`.
     excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, history_, privacy_

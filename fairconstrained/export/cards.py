@@ -18,6 +18,9 @@ _INSIDE = ("best_estimator_", "estimator_", "estimator")
 _UNCERTIFIED = """\
 None. On new rows the violation differs from that on training rows, and is mostly larger:
 `fairconstrained.metrics.certify` bounds it from rows that no fit has seen."""
+_ON_ROWS = """\
+on the training rows, and for a scikit-learn classifier as `model` out of fold: by copies that were
+not fitted to the row"""
 _NOT_PRIVATE = "None: the model was trained without differential privacy."
 _ONE_FIT = """\
 This is the promise of one fit. What {wrapper} learnt, trained or chosen besides by the same rows is
@@ -183,12 +186,14 @@ def _model(clf: Any) -> str:
 
 
 def _constraint(clf: Any) -> str:
-    source = "training rows" if clf.privacy_ is None else "the noisy numbers that were released"
-    rows = [f"| {name} | {value:.4f} |" for name, value in clf.violations_.items()]
+    source = _ON_ROWS if clf.privacy_ is None else "by the noisy numbers that were released"
+    rows = [f"| {name} | {value:.6g} |" for name, value in clf.violations_.items()]
     slack = f" The slack is {clf.slack:g}." if hasattr(clf, "slack") else ""
     if not len(clf.multipliers_):
         verdict = "It is penalised and not bounded."
     else:
-        verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there."
+        verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there, to the last row."
+    if clf.training_violation_ != clf.violation_:
+        verdict += f" By the model that predicts it is {clf.training_violation_:.6g} on these rows."
     table = "\n".join(["| criterion | violation |", "|---|---|", *rows])
-    return f"Measured by {source}:\n\n{table}\n\n{verdict}{slack}"
+    return f"Measured {source}:\n\n{table}\n\n{verdict}{slack}"

@@ -16,7 +16,7 @@ from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
-from fairconstrained.solvers.base import FEASIBILITY_TOL, Callback, Iterate, Solver
+from fairconstrained.solvers.base import Callback, Iterate, Solver
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 from fairconstrained.training.data import Source, as_source
@@ -42,7 +42,7 @@ class Trained:
     values : ndarray of shape (m,)
         Constraint values of the trained module; at most zero if they hold.
     feasible : bool
-        Whether all constraints hold up to 0.001.
+        Whether all constraints hold: no value is above zero.
     history : dict of ndarray
         Per iteration: objective, values, multipliers, time (s).
     status : str
@@ -273,7 +273,7 @@ def _trained(
         module=problem.model.attributes(x)["module_"].to(x.device),
         multipliers=multipliers,
         values=values,
-        feasible=bool((values <= FEASIBILITY_TOL).all()),
+        feasible=bool((values <= 0.0).all()),
         history={
             "objective": objective,
             "values": constraints,
