@@ -29,6 +29,7 @@ from fairconstrained.constraints.tables import Placement, Space, Statistic
 from fairconstrained.losses import linearized
 
 _N_BOOTSTRAP = 100  # weights that standard errors are estimated from
+_ROUNDING = 1e-12  # of a value
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
 
 
@@ -162,6 +163,15 @@ class MomentConstraint:
         """Subtract `by` (m,) from the slacks, down to zero from those that are not negative."""
         less = self.slack - by.to(self.slack)
         return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
+
+    def without_rounding(self, hard: Tensor) -> Tensor:
+        """Return hard values with 0 for what rounding alone tells from it.
+
+        Gaps of labels are rounded as those who count them round: only without a slack may sums of
+        weights make one of nothing.
+        """
+        rounds = (self.slack.to(hard) <= 0.0) | (not self.of_labels)
+        return torch.where(rounds & (hard.abs() <= _ROUNDING), 0.0, hard)
 
     def shifted(self, by: Tensor) -> Self:
         """The constraint with `by` (m,) subtracted from the slacks, which may become negative."""

@@ -11,6 +11,7 @@ from torch import Tensor, as_tensor
 
 from fairconstrained.constraints.linear import LinearMoments
 
+SPARE = 1e-9  # of a rate: what ratios round by, and more than nobody has
 _ZERO = 1e-12  # rates below this are zero, up to rounding
 
 
@@ -19,7 +20,7 @@ class RateRatios(LinearMoments):
 
     For both orders of each pair of rates that is compared,
 
-    .. math:: g_{ab} = c\, \rho_a - \rho_b \le 0 .
+    .. math:: g_{ab} = c\, \rho_a - \rho_b + 10^{-9} \le 0 .
 
     :meth:`measure` is one minus the smallest ratio. Rates that are zero in both
     sets have no ratio, and are left out. The combinations are those of :func:`in_both_orders`.

@@ -107,6 +107,10 @@ class Stack(MomentConstraint):
         pieces = zip(self.members, self.split(by), strict=True)
         return self._of([member.narrowed(own) for member, own in pieces])
 
+    def without_rounding(self, hard: Tensor) -> Tensor:
+        pieces = zip(self.members, self.split(hard), strict=True)
+        return torch.cat([member.without_rounding(own) for member, own in pieces])
+
     def shifted(self, by: Tensor) -> Self:
         pieces = zip(self.members, self.split(by), strict=True)
         return self._of([member.shifted(own) for member, own in pieces])

@@ -79,8 +79,6 @@ if TYPE_CHECKING:
 ROUGH = 4
 # Added to slacks, one after another, within which hardly anything is better than equal scores.
 MORE_SLACK = (0.01, 0.04)
-# Solvers stay so far inside a slack: sums round, and users compare numbers to the last digit.
-INSIDE = 1e-9
 _FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 
 
@@ -89,11 +87,6 @@ class Stage(NamedTuple):
 
     problem: Any
     solution: Solution
-
-
-def without_rounding(hard: Tensor) -> Tensor:
-    """Return hard values with zeros in place of the errors of rounding: a slack of 0 is kept."""
-    return torch.where(hard.abs() <= FEASIBILITY_TOL, 0.0, hard)
 
 
 class Training:
@@ -105,11 +98,9 @@ class Training:
     bar: ClassVar[dict[str, Any]] = {}  # options of the progress bar
     domains = Domains()
     spent: PrivacyGuarantee | None = None  # by what may have been released so far
-    inside = INSIDE  # of the slacks
     watch: Callable[..., object] | None = None  # of a problem and each iterate
     rows: TrainingRows
     data: Rows  # the rows with the columns of the model, as problems see them
-    slack: Tensor  # of each constraint, as the user gave it
     rng: Generator  # the only source of randomness, except for dropout in networks
     left_out: Sequence[str] = ()  # who is not compared, and why
     looser: Stage | None = None  # with larger slacks, where equal scores are nearly as good
@@ -310,20 +301,18 @@ class Training:
         clf.multipliers_ = iterate.dual.cpu().numpy().copy()
         # Values that a penalty replaces are measured, and have no multipliers.
         clf.constraints_ = list(map(stack.describe, range(len(iterate.dual))))
-        hard = without_rounding(iterate.hard[1:])
+        hard = iterate.hard[1:]
         clf.violations_, clf.violation_ = stack.measures(hard), stack.measure(hard)
         clf.training_violation_ = clf.violation_
         if isinstance(self.specification, Posteriors) and not self.is_private:
-            fitted = without_rounding(self.hard_of_training_rows(problem, iterate.x)[1:])
-            clf.training_violation_ = stack.measure(fitted)
+            fitted = self.hard_of_training_rows(problem, iterate.x)
+            clf.training_violation_ = stack.measure(fitted[1:])
         # A margin narrows the slacks in training only.
-        measured, slack = (
-            own[: len(iterate.dual)] for own in (hard + stack.slack.to(hard), self.slack.to(hard))
-        )
-        excess = measured - slack
+        wider = (stack.slack - stages[0].problem.constraint.slack).to(hard)
+        excess = (hard[: len(wider)] + wider)[: len(iterate.dual)]
         clf.left_out_ = self.left_out
         compares = len(stack.members) == len(clf._notions()) and not np.isnan(clf.violation_)
-        clf.feasible_ = compares and bool((measured <= slack).all())
+        clf.feasible_ = compares and bool((excess <= FEASIBILITY_TOL).all())
         errors = self.errors_of_estimates(problem).to(excess)
         worst = int((excess - errors).argmax()) if len(excess) else None
         clf.excess_ = np.nan if worst is None else float(excess[worst])
@@ -414,10 +403,7 @@ class Training:
                 )
             if len(member.slack):
                 members.append(member)
-        whole = stacked(self.rows.space, members)
-        self.slack = whole.slack
-        binding = whole.slack < 1.0  # no gap is larger
-        return whole.narrowed(torch.where(binding, self.inside, 0.0))
+        return stacked(self.rows.space, members)
 
     def stack_of_all(self, counts: Tensor, least: int | str) -> MomentConstraint:
         """Stack the constraints without small groups, before any of them is dropped."""

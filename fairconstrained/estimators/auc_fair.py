@@ -22,7 +22,7 @@ from fairconstrained.estimators._inputs import Given, given_callbacks, with_grou
 from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
 from fairconstrained.estimators._reporting import data_by_position, unchanged_on_error
 from fairconstrained.estimators._stream import Stream, begun, read_chunk
-from fairconstrained.estimators._training import INSIDE, Training
+from fairconstrained.estimators._training import Training
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.models.posteriors import Posteriors
@@ -348,7 +348,6 @@ class PrivateRanking(PrivateRecords):
 
     estimator: AUCFairClassifier
     problem_class = PrivateMomentERM
-    inside = INSIDE  # of slacks, by released numbers: what follows is exact
     cell: Tensor  # the label and group of each row
 
     def default_solver(self) -> Solver:

@@ -173,7 +173,7 @@ class ERM:
             sums, hard_sums = self.data.total(partial(self._soft_and_hard_sums, w, aux))
             error, table = self._divided_sums(hard_sums)
             values = self.constraint.hard_of_moments(table, self.counts, aux)
-            hard = torch.cat((error, values))
+            hard = torch.cat((error, self.constraint.without_rounding(values)))
         else:
             own = self.data.gather(partial(self._sums_and_scores, self.data.stand_in, w, aux))
             of_workers, scores = zip(*own, strict=True)
@@ -186,7 +186,8 @@ class ERM:
         """Hard values from the scores of the rows that stand for all."""
         rows = self.data.quantiles
         error = self.risk.hard(scores, rows.y, rows.weight)[None]
-        return torch.cat((error, self.constraint.hard_values(scores, self.placed_rows(rows), aux)))
+        values = self.constraint.hard_values(scores, self.placed_rows(rows), aux)
+        return torch.cat((error, self.constraint.without_rounding(values)))
 
     def standard_errors(self, x: Tensor) -> Tensor:
         """Standard errors of the hard values of the constraints at `x`, (m,)."""

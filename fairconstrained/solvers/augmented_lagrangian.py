@@ -270,12 +270,12 @@ class _Targets:
         if self.settled and excess <= NEARLY:
             # The accurate solution is slightly infeasible: tighten the violated constraints.
             self.shift = self.shift + self._tightened(hard)
-            self._tighter *= 2.0
+            self._tighter *= 4.0
             return iterate.x, iterate.dual
         patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
         if self._best is not None and not (patient or self.settled):
             # The unused slack oscillates, because few rows decide: take the best shifts so far.
-            self.settled = True
+            self.settled, self.stalled = True, 0
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
         self.settled = False

@@ -16,8 +16,8 @@ from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
 
-# A hard constraint that is exceeded by no more is met: sums of rows round.
-FEASIBILITY_TOL = 1e-10
+# A hard constraint that is exceeded by no more is met. Users compare numbers to the last digit.
+FEASIBILITY_TOL = 0.0
 NEARLY = 1e-3  # a larger excess does not come from a row, or from the accuracy of a solution
 
 

@@ -33,6 +33,7 @@ from fairconstrained.solvers.base import (
 )
 
 _DIGITS = 12  # hard values that agree to so many are equal but for rounding
+_SAME = 1e-9  # hard values that differ by no more may be the same
 _WORTH = 0.01  # of the error: what removes an excess that is nearly none may cost this
 _REPAIRABLE = 0.05  # a larger excess does not come from single rows
 _REPAIRED = 3  # iterates of least violation that are repaired
@@ -196,7 +197,8 @@ def best_on_lines(
         line = problem.along(iterate.x, direction, reach)
         if len(line.steps):
             steps, error = line.steps.cpu().numpy(), line.error.cpu().numpy().round(_DIGITS)
-            excess = line.excess.cpu().numpy().clip(min=FEASIBILITY_TOL).round(_DIGITS)
+            # Strictly within the slack, where there is one: values at it may round to more.
+            excess = line.excess.cpu().numpy().clip(min=-_SAME).round(_DIGITS)
             # The nearest of all feasible points of least error.
             step = float(steps[np.lexsort((np.abs(steps), error, excess))[0]])
             found.append(_moved(problem, iterate, iterate.x + step * direction))

@@ -84,8 +84,7 @@ def test_rates_that_are_all_zero_have_no_ratio():
     constraint = bound(DemographicParity(ratio=0.8), (2, 3))
     values = hard_values(constraint, rows)
     assert np.isnan(constraint.measure(values))
-    inside = constraint.narrowed(torch.full_like(constraint.slack, 1e-9))  # where fits stay
-    assert (hard_values(inside, rows) > 0).all()
+    assert (values > 0).all()
 
 
 def test_small_groups_are_those_of_a_gap_of_the_same_size():
