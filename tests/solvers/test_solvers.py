@@ -60,7 +60,7 @@ def test_augmented_lagrangian_meets_cvxpy_in_variables_and_multipliers(seed, n_c
 
 
 def test_augmented_lagrangian_goes_on_from_a_solution():
-    problem = QuadraticProblem.random(1)
+    problem = QuadraticProblem.random(2)
     cold = solve(AugmentedLagrangian(), problem, *problem.start())
     warm = solve(AugmentedLagrangian(), problem, cold.iterate.x, cold.iterate.dual)
     assert warm.n_iter < cold.n_iter
