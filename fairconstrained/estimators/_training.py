@@ -39,6 +39,7 @@ from fairconstrained.estimators._reporting import (
     report_equal,
     warn_of_undone,
 )
+from fairconstrained.estimators._settings import undone_settings
 from fairconstrained.estimators._tables import (
     RowsOfTable,
     learnt_from_some,
@@ -51,7 +52,6 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.models.settings import undone_settings
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.specification import Linear
 from fairconstrained.privacy.accounting import PrivacyGuarantee

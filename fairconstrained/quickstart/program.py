@@ -63,12 +63,8 @@ def run(options: argparse.Namespace) -> None:
         measured, predictions, missed = steps.measure(compared, train, test, bounds, options)
     violation = next(r.violation for r in validated if (r.method, r.slack) == chosen)
     if violation > options.max_violation:
-        least = f"is {slack:g}, of {name}: a violation of {violation:.4f}"
-        missed = [
-            "No useful model was found that keeps the wanted violation; the least slack that has "
-            f"one {least}.",
-            *missed,
-        ]
+        least = f"the least slack that has one is {slack:g}, of {name} ({violation:.4f})"
+        missed = [f"No useful model was found that keeps the wanted violation; {least}.", *missed]
     print("\n".join(["", *missed]))
     print("held-out rows, 95 % intervals: a difference within them may be chance")
     print(_results_table(measured, chosen))
