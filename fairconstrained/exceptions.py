@@ -75,7 +75,11 @@ class ConstraintNotSatisfiedWarning(UserWarning):
 
 
 class SmallGroupWarning(UserWarning):
-    """A group, or a group within a label, has too few rows for a constraint or a number."""
+    """A group, or a group within a label, has too few rows, or none to be compared with.
+
+    Constraints, metrics, certificates and audits leave it out by the same rule:
+    :doc:`/guide/compared`.
+    """
 
 
 class InputWarning(UserWarning):
