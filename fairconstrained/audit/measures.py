@@ -276,7 +276,7 @@ def _arguments(
     given: dict[str, Any] = {"sensitive_features": by.codes[rows]}
     if sample.weight is not None:
         given["sample_weight"] = sample.weight[rows]
-    return (label[rows].astype(int), decision[rows].astype(int)), given
+    return (label[rows].astype(np.int8), decision[rows].astype(np.int8)), given
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:

@@ -128,11 +128,12 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
 
 
 def trusted_types(model: Any) -> list[str]:
-    """Return names of this package's types in a fitted model, for readers that want them named.
+    """Return names of this package's and scikit-learn's types in a fitted model to be trusted.
 
-    skops, and mlflow with it, reads a file only if every type in it is one of scikit-learn's or
-    trusted by name. Types of other packages are not in the list: look at them with
-    ``skops.io.get_untrusted_types`` and decide.
+    skops, and mlflow with it, reads a file only if every type in it is trusted, by itself or by
+    name. It trusts most of scikit-learn's types by itself; those of boosted trees it does not, as a
+    file made up by an attacker could misuse them: read files from people you trust. Types of other
+    packages are not in the list: look at them with ``skops.io.get_untrusted_types`` and decide.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def trusted_types(model: Any) -> list[str]:
     """
     skops = _skops("trusted_types")
     found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
-    return [name for name in found if name.startswith("fairconstrained.")]
+    return [name for name in found if name.startswith(("fairconstrained.", "sklearn."))]
 
 
 def _skops(name: str) -> Any:

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -29,6 +30,7 @@ ESTIMATORS = {
     "notion object": RateConstrainedClassifier(EqualizedOdds(slack=0.1)),
     "posteriors": RateConstrainedClassifier(model=LogisticRegression()),
     "single": RateConstrainedClassifier(model=SingleFit(LogisticRegression())),
+    "boosted trees": RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=5)),
     "perceptron": RateConstrainedClassifier(model=(4,), max_iter=3),
     "ranking": AUCFairClassifier(),
     "interval": PartialParityClassifier(slack=0.3),
