@@ -123,6 +123,13 @@ def _private_heads(runs: pd.DataFrame) -> Cells:
             yield from means(of_budget, name(data, notion, methods[method]), _TEST, budget)
 
 
+@table("dp_ebm", "dp_ebm")
+def _dp_ebm(runs: pd.DataFrame) -> Cells:
+    for (data, method), of in runs.groupby(["dataset", "method"], sort=False):
+        for budget, of_budget in budgets(of):
+            yield from means(of_budget, name(data, method), _TEST, budget)
+
+
 @table("secret_groups", "private_heads")
 def _secret_groups(runs: pd.DataFrame) -> Cells:
     groups = runs[runs["method"] == "groups"]

@@ -106,8 +106,9 @@ class SecretGroups:
     def one_label(self, x: Tensor) -> tuple[int, float] | None:
         """Return the label that all rows are predicted to have at `x`, if there is one."""
 
-        def labels(rows: Rows) -> set[int]:
-            return set(hard_classes(self.model.scores(x, rows.X)).tolist())
+        def labels(own: Rows) -> set[int]:
+            scores = (self.model.scores(x, rows.X) for rows in own.pieces())
+            return {label for some in scores for label in hard_classes(some).tolist()}
 
         found = set.union(*self.data.gather(labels))
         return (found.pop(), 0.0) if len(found) == 1 else None
