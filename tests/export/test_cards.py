@@ -37,8 +37,10 @@ def test_a_card_holds_the_constraint_its_violation_the_groups_and_the_certificat
     card = model_card(clf, certificate=certificate)
     assert card.title == "RateConstrainedClassifier: demographic_parity, equal_opportunity"
     for name, value in clf.violations_.items():
-        assert f"| {name} | {value:.4f} |" in card.sections["Constraint"]
-    assert card.sections["Constraint"].endswith("It is kept there. The slack is 0.07.")
+        assert f"| {name} | {value:.6g} |" in card.sections["Constraint"]
+    assert card.sections["Constraint"].endswith(
+        "It is kept there, to the last row. The slack is 0.07."
+    )
     assert card.sections["Groups"].endswith("Groups: f, m.")
     assert str(certificate) in card.sections["Certificate"]
     assert repr(clf) in card.sections["Model"]
