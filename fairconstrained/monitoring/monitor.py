@@ -143,7 +143,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     ...     if monitor.update(granted, sensitive_features=group).alarm_:
     ...         break
     >>> day, monitor.alarm_at_
-    (9, 1000)
+    (8, 900)
     """
 
     _seen: Description  # of groups and labels so far
