@@ -37,6 +37,8 @@ _WORTH = 0.9  # of what rounds gain over equal predictions, for another intercep
 class BoostingTraining(Training):
     """A fit of a booster, measured on rows that its trees do not see."""
 
+    measured_on = "the rows that the booster does not see"
+    remedies = "more rows"
     specification: Boosting
     stopped = False  # by a callback
     equal = np.inf  # error of equal predictions on the rows held out

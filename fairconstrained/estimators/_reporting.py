@@ -181,8 +181,9 @@ def warn_of_undone(settings: Sequence[str]) -> None:
         )
 
 
-def report(estimator: Any, solution: Solution, worst: int | None) -> None:
+def report(training: Training, solution: Solution, worst: int | None) -> None:
     """Warn if a fit exceeds its slacks, most of all `worst`, or stopped before it converged."""
+    estimator = training.estimator
     excess, error = estimator.excess_, estimator.excess_error_
     how, remedies = "", ""
     if error > 0 and excess > error:  # an excess below its error says nothing
@@ -190,8 +191,8 @@ def report(estimator: Any, solution: Solution, worst: int | None) -> None:
         how += f"error of {error:.4f} (two standard deviations of the noise)"
         remedies = "a larger epsilon, more rows"
     elif error == 0 and not estimator.feasible_ and excess > 0:
-        how = f"exceeds its slack by {excess:.4f} on the training data"
-        remedies = "more iterations (max_iter), a richer model"
+        how = f"exceeds its slack by {excess:.4f} on {training.measured_on}"
+        remedies = training.remedies
     if worst is not None and np.isnan(estimator.violation_):
         warn_caller(
             f"{estimator.constraints_[worst]}: the event happens in no group, so that there is no "

@@ -93,6 +93,8 @@ class Training:
     """A fit without privacy, in steps: check, read, prepare, pose, refine, solve, finish."""
 
     is_private = False
+    measured_on = "the training data"  # what warnings say values are about, and what may help
+    remedies = "more iterations (max_iter), a richer model"
     hidden: ClassVar[dict[str, Any]] = {}  # of the rows, from the specification of the model
     counted = ""  # how rows were counted, in warnings
     bar: ClassVar[dict[str, Any]] = {}  # options of the progress bar
@@ -325,7 +327,7 @@ class Training:
             clf.n_iter_ += own.n_iter
         columns = np.array(records).T
         clf.history_ = {**dict(zip(Record._fields, columns, strict=True)), "time": times[1:]}
-        report(clf, solution, worst)
+        report(self, solution, worst)
         if clf.feasible_ and solution.equal - float(iterate.hard[0]) < NEARLY_EQUAL:
             report_equal(clf, stages[-1], self.looser, self.margin > 0)  # never of a private fit
 

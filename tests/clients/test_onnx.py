@@ -1,5 +1,7 @@
 """ONNX graphs give the labels of predict, to the last one."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,7 +22,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.export import to_onnx
-from fairconstrained.models import Posteriors, SingleFit
+from fairconstrained.models import Boosting, Posteriors, SingleFit
 from fairconstrained.solvers import DPSGDA
 from tests.helpers.clients import biased
 
@@ -137,16 +139,20 @@ def test_each_column_of_a_frame_is_an_input(model, words, n_classes):
     np.testing.assert_allclose(probabilities, clf.predict_proba(frame), atol=1e-6)
 
 
-def test_the_graph_of_a_single_fit_is_that_of_the_classifier():
-    clf, X = fitted(RateConstrainedClassifier(model=SingleFit(trees(), cv=2)), biased()[1])
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.parametrize("model", [SingleFit(trees(), cv=2), Boosting(trees())], ids=str)
+def test_the_graph_of_a_single_model_is_that_of_the_classifier(model):
+    clf, X = fitted(RateConstrainedClassifier(model=model), biased()[1])
     graphs = [to_onnx(model, X[:1]).graph for model in (clf, clf.model_.estimator_)]
     assert graphs[0].node == graphs[1].node
     assert graphs[0].initializer == graphs[1].initializer
     agrees(clf, X)
 
 
-def test_boosted_trees_of_other_libraries_go_through_onnxmltools():
-    """What converts the plain classifier converts a single fit; these trees compute in single."""
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.parametrize("kind", [partial(SingleFit, cv=2), Boosting])
+def test_boosted_trees_of_other_libraries_go_through_onnxmltools(kind):
+    """What converts the plain classifier converts this one; these trees compute in single."""
     lightgbm = pytest.importorskip("lightgbm", reason="lightgbm is in the extra `clients`")
     tools = pytest.importorskip("onnxmltools.convert.lightgbm.operator_converters.LightGbm")
     from skl2onnx import update_registered_converter
@@ -162,7 +168,7 @@ def test_boosted_trees_of_other_libraries_go_through_onnxmltools():
     X, y, groups = biased()
     X = X.astype(np.float32)
     trees = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1)
-    clf = RateConstrainedClassifier(model=SingleFit(trees, cv=2), random_state=0)
+    clf = RateConstrainedClassifier(model=kind(trees), random_state=0)
     clf.fit(X, y, sensitive_features=groups)
     agrees(clf, X, atol=1e-5, target_opset={"": 15, "ai.onnx.ml": 3})
 

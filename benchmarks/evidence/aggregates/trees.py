@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ _PEERS = {
     "trees, thresholds by group": "thresholds by group",
 }
 Floats = NDArray[np.float64]
+_RUNS = Path(__file__).parents[1] / "runs"
 
 
 @table("boosted_trees", "any_classifier")
@@ -204,3 +206,46 @@ def _single_fit_differences(runs: pd.DataFrame) -> Cells:
         yield name(notion), "fits", str(len(of)), ""
         yield name(notion), "fits that keep the slack", str(int(of["feasible"].sum())), ""
         yield name(notion), "fits at a gap that posteriors reach", str(of["more"].count()), ""
+
+
+@table("boosting", "boosting")
+def _boosting(runs: pd.DataFrame) -> Cells:
+    """A constrained booster on test rows; its error less that of the head at equal gap."""
+    for case, of in runs.groupby(["dataset", "constraint"], sort=False):
+        row, own = name(*case), _with_heads(of)
+        yield from means(of, row, {"error": "test error", "gap": "test gap"})
+        yield from means(of, row, {"bare_error": "test error, bare", "bare_gap": "test gap, bare"})
+        more = -np.nanmean(_gained(own, "boosting")) if len(own) else np.nan
+        yield row, "more error than posteriors", *number(more, "+.4f")
+        yield row, "fits, times as long", *number((of["cpu"] / of["bare_cpu"]).mean(), ".2f")
+
+
+@table("boosting_differences", "boosting")
+def _boosting_differences(runs: pd.DataFrame) -> Cells:
+    """Over all tables: errors at equal gap, times as long as the bare booster, slacks kept."""
+    for notion, of in runs.groupby("constraint", sort=False):
+        row, tables = name(notion), [_with_heads(own) for _, own in of.groupby("dataset")]
+        more = [-np.nanmean(_gained(own, "boosting")) for own in tables]
+        times, heads = of["cpu"] / of["bare_cpu"], pd.concat(tables)
+        heads = heads[heads["method"].eq("trees, constrained") & heads["slack"].isin(of["slack"])]
+        cpu = heads.groupby("dataset")["cpu"].mean() + heads.groupby("dataset")["base_cpu"].mean()
+        yield row, "more error at equal gap, mean", *number(np.nanmean(more), "+.4f")
+        yield row, "on the worst table", *number(np.nanmax(more), "+.4f")
+        yield row, "fits, times a bare booster", *number(times.mean(), ".2f")
+        yield row, "on the slowest table", *number(times.groupby(of["dataset"]).mean().max(), ".2f")
+        bare = of.groupby("dataset")["bare_cpu"].mean()
+        yield row, "posteriors, times a bare booster", *number((cpu / bare).mean(), ".1f")
+        yield row, "fits", str(len(of)), ""
+        yield row, "that keep the slack on rows held out", str(int(of["feasible"].sum())), ""
+        yield row, "on test rows", str(int((of["gap"] <= of["slack"]).sum())), ""
+        kept = (heads["test_violation"] <= heads["slack"]).sum()
+        yield row, "posteriors on test rows", str(int(kept)), ""
+
+
+def _with_heads(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return runs of boosters with those of the head on the same splits, which were kept before."""
+    heads = pd.read_csv(_RUNS / "any_classifier.csv.gz")
+    case = ["dataset", "constraint", "seed"]
+    heads = heads[~heads["without_group"]].merge(runs[case].drop_duplicates(), on=case)
+    own = runs.rename(columns={"error": "test_error", "gap": "test_violation"})
+    return pd.concat([heads, own.assign(method="boosting")])
