@@ -159,12 +159,6 @@ def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path):
     assert "'01234', '1234' in zip are different groups." in facts["findings"]
 
 
-@pytest.mark.parametrize("n", [5, 1])
-def test_a_few_rows_are_a_page_that_compares_nothing(run, n):
-    out = run(table(n), *ASKED)
-    assert "Nothing can be compared" in out
-
-
 def test_one_label_and_one_decision_are_said(run):
     frame = table().assign(decision=1, repaid=1)
     out = run(frame, "--decision", "decision", "--sensitive", "sex", "--label", "repaid")
