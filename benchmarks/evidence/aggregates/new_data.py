@@ -19,12 +19,19 @@ RESAMPLED = ["ccdf_gap", "exponential_renyi_mutual_information", "partial_statis
 
 @table("intervals", "intervals")
 def _intervals(runs: pd.DataFrame) -> Cells:
-    runs = runs[~runs["metric"].isin(RESAMPLED)]
+    runs = runs[~runs["metric"].isin(RESAMPLED) & runs["method"].eq("auto")]
     for (metric, n_rows), of in runs.groupby(
         ["metric", runs["n_rows"].map("{:,}".format)], sort=False
     ):
         for _, run in of.iterrows():
             yield f"`{metric}` / {n_rows}", name(run["population"]), f"{run['covered']:.3f}", ""
+
+
+@table("intervals_groups", "intervals")
+def _intervals_groups(runs: pd.DataFrame) -> Cells:
+    for _, run in runs[runs["method"] == "inversion"].iterrows():
+        column = run["metric"].replace("_", " ").replace("demographic parity ", "")
+        yield run["population"], column, f"{run['covered']:.3f}", ""
 
 
 TRAINING = ["population", "constraint", "n_rows", "training", "draws"]
@@ -110,12 +117,27 @@ def _monitoring(runs: pd.DataFrame) -> Cells:
             row = f"{title} / {run['rate']:g} / {run['share']:g}"
             yield row, "streams", f"{run['streams']}", ""
             yield row, "alarms", f"{run['alarms']:.3f}", ""
-            if case != "slack":
+            if case != "slack" and run["alarms"] > 0.5:
                 yield row, "median rows to the alarm", f"{run['median']:.0f}", ""
                 for power in ("80", "95"):
                     rows = run[f"rows_{power}"]
                     yield row, f"fixed sample, power {power} %", f"{rows:.0f}", ""
                 yield row, "median / power 80 %", f"{run['median'] / run['rows_80']:.2f}", ""
+
+
+@table("monitoring_drift", "monitoring")
+def _monitoring_drift(runs: pd.DataFrame) -> Cells:
+    others = [*CASES, "speed", "published bets", "monitor"]
+    drift = runs[(runs["chunk"] == 1) & ~runs["case"].isin(others)]
+    for _, run in drift.iterrows():
+        yield f"{run['case']} / {run['gap']:g}", f"{run['share']:g}", f"{run['alarms']:.3f}", ""
+
+
+@table("monitoring_rules", "monitoring")
+def _monitoring_rules(runs: pd.DataFrame) -> Cells:
+    for _, run in runs[runs["chunk"] > 1].iterrows():
+        row = f"{run['criterion'].replace('_', ' ')} / {run['chunk']:,}"
+        yield row, "alarms", f"{run['alarms']:.3f}", ""
 
 
 @table("monitoring_reference", "monitoring")
