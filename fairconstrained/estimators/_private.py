@@ -245,7 +245,7 @@ class PrivateTraining(Training):
         data, releases = self.data, Releases(plan)
         stack = self.stack_of_all(self.ample, 1)
         counts = stack.of_cells(self.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
-        one_row = data.selected(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
+        one_row = data.subset(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = self.problem(model, one_row, stack, counts, releases)
         check_solves(self.solver, trial)
         self.solver.check(trial)

@@ -15,7 +15,7 @@ from fairconstrained.estimators._inputs import TrainingRows
 from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.losses import class_probabilities, n_outputs
 from fairconstrained.models.single_fit import SingleFit
-from fairconstrained.problems.alternatives import Known
+from fairconstrained.problems.alternatives import Baseline
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     Iterate,
@@ -23,7 +23,7 @@ from fairconstrained.solvers.base import (
     check_solves,
     violation,
 )
-from fairconstrained.solvers.run import not_worse, run
+from fairconstrained.solvers.run import best_of_baselines, run
 
 _SPARE = 0.25  # standard errors
 _ROUNDS = 15  # of a head that starts at its multipliers for other slacks
@@ -43,7 +43,7 @@ class Refits(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        constraint, errors, heads = problem.constraint, problem.standard_errors(x), [Known(x)]
+        constraint, errors, heads = problem.constraint, problem.standard_errors(x), [Baseline(x)]
         missed = torch.zeros_like(errors)  # by classifiers, of the values of their heads; a mean
         for n in range(1, self.length + 1):
             # Rates jump from fit to fit, and refits take most of the time: aim inside the slack at
@@ -52,7 +52,7 @@ class Refits(Solver):
             aimed = replace(problem, constraint=inside.shifted(missed))
             if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
                 x, dual = self.training.head(aimed, x, dual, heads)
-                heads.append(Known(x))
+                heads.append(Baseline(x))
             values = problem.hard(self.training.out_of_fold(problem, x), x.new_zeros(0))
             found = Iterate(x, values, values, dual, residual=torch.inf)
             if found.excess <= FEASIBILITY_TOL:
@@ -90,7 +90,7 @@ class SingleTraining(Training):
         return [*stages, stage._replace(solution=replace(stage.solution, equal=solution.equal))]
 
     def head(
-        self, problem: Any, x: Tensor, dual: Tensor, heads: Sequence[Known]
+        self, problem: Any, x: Tensor, dual: Tensor, heads: Sequence[Baseline]
     ) -> tuple[Tensor, Tensor]:
         """Train the head for other slacks; if it keeps them, it is no worse than other `heads`."""
         clf, solver = self.estimator, self.of_head
@@ -98,7 +98,7 @@ class SingleTraining(Training):
         found = run(solver, problem, x, dual, self.rng, max_iter=rounds, tol=clf.tol).iterate
         # Feasible points near one that is not may have twice its error, and labels miss by more.
         if found.excess <= FEASIBILITY_TOL:
-            found, _ = not_worse(problem, found, heads)
+            found, _ = best_of_baselines(problem, found, heads)
         return found.x, found.dual
 
     def taught(self, problem: Any, w: Tensor) -> list[Floats]:

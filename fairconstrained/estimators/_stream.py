@@ -173,7 +173,7 @@ class Steps:
         """The problem on these rows, with a copy of the model, and the state as its solution."""
         risk = self.problem.risk
         if isinstance(risk, PairwiseLoss):
-            risk = PairwiseLoss.of_data(risk.surrogate, data)
+            risk = PairwiseLoss.from_data(risk.surrogate, data)
         model = copy.deepcopy(self.problem.model)
         problem = replace(self.problem, data=data, risk=risk, model=model)
         state, w = self.state, self.state.x[: model.n_params]

@@ -46,24 +46,24 @@ class RowsElsewhere(Rows):
     def __getstate__(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in self.__dataclass_fields__} | {"parts": None}
 
-    def sum(self, of_own: Callable[[Rows], Tensor]) -> Tensor:
-        return self.parts.sum(partial(_alone, of_own))
+    def sum(self, function: Callable[[Rows], Tensor]) -> Tensor:
+        return self.parts.sum(partial(_alone, function))
 
-    def gather(self, of_own: Callable[[Rows], T]) -> list[T]:
-        return self.parts.gather(partial(_alone, of_own))
+    def gather(self, function: Callable[[Rows], T]) -> list[T]:
+        return self.parts.gather(partial(_alone, function))
 
-    def kept(self, chosen: Callable[[Rows], Rows]) -> Rows:
-        """Some of all rows, which are gathered here."""
-        found = self.gather(chosen)
-        columns = [(own.y, own.group, own.weight) for own in found]
+    def select(self, choose: Callable[[Rows], Rows]) -> Rows:
+        """Gather here the rows that `choose` selects on each worker."""
+        selected = self.gather(choose)
+        columns = [(rows.y, rows.group, rows.weight) for rows in selected]
         y, group, weight = map(torch.cat, zip(*columns, strict=True))
-        return Rows(tuple(block for own in found for block in own.blocks), y, group, weight)
+        return Rows(tuple(block for rows in selected for block in rows.blocks), y, group, weight)
 
 
-def _alone(of_own: Callable[[Rows], T], own: Rows) -> T:
-    """On a worker, which has other partitions to compute at the same time."""
+def _alone(function: Callable[[Rows], T], rows: Rows) -> T:
+    """Call the function in one thread: a worker computes other partitions at the same time."""
     with one_thread():
-        return of_own(own)
+        return function(rows)
 
 
 # ---------------------------------------------------------------------- reading

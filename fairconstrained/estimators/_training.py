@@ -275,7 +275,7 @@ class Training:
         enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
         for more in (*(some for some in MORE_SLACK if some < enough), enough):
             wider = replace(problem, constraint=problem.constraint.narrowed(zero - more))
-            options = {"max_iter": clf.max_iter, "tol": clf.tol, "known": wider.known()}
+            options = {"max_iter": clf.max_iter, "tol": clf.tol, "known": wider.baselines()}
             found = run(self.solver, wider, problem.start(), zero, self.rng, **options)
             self.looser, start = Stage(wider, found), found.iterate
             if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
@@ -435,7 +435,7 @@ class Training:
                 max_iter=max_iter,
                 tol=clf.tol,
                 callbacks=asked,
-                known=problem.known() if compared else (),
+                known=problem.baselines() if compared else (),
                 record=partial(recorded, problem.constraint),
             )
         return Stage(problem, solution)

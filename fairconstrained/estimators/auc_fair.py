@@ -311,7 +311,7 @@ class RankingTraining(Training):
         data, clf = self.data, self.estimator
         stack = self.stack(self.rows.cells, clf.min_group_size)
         if self.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
-            moments = GroupMoments.of_rows(data, self.rows.space.shape[1])
+            moments = GroupMoments.from_rows(data, self.rows.space.shape[1])
             risk = self._pairwise_loss(data)
             surrogate: Any = risk.surrogate  # the quadratic one
             scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
@@ -340,7 +340,7 @@ class RankingTraining(Training):
         # If the constraint does not depend on scale, the quadratic and the binormal loss have the
         # same optimum up to scale, and the quadratic one is convex.
         quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
-        return PairwiseLoss.of_data(Quadratic() if quadratic else surrogate, data)
+        return PairwiseLoss.from_data(Quadratic() if quadratic else surrogate, data)
 
 
 class PrivateRanking(PrivateRecords):

@@ -1,6 +1,6 @@
 """The view of solvers: problems, their linearizations and the rows they hold."""
 
-from fairconstrained.problems.alternatives import Known
+from fairconstrained.problems.alternatives import Baseline
 from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
@@ -11,10 +11,10 @@ from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
 
 __all__ = [
+    "Baseline",
     "Evaluation",
     "FairERM",
     "FixedSoftness",
-    "Known",
     "Linearization",
     "Rows",
     "separate_estimates",

@@ -54,7 +54,7 @@ _MOST_NAMED = 400_000  # changes of labels along a line that travel between work
 _GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
 
 
-class Known(NamedTuple):
+class Baseline(NamedTuple):
     """A point, and the difference of hard objectives by which it must be better than a result.
 
     With a `direction` the best of the line from x to x + direction is meant.
@@ -62,12 +62,12 @@ class Known(NamedTuple):
 
     x: Tensor  # (n_variables,)
     by: float = ERROR_TOL
-    of: Any = None  # a smaller problem with the same values there, where there is one
+    smaller: Any = None  # a smaller problem with the same values there, where there is one
     direction: Tensor | None = None  # (n_variables,)
     equal: bool = False  # whether all rows have the same scores there
 
 
-def known_points(problem: ERM) -> list[Known]:
+def baselines(problem: ERM) -> list[Baseline]:
     """Equal predictions, the solution without constraints, thresholds by group, a relaxation's.
 
     Without the solution without constraints only the first.
@@ -76,16 +76,16 @@ def known_points(problem: ERM) -> list[Known]:
     by_cell = replace(problem, data=problem.data.by_cell(problem.constraint))
     zero = torch.zeros_like(problem.model.init())
     unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
-    found = [Known(by_cell.variables(zero), of=by_cell, equal=True)]
+    points = [Baseline(by_cell.variables(zero), smaller=by_cell, equal=True)]
     for e, size in product(unit, _CONSTANTS):
-        found.append(Known(by_cell.variables(size * e), of=by_cell, equal=True))
+        points.append(Baseline(by_cell.variables(size * e), smaller=by_cell, equal=True))
     if problem.free is None:
-        return found
-    found.append(Known(problem.variables(problem.free)))
+        return points
+    points.append(Baseline(problem.variables(problem.free)))
     if problem.log_odds is not None and (rule := thresholds_by_group(problem)) is not None:
         x = problem.variables(rule)
-        found.append(Known(x, max(ERROR_TOL, _standard_error(problem, x))))
-    return found + _relaxed(problem, problem.free)
+        points.append(Baseline(x, max(ERROR_TOL, _standard_error(problem, x))))
+    return points + _relaxed(problem, problem.free)
 
 
 def _standard_error(problem: ERM, x: Tensor) -> float:
@@ -94,7 +94,7 @@ def _standard_error(problem: ERM, x: Tensor) -> float:
     return math.sqrt(error * (1.0 - error) / problem.n_rows)
 
 
-def _relaxed(problem: ERM, free: Tensor) -> list[Known]:
+def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     """Points between the solution without constraints and that of a convex relaxation.
 
     At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
@@ -118,8 +118,8 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Known]:
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
     rows = rows[values > _SINGULAR * values[0]]
     move = -rows.T @ (rows @ free)
-    points = [Known(free + 0.5 * move, RELAXED_TOL), Known(free + move, RELAXED_TOL)]
-    line = [Known(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
+    points = [Baseline(free + 0.5 * move, RELAXED_TOL), Baseline(free + move, RELAXED_TOL)]
+    line = [Baseline(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
     return line + points
 
 
@@ -145,15 +145,15 @@ def along(problem: ERM, x: Tensor, direction: Tensor, reach: float) -> Line:
 
 def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterator[Tensor]:
     """Scores that stand for all rows at each step of a line, from few passes over the rows."""
-    model, stand_in = problem.model, problem.data.stand_in
+    model, to_quantiles = problem.model, problem.data.to_quantiles
 
-    def of_own(some: Tensor, own: Rows) -> Tensor:
-        of_pieces = [(model.scores(w, r.X), model.scores(ahead, r.X)) for r in own.pieces()]
-        scores, there = map(torch.cat, zip(*of_pieces, strict=True))
-        return torch.stack([stand_in(own, scores + t * (there - scores)) for t in some])
+    def worker_scores(some: Tensor, local: Rows) -> Tensor:
+        pairs = [(model.scores(w, r.X), model.scores(ahead, r.X)) for r in local.pieces()]
+        scores, there = map(torch.cat, zip(*pairs, strict=True))
+        return torch.stack([to_quantiles(local, scores + t * (there - scores)) for t in some])
 
     for some in torch.split(steps, max(1, _MOST_ON_LINE // len(problem.data.quantiles.y))):
-        yield from torch.cat(problem.data.gather(partial(of_own, some)), dim=1)
+        yield from torch.cat(problem.data.gather(partial(worker_scores, some)), dim=1)
 
 
 def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresholds: int) -> Line:
@@ -162,9 +162,9 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
     Of many rows that are not in memory each piece names evenly spaced changes of its own, in
     proportion to its rows.
     """
-    affine, of_rows, total = problem.affine, problem.risk.of_rows, problem.data.total_weight
+    affine, row_error, total = problem.affine, problem.risk.row_error, problem.data.total_weight
     assert affine is not None  # see `along`
-    assert of_rows is not None
+    assert row_error is not None
 
     def on_line(rows: Rows) -> tuple[Tensor, Tensor]:
         scores = problem.model.scores(w, rows.X)
@@ -181,31 +181,31 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
     else:
         steps = torch.cat((grid(w, reach), between(changes, reach, n_thresholds)))
 
-    def of_piece(rows: Rows) -> Tensor:
+    def piece_sums(rows: Rows) -> Tensor:
         placed, (scores, slopes) = problem.placed_rows(rows), on_line(rows)
         if not problem.constraint.of_labels:
             return torch.stack([problem.hard_sums(scores + t * slopes, placed) for t in steps])
-        of_labels = of_rows, problem.constraint.statistic.hard
-        sums = sums_at(steps, scores, slopes, placed, of_labels, reach)
+        functions = row_error, problem.constraint.statistic.hard
+        sums = sums_at(steps, scores, slopes, placed, functions, reach)
         sums[:, 0] /= total
         return sums
 
-    sums = problem.data.total(of_piece)
+    sums = problem.data.total(piece_sums)
     tables = sums[:, 1:].reshape(len(steps), affine.n_parts, affine.n_columns)
     return Line(steps, sums[:, 0], affine.largest(tables))
 
 
 def _named(
-    on_line: Callable[[Rows], tuple[Tensor, Tensor]], reach: float, spacing: float, own: Rows
+    on_line: Callable[[Rows], tuple[Tensor, Tensor]], reach: float, spacing: float, local: Rows
 ) -> Tensor:
     """Changes that a worker names: all, or evenly spaced ones of each piece."""
-    found = []
-    for place, rows in enumerate(own.pieces()):
+    named = []
+    for place, rows in enumerate(local.pieces()):
         changes = changes_of_labels(*on_line(rows), reach)[1]
         if spacing > 1.0:
             # Offsets run evenly over pieces and workers, so all ranks are named alike.
-            offset = (_GOLDEN * place + _PLASTIC * own.workers.rank) % 1.0
+            offset = (_GOLDEN * place + _PLASTIC * local.workers.rank) % 1.0
             ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
             changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
-        found.append(changes)
-    return torch.cat(found)
+        named.append(changes)
+    return torch.cat(named)

@@ -9,7 +9,7 @@ capability stands for some methods:
 ``sharpness``                  those of :class:`Sharpenable`
 ``more_slack``                 ``loosened`` of the same
 ``draws``                      those of :class:`SampledProblem`
-``held_out``                   ``divided``, ``begun`` and ``risks`` of the same
+``held_out``                   ``split_holdout``, ``warm_point`` and ``holdout_risk`` of the same
 ``convex_parts``               :math:`(f, c^+, c^-)`, all convex, where c = c^+ - c^-
 ``convex_bounds``              convex bounds of constraints on draws, for any model
 ``quadratic_forms``            Hessians, gradients and values of (f, c_1, ..., c_m) at zero
@@ -43,12 +43,12 @@ class Linearization(NamedTuple):
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
     span: Callable[[], Tensor | None] | None = None  # () -> (m, r), orthonormal: J's columns
-    together: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass
+    pullback_many: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass
 
     def pullbacks(self, weights: Tensor) -> Tensor:
         """Gradients of several weighted sums, (k, n_variables), from weights (k, m)."""
-        if self.together is not None:
-            return self.together(weights)
+        if self.pullback_many is not None:
+            return self.pullback_many(weights)
         return torch.stack([self.pullback(row) for row in weights])
 
     def gradients(self, which: Tensor) -> Tensor:
@@ -122,20 +122,20 @@ class SampledProblem(Problem, Protocol):
         result is f alone.
         """
 
-    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+    def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on most rows, and the indices of the others.
 
         These are one in `every` rows of each label in each group, chosen at random. If a label has
         too few rows for that in all groups, every row is in both.
         """
 
-    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+    def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
         """Return where training on these rows begins: here, or at a simpler model fitted to them.
 
         With the multipliers that belong to it.
         """
 
-    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+    def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
         """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
 
 
@@ -155,7 +155,7 @@ class Sharpenable(Problem, Protocol):
     def sharpened(self) -> Self:
         """The problem with soft values twice as sharp, or itself if they cannot be sharpened."""
 
-    def thinned(self) -> Self:
+    def subsample(self) -> Self:
         """The problem on a part of its rows, or itself if these are few."""
 
     @property
@@ -172,16 +172,16 @@ class Sharpenable(Problem, Protocol):
         """Return the problem with `by` more slack and a start for it, or itself and `x`."""
 
 
-def last_kept(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
+def cached_last(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
     """The function, with its last value kept for the case that it is asked again."""
     last: list[tuple[Tensor, Answer]] = []
 
-    def asked(x: Tensor) -> Answer:
+    def cached(x: Tensor) -> Answer:
         if not (last and torch.equal(last[0][0], x)):
             last[:] = [(x.clone(), function(x))]
         return last[0][1]
 
-    return asked
+    return cached
 
 
 class FixedSoftness:
@@ -193,7 +193,7 @@ class FixedSoftness:
         """Return the problem itself."""
         return self
 
-    def thinned(self) -> Self:
+    def subsample(self) -> Self:
         """Return the problem itself."""
         return self
 

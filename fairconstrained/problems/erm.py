@@ -14,7 +14,7 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.tables import Placement
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems.alternatives import along, known_points
+from fairconstrained.problems.alternatives import along, baselines
 from fairconstrained.problems.base import (
     Linearization,
     one_in,
@@ -64,19 +64,19 @@ class FairERM(ERM):
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Objective and constraints; from all rows, or estimated from some that are drawn."""
-        return super().linearize(x) if rows is None else self._of_draw(x, rows)
+        return super().linearize(x) if rows is None else self._linearize_draw(x, rows)
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """The penalised risk alone, of all rows in memory or estimated from some."""
-        return self._penalised(x, self.of_scores(self._risk, x, rows))
+        return self._penalised(x, self.linearize_scores(self._risk, x, rows))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
         """The constraints alone; `scale` is the number of rows that each row stands for."""
-        return self.of_scores(self._values, x, rows, scale)
+        return self.linearize_scores(self._values, x, rows, scale)
 
-    def of_scores(
+    def linearize_scores(
         self,
         values: Callable[[Tensor, Tensor, Rows], Tensor],
         x: Tensor,
@@ -84,8 +84,8 @@ class FairERM(ERM):
         scale: Tensor | None = None,
     ) -> Linearization:
         """Linearize a function of scores, extra variables and drawn rows by autograd."""
-        own = self._drawn(rows, scale)
-        return through_scores(lambda z, a: values(z, a, own), self.model, x, own.X)
+        batch = self._drawn(rows, scale)
+        return through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimate the risk from `rows` and the constraints from each draw.
@@ -102,21 +102,21 @@ class FairERM(ERM):
         placed.weight.mul_(torch.cat(scales))
         first, later = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
-        return self._of_draws(self.affine, x, X, placed, first, later, sizes)
+        return self._linearize_draws(self.affine, x, X, placed, first, later, sizes)
 
-    def _of_draw(self, x: Tensor, rows: Tensor) -> Linearization:
+    def _linearize_draw(self, x: Tensor, rows: Tensor) -> Linearization:
         """Objective and constraints from the same drawn rows."""
         if self.affine is not None:
-            own, whole = self._drawn(rows, None), slice(None)
-            placed = self.placed.take(rows)._replace(weight=own.weight)
-            return self._of_draws(self.affine, x, own.X, placed, whole, whole, [len(rows)])
+            batch, whole = self._drawn(rows, None), slice(None)
+            placed = self.placed.take(rows)._replace(weight=batch.weight)
+            return self._linearize_draws(self.affine, x, batch.X, placed, whole, whole, [len(rows)])
 
-        def terms(*of_rows: Any) -> Tensor:
-            return torch.cat((self._risk(*of_rows), self._values(*of_rows)))
+        def terms(*arguments: Any) -> Tensor:
+            return torch.cat((self._risk(*arguments), self._values(*arguments)))
 
-        return self._penalised(x, self.of_scores(terms, x, rows))
+        return self._penalised(x, self.linearize_scores(terms, x, rows))
 
-    def _of_draws(
+    def _linearize_draws(
         self,
         affine: AffineMap,
         x: Tensor,
@@ -144,10 +144,10 @@ class FairERM(ERM):
         )
 
         def pullback(weights: Tensor) -> Tensor:
-            of_risk = weights[0] * risk_gradient()
-            of_values, on_aux = statistics_pullback(table_pullback(weights[1:]))
+            from_risk = weights[0] * risk_gradient()
+            from_values, on_aux = statistics_pullback(table_pullback(weights[1:]))
             same = first == drawn
-            on_scores = of_values + of_risk if same else torch.cat((of_risk, of_values))
+            on_scores = from_values + from_risk if same else torch.cat((from_risk, from_values))
             return torch.cat((model_pullback(on_scores), on_aux))
 
         value = torch.cat((risk[None], values))
@@ -162,9 +162,9 @@ class FairERM(ERM):
         """
         if rows is None:
             return self.data
-        own = self.data.take(rows)
+        batch = self.data.take(rows)
         factor = self.n_rows / len(rows) if scale is None else scale.to(self.data.total_weight)
-        return replace(own, weight=own.weight * factor)
+        return replace(batch, weight=batch.weight * factor)
 
     def _risk(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
         """The objective, (1,), estimated from drawn rows."""
@@ -182,23 +182,23 @@ class FairERM(ERM):
 
     # ------------------------------------------------------------------ rows held out
 
-    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+    def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         y, group = self.data.y.cpu(), self.data.group.cpu()
         group = group if group.ndim == 1 else group.argmax(dim=1)  # of shares the largest
         cell = y * (group.max() + 1) + group
-        kept, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
+        train, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
             return self, torch.arange(len(y), device=self.data.y.device)
-        return replace(self, data=self.data.take(kept)), held
+        return replace(self, data=self.data.take(train)), held
 
-    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+    def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
         return (x, dual) if self.simpler is None else self.simpler(self)
 
-    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
-        own = self.data.take(rows)
-        scores = self.model.scores(x[: self.model.n_params], own.X)
+    def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
+        rows_ = self.data.take(rows)
+        scores = self.model.scores(x[: self.model.n_params], rows_.X)
         return torch.stack(
-            [risk(scores, own.y, own.weight) for risk in (self.risk.soft, self.risk.hard)]
+            [risk(scores, rows_.y, rows_.weight) for risk in (self.risk.soft, self.risk.hard)]
         )
 
     # ------------------------------------------------------------------ similar problems
@@ -216,7 +216,7 @@ class FairERM(ERM):
         problem = replace(self, constraint=constraint)
         return problem, problem.variables(x[: self.model.n_params])
 
-    known = known_points
+    baselines = baselines
     along = along
 
     # ------------------------------------------------------------------ differences of convex parts
@@ -233,7 +233,7 @@ class FairERM(ERM):
             parts = self.constraint.convex_parts(scores, self.placed_rows(rows), aux)
             return torch.cat((self._risk(scores, aux, rows), parts.reshape(-1)))
 
-        return self._penalised(x, self.of_scores(terms, x))
+        return self._penalised(x, self.linearize_scores(terms, x))
 
     @property
     def has_convex_bounds(self) -> bool:
@@ -272,7 +272,7 @@ class FairERM(ERM):
             linear: Tensor = concave.detach() + change
             return parts(scores, placed, aux)[0] - linear
 
-        return self.of_scores(bounds, x, *draw)
+        return self.linearize_scores(bounds, x, *draw)
 
     def saddle(self) -> Saddle | None:
         """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""

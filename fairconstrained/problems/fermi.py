@@ -50,21 +50,23 @@ class FermiERM(FairERM):
         That in x of risk plus :math:`\lambda \psi(\cdot, W)`, and that of :math:`\psi` in W
         (n_parts, n_classes), which is taken at predicted "labels" or "probabilities".
         """
-        own = self._drawn(rows, None)
-        placed = self.placed.take(rows)._replace(weight=own.weight)
-        scores, model_pullback = self.model.linearize(x, own.X)
-        _, risk_gradient = self.risk.linearize(scores, own.y, own.weight, self.data.total_weight)
+        batch = self._drawn(rows, None)
+        placed = self.placed.take(rows)._replace(weight=batch.weight)
+        scores, model_pullback = self.model.linearize(x, batch.X)
+        _, risk_gradient = self.risk.linearize(
+            scores, batch.y, batch.weight, self.data.total_weight
+        )
         statistic = self.constraint.statistic
-        soft, on_statistics = statistic.linearize(scores, own.y)
+        soft, on_statistics = statistic.linearize(scores, batch.y)
         weights = self.weight * self.information.weights(dual)
         on_scores = risk_gradient() + on_statistics(placed.on_columns(weights, soft))
-        counted = (statistic.hard if table == "labels" else statistic.soft)(scores, own.y)
+        counted = (statistic.hard if table == "labels" else statistic.soft)(scores, batch.y)
         on_x = model_pullback(on_scores)
         penalty = self.model.penalty(x).gradient
         on_x[: len(penalty)] += self.alpha * penalty
         return on_x, self.information.ascent(dual, placed.sum(counted))
 
-    def of_labels(self, x: Tensor) -> tuple[float, float]:
+    def label_objective(self, x: Tensor) -> tuple[float, float]:
         """Error plus penalty of predicted labels, and their mutual information (0 if unused)."""
         *_, error, table = self._at(x)
         if not self._is_penalised:
@@ -76,7 +78,7 @@ class FermiERM(FairERM):
         """The problem on the rows of another one, without a shift."""
         return replace(self, data=other.data, shift=None)
 
-    def of_weight(self, weight: float) -> Self:
+    def with_weight(self, weight: float) -> Self:
         r"""The problem with another :math:`\lambda`."""
         return replace(self, weight=weight)
 
@@ -107,7 +109,7 @@ class FermiERM(FairERM):
         (risk, soft), (error, hard) = map(self._divided_sums, sums)
         return risk[0], soft, error[0], hard
 
-    def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
+    def _from_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
         risk, table = self._divided_sums(sums)
         return risk + self._penalty_of(table)
 

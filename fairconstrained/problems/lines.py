@@ -21,7 +21,7 @@ _APART = 1e-9  # changes that are closer, relative to their size, may be equal b
 _SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
 GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps where changes are not known
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-OfPairs = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
+PairValues = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
 
 
 class Line(NamedTuple):
@@ -32,10 +32,10 @@ class Line(NamedTuple):
     excess: Tensor  # (T,), the largest value of the constraints
 
 
-def of_ranks(
+def rank_line(
     scores: Tensor,
     slopes: Tensor,
-    of_pairs: OfPairs,
+    pair_values: PairValues,
     hard: Callable[[Tensor], Tensor],
     reach: float,
 ) -> Line:
@@ -45,7 +45,7 @@ def of_ranks(
     ----------
     scores, slopes : Tensor of shape (n,)
         Scores at t = 0, and their derivatives by t.
-    of_pairs : callable
+    pair_values : callable
         What pairs add to (f, c_1, ..., c_m) if their first row ranks above the second, (k, 1 + m).
     hard : callable
         (f, c_1, ..., c_m) at one point.
@@ -60,7 +60,7 @@ def of_ranks(
     first, second, step, up = first[moving], second[moving], step[moving], faster[moving] > 0
     above, below = torch.where(up, first, second), torch.where(up, second, first)
     steps = between(step, reach, len(step) + 1)
-    changes = of_pairs(above, below) - of_pairs(below, above)
+    changes = pair_values(above, below) - pair_values(below, above)
     # A change has happened at the steps beyond it, and its point is the first of these.
     changed = sum_by(changes, torch.searchsorted(steps, step), len(steps) + 1)[:-1]
     changed[0] = hard(steps[0])
@@ -73,15 +73,15 @@ def sums_at(
     scores: Tensor,
     slopes: Tensor,
     rows: Placement,
-    of_rows: tuple[OfRows, OfRows],
+    functions: tuple[OfRows, OfRows],
     reach: float,
 ) -> Tensor:
     """Sums at sorted points between changes within reach, (T, 1 + n_parts n_columns).
 
     Sums of the error over the rows come first, then the table of the statistic, flattened: the two
-    functions of scores and labels in `of_rows`. Both depend on predicted labels only.
+    functions of scores and labels in `functions`. Both depend on predicted labels only.
     """
-    error, statistic = of_rows
+    error, statistic = functions
     total = scores.new_zeros(())
     for z, d, y, part, weight in blocks_of(scores, slopes, *rows[:3]):
         block = Placement(y, part, weight, rows.n_parts)
@@ -126,7 +126,7 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes
     """The upper envelope of the scores of each row: labels in the order of their slopes."""
     n_classes = scores.shape[1]
     first, last = (_best_at(end, scores, slopes) for end in (-reach, reach))
-    found = [(scores[:0, 0], first[:0], first[:0], first[:0])]
+    changes = [(scores[:0, 0], first[:0], first[:0], first[:0])]
     # The envelope is convex: a row with the same label at both ends has it in between.
     row = torch.nonzero(first != last)[:, 0]
     label = first[row]
@@ -139,11 +139,11 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes
         after = torch.where(crossing == step[:, None], faster, -torch.inf).argmax(dim=1)
         moves = step.isfinite() & (step <= reach)
         row, label, after = row[moves], label[moves], after[moves]
-        found.append((step[moves], row, label, after))
+        changes.append((step[moves], row, label, after))
         label = after
-    step, row, before, after = (torch.cat(column) for column in zip(*found, strict=True))
-    of_label = torch.eye(n_classes).to(scores)
-    return of_label[first], step, row, of_label[before], of_label[after]
+    step, row, before, after = (torch.cat(column) for column in zip(*changes, strict=True))
+    one_hot = torch.eye(n_classes).to(scores)
+    return one_hot[first], step, row, one_hot[before], one_hot[after]
 
 
 def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:

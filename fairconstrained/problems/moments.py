@@ -21,7 +21,7 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
-from fairconstrained.problems.alternatives import MOST_ENTRIES, Known
+from fairconstrained.problems.alternatives import MOST_ENTRIES, Baseline
 from fairconstrained.problems.base import (
     Evaluation,
     FixedSoftness,
@@ -29,7 +29,7 @@ from fairconstrained.problems.base import (
     with_penalty,
 )
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.lines import Line, of_ranks
+from fairconstrained.problems.lines import Line, rank_line
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 
@@ -58,22 +58,22 @@ class RankingERM(FairERM):
             return super().along(x, direction, reach)
         X = self.data.quantiles.X
         scores, ahead = (self.model.scores(w, X)[:, 0] for w in (x, x + direction))
-        return of_ranks(
+        return rank_line(
             scores,
             ahead - scores,
-            self._of_pairs,
+            self._pair_values,
             lambda t: self.evaluate(x + t * direction).hard,
             reach,
         )
 
-    def _of_pairs(self, above: Tensor, below: Tensor) -> Tensor:
+    def _pair_values(self, above: Tensor, below: Tensor) -> Tensor:
         """Contribution of pairs to the hard values if their first row ranks above, (k, 1 + m)."""
         rows = self.data.quantiles
         negative, positive = (rows.weight * (rows.y == label) for label in (0, 1))
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
         columns = rows.y, rows.group, rows.weight
         notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[arg-type]
-        gaps = [own.of_pairs(own.place(*columns), above, below) for own in notions]
+        gaps = [notion.of_pairs(notion.place(*columns), above, below) for notion in notions]
         return torch.cat((-auc[:, None], *gaps), dim=1)
 
 
@@ -86,11 +86,11 @@ class GroupMoments:
     scatter: Tensor  # (C, d, d): weighted sums of squares, not divided by the weight
 
     @classmethod
-    def of_rows(cls, data: Rows, n_groups: int) -> GroupMoments:
+    def from_rows(cls, data: Rows, n_groups: int) -> GroupMoments:
         """Moments of the (label, group) cells of all workers, in two passes."""
         n_cells = 2 * n_groups
 
-        def of_cells(rows: Rows) -> Tensor:
+        def cell_weights(rows: Rows) -> Tensor:
             """Weight of each row in each cell, (n, n_cells)."""
             one_hot = torch.nn.functional.one_hot
             group = rows.group if rows.group.ndim == 2 else one_hot(rows.group, n_groups)
@@ -98,22 +98,22 @@ class GroupMoments:
             return cells.flatten(start_dim=1) * rows.weight[:, None]
 
         def sums(rows: Rows) -> Tensor:
-            weights = of_cells(rows)
+            weights = cell_weights(rows)
             return torch.cat((weights.sum(dim=0)[:, None], rows.X.t_matmul(weights).T), dim=1)
 
         weight, mean = data.total(sums).tensor_split([1], dim=1)
         mean = mean / torch.where(weight > 0, weight, 1.0)
 
         def scatters(rows: Rows) -> Tensor:
-            found = mean.new_zeros(n_cells, *2 * mean.shape[1:])
-            for c, weights in enumerate(of_cells(rows).T):
+            scatter = mean.new_zeros(n_cells, *2 * mean.shape[1:])
+            for c, weights in enumerate(cell_weights(rows).T):
                 for sign in (1.0, -1.0):  # fractions of recorded groups may be negative
                     index = torch.nonzero(sign * weights > 0)[:, 0]
-                    own = weights[index].abs()
+                    magnitude = weights[index].abs()
                     if len(index):
-                        covariance = rows.X.rows(index).covariance(own, mean[c])
-                        found[c] += sign * own.sum() * covariance
-            return found
+                        covariance = rows.X.rows(index).covariance(magnitude, mean[c])
+                        scatter[c] += sign * magnitude.sum() * covariance
+            return scatter
 
         return cls(weight[:, 0], mean, data.total(scatters))
 
@@ -189,9 +189,9 @@ class MomentERM(FixedSoftness, FairERM):
         scatter: Tensor = self._root.T @ self.moments.scatter @ self._root
         return scatter
 
-    def _by_part(self, of_cells: Tensor, constraint: MomentConstraint) -> Tensor:
+    def _by_part(self, table: Tensor, constraint: MomentConstraint) -> Tensor:
         """Sums over the cells of each part."""
-        return constraint.of_cells(of_cells * self._factors.reshape(-1, *[1] * (of_cells.ndim - 1)))
+        return constraint.of_cells(table * self._factors.reshape(-1, *[1] * (table.ndim - 1)))
 
     @cached_property
     def _factors(self) -> Tensor:
@@ -205,10 +205,10 @@ class MomentERM(FixedSoftness, FairERM):
         step = (positive.mean[0] - negative.mean[0])[:, None]
         return self.model.coordinates(step)[:, 0]
 
-    def known(self) -> list[Known]:
+    def baselines(self) -> list[Baseline]:
         """Zero, where all scores are equal, and the solution without constraints."""
-        zero = Known(self.model.init(), equal=True)
-        return [zero] if self.free is None else [zero, Known(self.free)]
+        zero = Baseline(self.model.init(), equal=True)
+        return [zero] if self.free is None else [zero, Baseline(self.free)]
 
     def values(self, x: Tensor) -> Tensor:
         """(f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""
@@ -217,7 +217,7 @@ class MomentERM(FixedSoftness, FairERM):
         square = (self._scatter @ x) @ x + weight * mean**2
         table = torch.stack((weight * mean, square), dim=1)
         by_label = table.reshape(2, -1, 2).sum(dim=1)
-        risk = self.risk.of_sums(by_label / weight.sum())
+        risk = self.risk.from_sums(by_label / weight.sum())
         sums = self._by_part(table, self.constraint)
         return torch.cat((risk[None], self.constraint.of_moments(sums, self.counts, x[:0])))
 
@@ -258,7 +258,7 @@ class MomentERM(FixedSoftness, FairERM):
         )
         forms = [self.risk.surrogate.form(positive, negative)[None]]  # type: ignore[attr-defined]
         for member in self.constraint.members:
-            sums, counts = (self._by_part(own, member) for own in (matrices, weight))
+            sums, counts = (self._by_part(table, member) for table in (matrices, weight))
             forms.append(member.forms(sums, counts))  # type: ignore[attr-defined]
         form = torch.cat(forms)
         scaled = self.model.scale[:, None] * self._root

@@ -26,7 +26,7 @@ Gradient = Callable[[], Tensor]
 class Objective:
     """Base of the first value of a problem: soft as optimised, hard as measured.
 
-    A subclass implements :meth:`sums` and :meth:`of_sums`. By default derivatives come from
+    A subclass implements :meth:`sums` and :meth:`from_sums`. By default derivatives come from
     autograd, and the hard value is 1 - AUC.
 
     Sums are divided by `total`, by default the sum of the weights. For a batch whose weights are
@@ -34,13 +34,13 @@ class Objective:
     """
 
     is_additive = False  # whether `soft` is `sums` divided by the total weight
-    of_rows: OfRows | None = None  # the error of each row, if `hard` is its mean
+    row_error: OfRows | None = None  # the error of each row, if `hard` is its mean
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Sums over rows, of any shape, of which `soft` is a function."""
         raise NotImplementedError
 
-    def of_sums(self, sums: Tensor) -> Tensor:
+    def from_sums(self, sums: Tensor) -> Tensor:
         """`soft` from `sums`, also flattened, divided by the total weight."""
         raise NotImplementedError
 
@@ -49,7 +49,7 @@ class Objective:
     ) -> Tensor:
         """The value that is minimised, (), differentiable."""
         sums = self.sums(scores, y, weight)
-        return self.of_sums(sums / (weight.sum() if total is None else total))
+        return self.from_sums(sums / (weight.sum() if total is None else total))
 
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
@@ -77,7 +77,7 @@ class RankedLoss(Objective):
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return _weighted_sum(self.loss, scores, y, weight)
 
-    def of_sums(self, sums: Tensor) -> Tensor:
+    def from_sums(self, sums: Tensor) -> Tensor:
         return sums.reshape(())
 
     def linearize(
@@ -86,10 +86,10 @@ class RankedLoss(Objective):
         weight = weight / (weight.sum() if total is None else total)
 
         def gradient() -> Tensor:
-            found = []
+            gradients = []
             for z, label, w in blocks_of(scores, y, weight):
-                found.append(w[:, None] * self.loss.gradient(z, label))
-            return torch.cat(found)
+                gradients.append(w[:, None] * self.loss.gradient(z, label))
+            return torch.cat(gradients)
 
         return _weighted_sum(self.loss, scores, y, weight), gradient
 
@@ -98,10 +98,10 @@ class RankedLoss(Objective):
 class MeanLoss(RankedLoss):
     """The mean loss, measured by the error rate or by the mean of another loss."""
 
-    of_rows: OfRows = zero_one_loss
+    row_error: OfRows = zero_one_loss
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        return _weighted_sum(self.of_rows, scores, y, weight) / weight.sum()
+        return _weighted_sum(self.row_error, scores, y, weight) / weight.sum()
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Nothing(Objective):
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return scores.new_zeros(())
 
-    def of_sums(self, sums: Tensor) -> Tensor:
+    def from_sums(self, sums: Tensor) -> Tensor:
         return sums.reshape(())
 
     def linearize(
@@ -137,12 +137,12 @@ class Costs:
     @classmethod
     def of(cls, costs: Any, weight: Floats) -> MeanLoss:
         """The objective for these costs, the largest as one, given the weight of each label."""
-        found = expected_costs(costs, len(weight))
-        table = torch.as_tensor(sum(r.hits / (r.possible.max(axis=1) @ weight) for r in found))
+        rates = expected_costs(costs, len(weight))
+        table = torch.as_tensor(sum(r.hits / (r.possible.max(axis=1) @ weight) for r in rates))
         if not table.any():
             raise ValueError(f"costs must not all be zero; got {costs!r}.")
         table = table / table.max()
-        return MeanLoss(cls(table), cls(table).of_labels)
+        return MeanLoss(cls(table), cls(table).label_costs)
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
         """Weighted log loss of each row, (n,)."""
@@ -152,7 +152,7 @@ class Costs:
         """Its derivative by the scores, (n, K)."""
         return self._weight(y, scores)[:, None] * log_loss.gradient(scores, y)
 
-    def of_labels(self, scores: Tensor, y: Tensor) -> Tensor:
+    def label_costs(self, scores: Tensor, y: Tensor) -> Tensor:
         """The cost of each predicted label, (n,)."""
         return self.table.to(scores)[y, hard_classes(scores)]
 
@@ -173,28 +173,28 @@ class PairwiseLoss(Objective):
     fractions: tuple[float, float]
 
     @classmethod
-    def of_data(cls, surrogate: Surrogate, data: Rows) -> Self:
+    def from_data(cls, surrogate: Surrogate, data: Rows) -> Self:
         """The loss with the fractions of the rows of all workers."""
 
-        def of_labels(own: Rows) -> Tensor:
-            return torch.stack([own.weight[own.y == k].sum() for k in (0, 1)])
+        def by_label(local: Rows) -> Tensor:
+            return torch.stack([local.weight[local.y == k].sum() for k in (0, 1)])
 
-        negatives, positives = (data.sum(of_labels) / data.total_weight).tolist()
+        negatives, positives = (data.sum(by_label) / data.total_weight).tolist()
         return cls(surrogate, (negatives, positives))
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Sums over negatives and positives, (2, n_columns), in O(n), without pairs."""
         return self.surrogate.statistic.sums(scores, Placement(y, y, weight, 2))
 
-    def of_sums(self, sums: Tensor) -> Tensor:
+    def from_sums(self, sums: Tensor) -> Tensor:
         """Surrogate loss from sums over negatives and positives, divided by the total weight."""
         means = sums.reshape(2, -1) / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 
 
-def _weighted_sum(of_rows: OfRows, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+def _weighted_sum(loss: OfRows, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Weighted sum of a function of some rows at a time, which fits into the cache, ()."""
     total = scores.new_zeros(())
     for z, label, w in blocks_of(scores, y, weight):
-        total = total + w @ of_rows(z, label)
+        total = total + w @ loss(z, label)
     return total

@@ -20,7 +20,7 @@ from fairconstrained.models.features import ColumnValues, Features
 T = TypeVar("T")
 # What stands for the rows of one worker: indices of rows with its labels and groups, (k,), its
 # weights (k,), and the map from the scores of all rows, (n,), to its scores, (k,).
-Standing = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
+Representatives = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 
 _PIECE_ROWS = 16_384  # so many rows of some tens of columns fit into the processor's cache
@@ -61,7 +61,7 @@ class Rows:
         return self.blocks[0] if self.in_memory else ColumnsOfAll(self)  # type: ignore[index]
 
     @property
-    def own(self) -> Rows:
+    def block(self) -> Rows:
         """The rows of this worker, which must be a single block, in memory."""
         (X,) = self.blocks
         return Rows((X,), self.y.long(), _as_index(self.group), self.weight)
@@ -76,7 +76,7 @@ class Rows:
     @cached_property
     def starts(self) -> list[int]:
         """Number of rows before those of each worker, and of all."""
-        return list(accumulate(self.gather(lambda own: len(own.y)), initial=0))
+        return list(accumulate(self.gather(lambda local: len(local.y)), initial=0))
 
     @cached_property
     def total_weight(self) -> Tensor:
@@ -85,17 +85,17 @@ class Rows:
 
     # ------------------------------------------------------------------ sums over all rows
 
-    def sum(self, of_own: Callable[[Rows], Tensor]) -> Tensor:
+    def sum(self, function: Callable[[Rows], Tensor]) -> Tensor:
         """Sum over the workers of a function of the rows of each.
 
         It and :meth:`gather` are all that problems ask of whoever has the rows. The function may
         travel to them, and with it all that it refers to.
         """
-        return self.workers.sum(of_own(self))
+        return self.workers.sum(function(self))
 
-    def gather(self, of_own: Callable[[Rows], T]) -> list[T]:
+    def gather(self, function: Callable[[Rows], T]) -> list[T]:
         """Values of a function of the rows of each worker, in their order: small objects."""
-        return self.workers.gather(of_own(self))
+        return self.workers.gather(function(self))
 
     def pieces(self) -> Iterator[Rows]:
         """The rows of this worker, some at a time and in memory."""
@@ -105,43 +105,43 @@ class Rows:
         start = 0
         for block in self.blocks:
             for X in block.split(_PIECE_ROWS):
-                own = slice(start, start + X.shape[0])
-                start = own.stop
-                yield Rows((X,), self.y[own], self.group[own], self.weight[own]).own
+                here = slice(start, start + X.shape[0])
+                start = here.stop
+                yield Rows((X,), self.y[here], self.group[here], self.weight[here]).block
 
-    def total(self, of_piece: Callable[[Rows], Tensor]) -> Tensor:
+    def total(self, function: Callable[[Rows], Tensor]) -> Tensor:
         """Sum of a function of some rows at a time over all rows of all workers.
 
         All workers must ask for the same sums in the same order.
         """
         if self.in_memory:
-            return of_piece(self)
-        return self.sum(lambda own: reduce(torch.add, map(of_piece, own.pieces())))
+            return function(self)
+        return self.sum(lambda local: reduce(torch.add, map(function, local.pieces())))
 
-    def linearized(self, of_piece: Callable[[Rows], Sums]) -> Sums:
+    def linearized(self, function: Callable[[Rows], Sums]) -> Sums:
         """Sums over all rows, and the map from weights on them to sums of gradients.
 
-        `of_piece` gives for some rows their sums, (S,), and a function from weights (k, S) on them
+        `function` gives for some rows their sums, (S,), and a function from weights (k, S) on them
         to gradients, (k, n_variables). Rows in memory are passed once. Of others nothing is kept:
         each piece is computed again for the gradients, in a second pass.
         """
         if self.in_memory:
-            return of_piece(self)
+            return function(self)
         return (
-            self.total(lambda piece: of_piece(piece)[0]),
-            lambda weights: self.total(lambda piece: of_piece(piece)[1](weights)),
+            self.total(lambda piece: function(piece)[0]),
+            lambda weights: self.total(lambda piece: function(piece)[1](weights)),
         )
 
     def counts(self, constraint: MomentConstraint) -> Tensor:
         """Weight of the rows in each part of a constraint, (n_parts,)."""
 
-        def of_own(rows: Rows) -> Tensor:
-            own = rows.weight.new_zeros(constraint.n_parts)
+        def local_counts(rows: Rows) -> Tensor:
+            counts = rows.weight.new_zeros(constraint.n_parts)
             for y, group, weight in blocks_of(rows.y, rows.group, rows.weight):
-                own = own + constraint.place(y.long(), _as_index(group), weight).counts()
-            return own
+                counts = counts + constraint.place(y.long(), _as_index(group), weight).counts()
+            return counts
 
-        return self.sum(of_own)
+        return self.sum(local_counts)
 
     # ------------------------------------------------------------------ some of the rows
 
@@ -152,11 +152,11 @@ class Rows:
         y, group, weight = (c.index_select(0, index) for c in (self.y, self.group, self.weight))
         return Rows((X.rows(index),), y, group, weight)
 
-    def kept(self, chosen: Callable[[Rows], Rows]) -> Rows:
+    def select(self, choose: Callable[[Rows], Rows]) -> Rows:
         """Some of all rows, given a function that chooses some of those of each worker."""
-        return chosen(self)
+        return choose(self)
 
-    def selected(self, index: Tensor, weight: Tensor) -> Rows:
+    def subset(self, index: Tensor, weight: Tensor) -> Rows:
         """Some of this worker's rows, by ascending indices, with other weights from now on."""
         blocks, start = [], 0
         for block in self.blocks:
@@ -182,11 +182,11 @@ class Rows:
             return self
         n_cells, starts = constraint.part_of_cell.numel(), self.starts
 
-        def counted(own: Rows) -> Tensor:
-            found = own.weight.new_zeros(n_cells)
-            for _, cell in own._cells(constraint):
-                found += torch.bincount(cell, minlength=n_cells)
-            return found
+        def counted(local: Rows) -> Tensor:
+            sizes = local.weight.new_zeros(n_cells)
+            for _, cell in local._cells(constraint):
+                sizes += torch.bincount(cell, minlength=n_cells)
+            return sizes
 
         counts = self.sum(counted)
         most = min(1.0 / _LEAST, _MANY_ROWS / self.n_rows)
@@ -194,17 +194,17 @@ class Rows:
         if fraction @ counts > 0.5 * self.n_rows:  # most cells are small
             return self
 
-        def chosen(own: Rows) -> Rows:
-            found = []
-            for place, cell in own._cells(constraint):
-                spaced = ((starts[own.workers.rank] + place).double() * _GOLDEN).frac()
+        def chosen(local: Rows) -> Rows:
+            choices = []
+            for place, cell in local._cells(constraint):
+                spaced = ((starts[local.workers.rank] + place).double() * _GOLDEN).frac()
                 some = torch.nonzero(spaced < fraction[cell])[:, 0]
-                found.append((place[some], 1.0 / fraction[cell[some]]))
-            index, stands_for = map(torch.cat, zip(*found, strict=True))
-            return own.selected(index, own.weight[index] * stands_for)
+                choices.append((place[some], 1.0 / fraction[cell[some]]))
+            index, stands_for = map(torch.cat, zip(*choices, strict=True))
+            return local.subset(index, local.weight[index] * stands_for)
 
-        found = self.kept(chosen)
-        return found if min(found.workers.gather(len(found.y))) else self
+        subsample = self.select(chosen)
+        return subsample if min(subsample.workers.gather(len(subsample.y))) else self
 
     def by_cell(self, constraint: MomentConstraint) -> Rows:
         """One row of each label and group of a worker, which has the weight of all of them.
@@ -213,20 +213,20 @@ class Rows:
         """
         n_cells = constraint.part_of_cell.numel()
 
-        def chosen(own: Rows) -> Rows:
-            first = torch.full((n_cells,), len(own.y), device=own.y.device)
-            weight = own.weight.new_zeros(n_cells)
-            for place, cell in own._cells(constraint):
+        def chosen(local: Rows) -> Rows:
+            first = torch.full((n_cells,), len(local.y), device=local.y.device)
+            weight = local.weight.new_zeros(n_cells)
+            for place, cell in local._cells(constraint):
                 first.scatter_reduce_(0, cell, place, "amin")
-                weight.index_add_(0, cell, own.weight[place])
+                weight.index_add_(0, cell, local.weight[place])
             index, order = first[weight > 0].sort()
-            kept = own.selected(index, weight[weight > 0][order])
-            if own.group.ndim == 1:
-                return kept
-            shares = sum_by(own.group * own.weight[:, None], own.y.long(), n_cells)
-            return replace(kept, group=shares[kept.y] / kept.weight[:, None])
+            cells = local.subset(index, weight[weight > 0][order])
+            if local.group.ndim == 1:
+                return cells
+            shares = sum_by(local.group * local.weight[:, None], local.y.long(), n_cells)
+            return replace(cells, group=shares[cells.y] / cells.weight[:, None])
 
-        return self.kept(chosen)
+        return self.select(chosen)
 
     def _cells(self, constraint: MomentConstraint) -> Iterator[tuple[Tensor, Tensor]]:
         """Places of some rows of this worker at a time, and their label and group as one index.
@@ -278,19 +278,19 @@ class Rows:
         return _spaced(self.starts, self)[0]
 
     @property
-    def stand_in(self) -> Callable[[Rows, Tensor], Tensor]:
+    def to_quantiles(self) -> Callable[[Rows, Tensor], Tensor]:
         """Map from the scores of a worker's rows, (n, 1), to its part of :attr:`quantiles`."""
-        return _themselves if self.in_memory else partial(_stand_in, self.n_rows)
+        return _unchanged if self.in_memory else partial(_to_quantiles, self.n_rows)
 
-    def _gathered(self, standing: Callable[[Rows], Standing]) -> Rows:
+    def _gathered(self, representatives: Callable[[Rows], Representatives]) -> Rows:
         """Rows of all workers: what stands for those of each."""
 
-        def columns(own: Rows) -> tuple[Tensor, Tensor, Tensor]:
-            index, weight, _ = standing(own)
-            return own.y[index].long(), _as_index(own.group[index]), weight
+        def columns(local: Rows) -> tuple[Tensor, Tensor, Tensor]:
+            index, weight, _ = representatives(local)
+            return local.y[index].long(), _as_index(local.group[index]), weight
 
         y, group, weight = map(torch.cat, zip(*self.gather(columns), strict=True))
-        X: Any = TravellingScores(self, standing)
+        X: Any = TravellingScores(self, representatives)
         return Rows((X,), y, group, weight)
 
     @cached_property
@@ -306,50 +306,50 @@ class Rows:
         return [torch.nonzero(cell == c)[:, 0] for c in torch.unique(cell).tolist()]
 
 
-def _quantiles(n_rows: int, own: Rows) -> Standing:
-    """All rows of a worker if all workers have few; else quantiles within label and group."""
+def _quantiles(n_rows: int, local: Rows) -> Representatives:
+    """All rows of a worker if there are few in all; else quantiles within label and group."""
     if n_rows <= _MOST_SCORES:  # in the order in which they were given
-        cells, most = [torch.arange(len(own.y), device=own.y.device)], n_rows
+        cells, most = [torch.arange(len(local.y), device=local.y.device)], n_rows
     else:
-        cells = own.places_of_cells
-        most = max(_MOST_SCORES // (own.workers.size * len(cells)), 1)
-    levels = (np.arange(most) + (own.workers.rank + 0.5) / own.workers.size) / most
+        cells = local.places_of_cells
+        most = max(_MOST_SCORES // (local.workers.size * len(cells)), 1)
+    levels = (np.arange(most) + (local.workers.rank + 0.5) / local.workers.size) / most
     rows, weight = [], []
     for cell in cells:
-        few = len(cell) <= most
-        rows.append(cell if few else cell[:most])
-        total = own.weight[cell]
-        weight.append(total if few else (total.sum() / most).expand(most))
+        whole = len(cell) <= most
+        rows.append(cell if whole else cell[:most])
+        total = local.weight[cell]
+        weight.append(total if whole else (total.sum() / most).expand(most))
 
     def at_levels(scores: Tensor, cell: Tensor) -> Tensor:
         if len(cell) <= most:
             return scores[cell]
-        z, of_row = scores[cell].cpu().numpy(), own.weight[cell].cpu().numpy()
+        z, row_weight = scores[cell].cpu().numpy(), local.weight[cell].cpu().numpy()
         order = np.argsort(z)
-        below = np.cumsum(of_row[order])
+        below = np.cumsum(row_weight[order])
         return torch.as_tensor(z[order][np.searchsorted(below, levels * below[-1])]).to(scores)
 
-    def of_scores(scores: Tensor) -> Tensor:
+    def represent(scores: Tensor) -> Tensor:
         return torch.cat([at_levels(scores, cell) for cell in cells])
 
-    return torch.cat(rows), torch.cat(weight), of_scores
+    return torch.cat(rows), torch.cat(weight), represent
 
 
-def _spaced(starts: list[int], own: Rows) -> Standing:
+def _spaced(starts: list[int], local: Rows) -> Representatives:
     """Evenly spaced rows, given how many rows there are before those of each worker."""
     spacing = -(-starts[-1] // _MOST_SCORES)
-    first = -starts[own.workers.rank] % spacing
-    index = torch.arange(first, max(len(own.y), first), spacing, device=own.y.device)
-    return index, own.weight[index], lambda scores: scores[index]
+    first = -starts[local.workers.rank] % spacing
+    index = torch.arange(first, max(len(local.y), first), spacing, device=local.y.device)
+    return index, local.weight[index], lambda scores: scores[index]
 
 
-def _themselves(own: Rows, scores: Tensor) -> Tensor:
+def _unchanged(local: Rows, scores: Tensor) -> Tensor:
     return scores
 
 
-def _stand_in(n_rows: int, own: Rows, scores: Tensor) -> Tensor:
-    *_, of_scores = _quantiles(n_rows, own)
-    return of_scores(scores[:, 0])[:, None]
+def _to_quantiles(n_rows: int, local: Rows, scores: Tensor) -> Tensor:
+    *_, represent = _quantiles(n_rows, local)
+    return represent(scores[:, 0])[:, None]
 
 
 def _as_index(group: Tensor) -> Tensor:
@@ -366,18 +366,18 @@ class TravellingScores:
     """
 
     data: Rows
-    standing: Callable[[Rows], Standing]
+    representatives: Callable[[Rows], Representatives]
 
     def matmul(self, v: Tensor) -> Tensor:
         """X v, (n, 1), in one pass over the rows."""
-        standing = self.standing
+        representatives = self.representatives
 
-        def of_own(own: Rows) -> Tensor:
-            scores = torch.cat([piece.X.matmul(v) for piece in own.pieces()])
-            *_, of_scores = standing(own)
-            return of_scores(scores[:, 0])
+        def local_scores(local: Rows) -> Tensor:
+            scores = torch.cat([piece.X.matmul(v) for piece in local.pieces()])
+            *_, represent = representatives(local)
+            return represent(scores[:, 0])
 
-        return torch.cat(self.data.gather(of_own))[:, None]
+        return torch.cat(self.data.gather(local_scores))[:, None]
 
 
 class ColumnsOfAll:
@@ -389,7 +389,7 @@ class ColumnsOfAll:
     @cached_property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns."""
-        n_columns = self._rows.gather(lambda own: next(own.pieces()).X.shape[1])
+        n_columns = self._rows.gather(lambda local: next(local.pieces()).X.shape[1])
         return self._rows.n_rows, n_columns[0]
 
     def mean(self, weight: Tensor) -> Tensor:
@@ -407,13 +407,13 @@ class ColumnsOfAll:
     def values(self) -> ColumnValues:
         """Least and largest value of each column, and whether there are others."""
 
-        def of_own(own: Rows) -> ColumnValues:
-            pieces: Iterator[ColumnValues] = (piece.X.values() for piece in own.pieces())
+        def local_values(local: Rows) -> ColumnValues:
+            pieces: Iterator[ColumnValues] = (piece.X.values() for piece in local.pieces())
             return reduce(ColumnValues.joined, pieces)
 
-        return reduce(ColumnValues.joined, self._rows.gather(of_own))
+        return reduce(ColumnValues.joined, self._rows.gather(local_values))
 
-    def _average(self, of_piece: Callable[[Rows], Tensor]) -> Tensor:
+    def _average(self, function: Callable[[Rows], Tensor]) -> Tensor:
         """The weighted mean over all rows, from weighted means over pieces."""
-        total = self._rows.total(lambda piece: of_piece(piece) * piece.weight.sum())
+        total = self._rows.total(lambda piece: function(piece) * piece.weight.sum())
         return total / self._rows.total_weight

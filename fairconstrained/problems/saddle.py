@@ -152,8 +152,8 @@ class Saddle:
                 values = torch.cat((risk[None], values[1:]))
             return torch.cat((values, 2.0 * self.c1**0.5 * lead))
 
-        found = through_scores(terms, problem.model, x, batch.X)
-        return with_penalty(found, problem.model.penalty(w), problem.alpha)
+        linearization = through_scores(terms, problem.model, x, batch.X)
+        return with_penalty(linearization, problem.model.penalty(w), problem.alpha)
 
 
 def _surrogate_of(problem: ERM) -> Quadratic | None:
@@ -161,8 +161,8 @@ def _surrogate_of(problem: ERM) -> Quadratic | None:
     members = getattr(problem.constraint, "members", ())
     if not all(isinstance(member, AUCConstraint) for member in members):
         return None
-    found = {member.surrogate for member in members}
+    surrogates = {member.surrogate for member in members}
     if isinstance(problem.risk, PairwiseLoss):
-        found.add(problem.risk.surrogate)
-    quadratic = [surrogate for surrogate in found if isinstance(surrogate, Quadratic)]
-    return quadratic[0] if len(found) == len(quadratic) == 1 else None
+        surrogates.add(problem.risk.surrogate)
+    quadratic = [surrogate for surrogate in surrogates if isinstance(surrogate, Quadratic)]
+    return quadratic[0] if len(surrogates) == len(quadratic) == 1 else None

@@ -56,18 +56,18 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     log_odds = as_numpy(problem.model.scores(problem.log_odds, data.X))[:, 0]
     label, group, weight = map(as_numpy, (data.y, data.group, data.weight))
     rows_of = [group == g for g in np.unique(group)]
-    curves = [_curve(log_odds[own], label[own], weight[own]) for own in rows_of]
+    curves = [_curve(log_odds[rows], label[rows], weight[rows]) for rows in rows_of]
     at_none, slopes = _affine_values(problem, len(curves))
     values = at_none.copy()
     unit = float(weight[0]) if np.ptp(weight) == 0 else None
     slack, first, scores = as_numpy(problem.constraint.slack), None, np.empty(len(label))
-    for kept in _PARTS_OF_SLACK:
-        values[1:] = at_none[1:] + (1.0 - kept) * slack
+    for part in _PARTS_OF_SLACK:
+        values[1:] = at_none[1:] + (1.0 - part) * slack
         targets = _program(curves, values, slopes, unit)
         if targets is None:
             break
-        for own, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
-            scores[own] = _scores(log_odds[own], _thresholds(curve, target, slope))
+        for rows, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
+            scores[rows] = _scores(log_odds[rows], _thresholds(curve, target, slope))
         rule = _nearest(problem, scores)
         excess = float(problem.evaluate(rule).hard[1:].max())
         if excess <= 2 * _ALIKE:
@@ -82,8 +82,8 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
     """The ROC curve of a group, in sums of weight."""
     order = np.argsort(-log_odds, kind="stable")
     falling = log_odds[order]
-    of_label = weight[order, None] * (label[order, None] == [0, 1])
-    above = np.concatenate((np.zeros((1, 2)), of_label.cumsum(axis=0)))
+    by_label = weight[order, None] * (label[order, None] == [0, 1])
+    above = np.concatenate((np.zeros((1, 2)), by_label.cumsum(axis=0)))
     between = 0.5 * (falling[1:] + falling[:-1])
     cuts = np.concatenate(([True], np.diff(falling) != 0, [True]))
     return np.concatenate(([_BEYOND], between, [-_BEYOND]))[cuts], above[cuts]
@@ -95,16 +95,16 @@ def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
     The slopes are by the weight of the rows of each group and label that are.
     """
     cells = problem.data.by_cell(problem.constraint)
-    few = replace(problem, data=cells)
+    small = replace(problem, data=cells)
     none = -torch.ones_like(cells.weight)[:, None]
     n_values, aux = 1 + problem.n_constraints, cells.weight[:0]
-    values = few.hard(none, aux)[:n_values]
+    values = small.hard(none, aux)[:n_values]
     slopes = np.zeros((n_groups, 2, n_values))
     _, group = np.unique(as_numpy(cells.group), return_inverse=True)
     for i, (g, y) in enumerate(zip(group, as_numpy(cells.y), strict=True)):
         one = none.clone()
         one[i] = 1.0
-        slopes[g, y] = as_numpy((few.hard(one, aux)[:n_values] - values) / cells.weight[i])
+        slopes[g, y] = as_numpy((small.hard(one, aux)[:n_values] - values) / cells.weight[i])
     return as_numpy(values), slopes
 
 
@@ -127,7 +127,7 @@ def _program(
             edge[2 * g : 2 * g + 2] = y2 - y, x - x2
             edges.append(edge)
             least.append(edge[2 * g : 2 * g + 2] @ (x, y))
-    found = milp(
+    result = milp(
         size * flat[0],
         constraints=[
             LinearConstraint(size * flat[1:], ub=-values[1:]),
@@ -137,20 +137,20 @@ def _program(
         integrality=np.full(n, int(unit is not None)),
         options={"node_limit": _NODES, "mip_rel_gap": _GAP},
     )
-    return None if found.x is None else np.asarray(size * found.x.reshape(-1, 2))
+    return None if result.x is None else np.asarray(size * result.x.reshape(-1, 2))
 
 
 def _hull(points: Floats) -> Floats:
     """The corners of the upper convex hull of points with ascending coordinates."""
-    kept: list[Floats] = []
+    corners: list[Floats] = []
     for point in points:
-        while len(kept) > 1:
-            (x, y), (x2, y2) = kept[-1] - kept[-2], point - kept[-2]
+        while len(corners) > 1:
+            (x, y), (x2, y2) = corners[-1] - corners[-2], point - corners[-2]
             if y * x2 > y2 * x:
                 break
-            kept.pop()
-        kept.append(point)
-    return np.array(kept)
+            corners.pop()
+        corners.append(point)
+    return np.array(corners)
 
 
 def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
@@ -161,15 +161,15 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
     thresholds, above = curve
 
     def missed(weight: Floats) -> Floats:
-        found = np.abs((weight - target) @ slopes[:, 1:]).max(axis=1)
-        return np.asarray(found.clip(min=_ALIKE))
+        deviation = np.abs((weight - target) @ slopes[:, 1:]).max(axis=1)
+        return np.asarray(deviation.clip(min=_ALIKE))
 
     miss = missed(above)
     single = int(np.lexsort((above @ slopes[:, 0], miss))[0])
     if miss[single] <= _ALIKE or np.linalg.matrix_rank(slopes[:, 1:]) < 2:
         return np.asarray(thresholds[[single]])
     total, most = above.sum(axis=1), target.sum()
-    best, found = (miss[single], 0.0), [single]
+    best, cuts = (miss[single], 0.0), [single]
     last = np.searchsorted(total, most, side="right")
     tops = np.unique(np.linspace(0, last - 1, _TOPS).astype(int))
     for top in tops[tops + 2 < len(total)]:
@@ -179,8 +179,8 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
         miss = np.where(width > 0, missed(above[top] + above[lower] - above[upper]), np.inf)
         i = np.lexsort((-width, miss))[0]
         if (miss[i], -width[i]) < best:
-            best, found = (miss[i], -width[i]), [top, int(upper[i]), int(lower[i])]
-    return np.asarray(thresholds[found])
+            best, cuts = (miss[i], -width[i]), [top, int(upper[i]), int(lower[i])]
+    return np.asarray(thresholds[cuts])
 
 
 def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
@@ -195,5 +195,5 @@ def _nearest(problem: ERM, scores: Floats) -> Tensor:
     """The parameters with the scores of least squared distance from these."""
     units = torch.eye(problem.model.n_params).to(problem.data.weight)
     columns = torch.cat([problem.model.scores(w, problem.data.X) for w in units], dim=1)
-    found = np.linalg.lstsq(as_numpy(columns), scores)[0]
-    return torch.from_numpy(found).to(columns)
+    solution = np.linalg.lstsq(as_numpy(columns), scores)[0]
+    return torch.from_numpy(solution).to(columns)

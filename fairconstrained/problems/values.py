@@ -109,26 +109,26 @@ class ERM:
         """The parameters w, with extra variables of the constraint that suit them."""
         if not self.constraint.n_aux:
             return w
-        if self.few is not self:
-            return self.few.variables(w)
+        if self.subsampled is not self:
+            return self.subsampled.variables(w)
         rows = self.data.quantiles
         scores = self.model.scores(w, rows.X)
         return torch.cat((w, self.constraint.init_aux(scores, self.placed_rows(rows))))
 
-    def thinned(self) -> Self:
+    def subsample(self) -> Self:
         """The problem on some hundred thousand rows that stand for all; itself if few."""
         data = self.data.subsample(self.constraint)
         return self if data is self.data else replace(self, data=data)
 
     @cached_property
-    def few(self) -> Self:
-        """`thinned`, kept for what need not be known exactly."""
-        return self.thinned()
+    def subsampled(self) -> Self:
+        """`subsample`, kept for what need not be known exactly."""
+        return self.subsample()
 
     def __getstate__(self) -> dict[str, Any]:
         """The problem without other problems' rows: it travels to workers that have its own."""
         self.counts  # noqa: B018 (cached: no worker knows it)
-        return {name: value for name, value in vars(self).items() if name != "few"}
+        return {name: value for name, value in vars(self).items() if name != "subsampled"}
 
     # ------------------------------------------------------------------ values and gradients
 
@@ -139,31 +139,33 @@ class ERM:
         """
         w, aux = x.tensor_split([self.model.n_params])
         penalty, affine = self.model.penalty(w), self.affine
-        sums, on_sums = self.data.linearized(partial(self._of_piece, x))
+        sums, on_sums = self.data.linearized(partial(self._piece_sums, x))
         if affine is None:
-            value, pullback = linearized(self._of_sums, sums, aux)
+            value, pullback = linearized(self._from_sums, sums, aux)
         else:
             risk, table = self._divided_sums(sums)
             value = torch.cat((risk, affine.of_table(table)))
         value = value.clone()
         value[0] += self.alpha * penalty.value
 
-        def together(weights: Tensor) -> Tensor:
+        def pullback_many(weights: Tensor) -> Tensor:
             if affine is None:
-                of_sums, of_aux = map(torch.stack, zip(*map(pullback, weights), strict=True))
+                sum_weights, on_aux = map(torch.stack, zip(*map(pullback, weights), strict=True))
             else:
                 on_table = affine.on_table(weights[:, 1:]).flatten(start_dim=1)
-                of_sums, of_aux = (
+                sum_weights, on_aux = (
                     torch.cat((weights[:, :1], on_table), dim=1),
                     torch.zeros_like(aux),
                 )
-            gradients = on_sums(of_sums)
+            gradients = on_sums(sum_weights)
             gradients[:, : len(w)] += (self.alpha * weights[:, :1]) * penalty.gradient
-            gradients[:, len(w) :] += of_aux
+            gradients[:, len(w) :] += on_aux
             return gradients
 
         span = partial(self._span, value, 1)
-        return Linearization(value, lambda weights: together(weights[None])[0], span, together)
+        return Linearization(
+            value, lambda weights: pullback_many(weights[None])[0], span, pullback_many
+        )
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Soft and hard values, from one pass of the model in evaluation mode."""
@@ -175,10 +177,12 @@ class ERM:
             values = self.constraint.hard_of_moments(table, self.counts, aux)
             hard = torch.cat((error, self.constraint.without_rounding(values)))
         else:
-            own = self.data.gather(partial(self._sums_and_scores, self.data.stand_in, w, aux))
-            of_workers, scores = zip(*own, strict=True)
-            sums, hard = sum(of_workers), self.hard(torch.cat(scores), aux)
-        soft = self._of_sums(sums, aux)
+            gathered = self.data.gather(
+                partial(self._sums_and_scores, self.data.to_quantiles, w, aux)
+            )
+            worker_sums, scores = zip(*gathered, strict=True)
+            sums, hard = sum(worker_sums), self.hard(torch.cat(scores), aux)
+        soft = self._from_sums(sums, aux)
         soft[0] += self.alpha * self.model.penalty(w).value
         return Evaluation(soft, hard)
 
@@ -207,7 +211,7 @@ class ERM:
 
     # ------------------------------------------------------------------ sums over rows
 
-    def _of_piece(self, x: Tensor, rows: Rows) -> Sums:
+    def _piece_sums(self, x: Tensor, rows: Rows) -> Sums:
         """Sums over some rows, and the map from weights on them to gradients."""
         w, aux = x.tensor_split([self.model.n_params])
         placed, steps = self.placed_rows(rows), self.constraint.steps_at(aux)
@@ -222,10 +226,10 @@ class ERM:
             on_scores = pullback  # type: ignore[assignment]
 
         def gradients(weights: Tensor) -> Tensor:
-            found = []
+            stacked = []
             for z, a in map(on_scores, weights):
-                found.append(torch.cat((model_pullback(z), a)))
-            return torch.stack(found)
+                stacked.append(torch.cat((model_pullback(z), a)))
+            return torch.stack(stacked)
 
         return sums, gradients
 
@@ -256,14 +260,14 @@ class ERM:
             table = table + block.sum(soft)
 
         def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
-            on_table, found = weights[1:].reshape(table.shape), []
+            on_table, parts = weights[1:].reshape(table.shape), []
             for i in range(len(blocks)):
                 block, soft, on_statistics = placed(i)
-                found.append(on_statistics(block.on_columns(on_table, soft)))
-            of_scores, of_aux = zip(*found, strict=True)
+                parts.append(on_statistics(block.on_columns(on_table, soft)))
+            on_blocks, on_aux = zip(*parts, strict=True)
             # One block keeps its layout in memory, which products with it are faster for.
-            on_scores = of_scores[0] if len(blocks) == 1 else torch.cat(of_scores)
-            return on_scores + weights[0] * risk_gradient(), torch.stack(of_aux).sum(dim=0)
+            on_scores = on_blocks[0] if len(blocks) == 1 else torch.cat(on_blocks)
+            return on_scores + weights[0] * risk_gradient(), torch.stack(on_aux).sum(dim=0)
 
         return torch.cat((risk[None], table.reshape(-1))), pullback
 
@@ -282,18 +286,20 @@ class ERM:
         risk, risk_gradient = self.risk.linearize(
             scores, rows.y, rows.weight, self.data.total_weight
         )
-        soft, of_parts = steps.soft(scores, rows.y), rows.weights()
+        soft, part_weights = steps.soft(scores, rows.y), rows.weights()
         # For few parts, products take an eighth of the time of sums by index.
-        table = of_parts @ soft
+        table = part_weights @ soft
 
         def gradients(weights: Tensor) -> Tensor:
             tables, slopes = weights[:, 1:].reshape(-1, *table.shape), steps.slopes(soft)
             on_scores = risk_gradient() * weights[:, 0]
-            for q, of_part in enumerate(of_parts):
-                inside = torch.nonzero(of_part)[:, 0]
-                own = slopes.index_select(0, inside) * of_part.index_select(0, inside)[:, None]
-                on_scores.index_add_(0, inside, own @ tables[:, q].T)
-            on_aux = -(tables * (of_parts @ slopes)).sum(dim=1)
+            for q, row_weights in enumerate(part_weights):
+                inside = torch.nonzero(row_weights)[:, 0]
+                weighted = (
+                    slopes.index_select(0, inside) * row_weights.index_select(0, inside)[:, None]
+                )
+                on_scores.index_add_(0, inside, weighted @ tables[:, q].T)
+            on_aux = -(tables * (part_weights @ slopes)).sum(dim=1)
             return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
 
         return torch.cat((risk[None], table.reshape(-1))), gradients
@@ -304,14 +310,14 @@ class ERM:
         return torch.stack((self._sums(scores, placed, aux), self.hard_sums(scores, placed)))
 
     def _sums_and_scores(
-        self, stand_in: Callable[[Rows, Tensor], Tensor], w: Tensor, aux: Tensor, own: Rows
+        self, to_quantiles: Callable[[Rows, Tensor], Tensor], w: Tensor, aux: Tensor, local: Rows
     ) -> tuple[Tensor, Tensor]:
         """Sums over a worker's rows, and the scores that stand for theirs."""
         sums, scores = [], []
-        for rows in own.pieces():
+        for rows in local.pieces():
             scores.append(self.model.scores(w, rows.X))
             sums.append(self._sums(scores[-1], self.placed_rows(rows), aux))
-        return torch.stack(sums).sum(dim=0), stand_in(own, torch.cat(scores))
+        return torch.stack(sums).sum(dim=0), to_quantiles(local, torch.cat(scores))
 
     def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Sums over some rows, of the objective and then of the constraint, as one vector."""
@@ -319,23 +325,23 @@ class ERM:
         table = self.constraint.sums(scores, rows, aux)
         return torch.cat((risk.reshape(-1), table.reshape(-1)))
 
-    def _of_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
+    def _from_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
         """(f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
-        of_risk, table = self._divided_sums(sums)
-        risk = of_risk if self.risk.is_additive else self.risk.of_sums(of_risk)[None]
+        risk_sums, table = self._divided_sums(sums)
+        risk = risk_sums if self.risk.is_additive else self.risk.from_sums(risk_sums)[None]
         return torch.cat((risk, self.constraint.of_moments(table, self.counts, aux)))
 
     def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of the objective, and the table of the constraint."""
         shape = self.constraint.n_parts, self.constraint.statistic.n_columns
-        of_risk, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
-        return of_risk, table.reshape(shape)
+        risk_sums, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
+        return risk_sums, table.reshape(shape)
 
     @property
     def sums_decide(self) -> bool:
         """Whether hard values are functions of sums over rows, which no order of scores changes."""
-        of_sums = self.affine is not None or self.constraint.of_labels
-        return not self.constraint.n_aux and of_sums and self.risk.of_rows is not None
+        by_sums = self.affine is not None or self.constraint.of_labels
+        return not self.constraint.n_aux and by_sums and self.risk.row_error is not None
 
     def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sums over some rows from which the hard values follow."""

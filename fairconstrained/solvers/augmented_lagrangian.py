@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.problems.base import Linearization, Sharpenable, last_kept
+from fairconstrained.problems.base import Linearization, Sharpenable, cached_last
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     NEARLY,
@@ -27,12 +27,12 @@ from fairconstrained.solvers.lbfgs import (
     FEW_ROWS,
     ROUNDING,
     Curvature,
-    Found,
     Function,
+    Minimum,
     lbfgs,
     lbfgs_then_newton,
 )
-from fairconstrained.solvers.run import along_offsets, repaired, worth_repair
+from fairconstrained.solvers.run import along_offsets, repair, repair_candidates
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
 _UPDATES = 5  # multiplier updates in one round
@@ -118,11 +118,11 @@ class AugmentedLagrangian(Solver):
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve rounds of subproblems, with repairs, at increasing sharpness; deterministic."""
-        warm, coarse = bool(dual.any()), problem.thinned()
+        warm, coarse = bool(dual.any()), problem.subsample()
         if coarse is not problem and not (warm or x.any()):
-            *_, found = self.iterate(coarse, x, dual, tol, rng)
-            if found.excess <= NEARLY:
-                x, dual, warm = found.x, found.dual, True
+            *_, rough = self.iterate(coarse, x, dual, tol, rng)
+            if rough.excess <= NEARLY:
+                x, dual, warm = rough.x, rough.dual, True
         start, shift = (x, dual), torch.zeros_like(dual)
         opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
         cheap = problem.n_rows * len(x) <= _FEW_NUMBERS and not warm
@@ -135,12 +135,12 @@ class AugmentedLagrangian(Solver):
             seen: list[Iterate] = []
             for best in self._rounds(problem, x, dual, shift, tol):
                 yield best._replace(residual=torch.inf)
-                seen = worth_repair(seen, best)
+                seen = repair_candidates(seen, best)
                 if best.residual <= tol:
                     break
             if best.residual > tol:
                 opinions = 2 if cheap else opinions
-                best = repaired(problem, seen)
+                best = repair(problem, seen)
                 yield best
             sharper = problem.sharpened()
             last, problem = sharper is problem, sharper
@@ -151,7 +151,7 @@ class AugmentedLagrangian(Solver):
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
-                infeasible = worth_repair(infeasible, best)
+                infeasible = repair_candidates(infeasible, best)
                 if last and best.excess <= NEARLY:
                     break
                 problem = problem.sharpened()
@@ -159,14 +159,14 @@ class AugmentedLagrangian(Solver):
                 soft, hard = problem.evaluate(x)
                 shift = hard[1:] - soft[1:]
         if not feasible:
-            feasible = [along_offsets(problem, repaired(problem, infeasible))]
+            feasible = [along_offsets(problem, repair(problem, infeasible))]
         yield best_feasible(feasible)
 
     def _rounds(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, shift: Tensor, tol: float
     ) -> Iterator[Iterate]:
         """Solve, compare with the hard values and move the targets, until patience runs out."""
-        linearize = last_kept(problem.linearize)  # a minimisation starts where one ended
+        linearize = cached_last(problem.linearize)  # a minimisation starts where one ended
         if not dual.any():
             gradient = linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
             residual = float(gradient.abs().max())
@@ -212,7 +212,7 @@ class AugmentedLagrangian(Solver):
         x: Tensor,
         dual: Tensor,
         shift: Tensor,
-        minimise: Callable[[Function, Floats], Found],
+        minimise: Callable[[Function, Floats], Minimum],
     ) -> tuple[Iterate, float]:
         """Return the updated point and multipliers, and the violation of complementarity."""
 
@@ -223,8 +223,8 @@ class AugmentedLagrangian(Solver):
             gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
             return value.item(), gradient.cpu().numpy()
 
-        found, gradient = minimise(lagrangian, x.cpu().numpy())
-        x = torch.as_tensor(found, device=x.device)
+        minimiser, gradient = minimise(lagrangian, x.cpu().numpy())
+        x = torch.as_tensor(minimiser, device=x.device)
         soft = linearize(x).value
         value = soft[1:] + shift
         moved = (dual + self.penalty * value).clamp_min(0.0)

@@ -150,23 +150,19 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     def check(self, problem: Any) -> None:
         """Raise ValueError for a bad :func:`number` or :func:`choice`."""
-        for own in getattr(self, "__dataclass_fields__", {}).values():
-            value, choices = getattr(self, own.name), own.metadata.get("choices")
+        for parameter in getattr(self, "__dataclass_fields__", {}).values():
+            value, choices = getattr(self, parameter.name), parameter.metadata.get("choices")
+            name = f"{type(self).__name__}.{parameter.name}"
             if choices and not (isinstance(value, str) and value in choices):
-                raise ValueError(
-                    f"{type(self).__name__}.{own.name} must be one of {choices}; got {value!r}."
-                )
-            if "range" not in own.metadata or (value is None and own.default is None):
+                raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
+            if "range" not in parameter.metadata or (value is None and parameter.default is None):
                 continue
-            kind, sign, least, below = own.metadata["range"]
+            kind, sign, least, below = parameter.metadata["range"]
             is_number = isinstance(value, kind) and not isinstance(value, bool)
             if not (is_number and least <= value < below and (sign == ">=" or value > least)):
                 what = "an integer" if kind is Integral else "a finite number"
                 end = f" and below {below:g}" if below < inf else ""
-                raise ValueError(
-                    f"{type(self).__name__}.{own.name} must be {what} {sign} {least:g}{end}; got "
-                    f"{value!r}."
-                )
+                raise ValueError(f"{name} must be {what} {sign} {least:g}{end}; got {value!r}.")
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
@@ -213,7 +209,7 @@ def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> Non
     kind = problem if isinstance(problem, type) else type(problem)
     public = [getattr(solvers, name) for name in sorted(solvers.__all__)]
     classes = [other for other in public if isinstance(other, type) and issubclass(other, Solver)]
-    others = [own.__name__ for own in classes if solves(own, problem, in_memory=in_memory)]
+    others = [one.__name__ for one in classes if solves(one, problem, in_memory=in_memory)]
     advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
     where = "" if in_memory else " on rows in blocks or shards"
     raise IncompatibleSolverError(

@@ -60,7 +60,7 @@ class Rounds:
         self.period = max(round(_PERIOD / learning_rate), 1)  # in rounds
         self.time = self.period * learning_rate
         self.patience = inf if patience is None else patience
-        self.of_rows = (problem.data.weight > 0).numpy()[:, None]
+        self.counted = (problem.data.weight > 0).numpy()[:, None]
         self.dual = self.weights = torch.zeros_like(slack)
         self.added: Any = 0.0  # to gradients
         self.number, self.best = 0, 0  # of the round, and of the best one
@@ -68,8 +68,8 @@ class Rounds:
 
     def __call__(self, raw: Floats, gradient: Floats, hessian: Floats) -> bool:
         """Complete gradient and Hessian (n, K) at raw scores; return whether to stop before."""
-        gradient *= self.of_rows
-        hessian *= self.of_rows
+        gradient *= self.counted
+        hessian *= self.counted
         if self.number % self.period == 0 or self.number == self.limit:
             scores = torch.as_tensor(np.ascontiguousarray(raw, dtype=float))
             now = Iterate(scores.new_tensor([self.number]), *self.measure(scores), self.dual, inf)
@@ -125,5 +125,5 @@ def best_round(loss: Floats, error: Floats, excess: Floats) -> int:
         return 0
     gain = error[0] - error
     worth = gain >= _WORTH * gain.max()
-    loss, excess = (np.where(worth, own, inf)[1:] for own in (loss, np.maximum(excess, 0.0)))
+    loss, excess = (np.where(worth, column, inf)[1:] for column in (loss, np.maximum(excess, 0.0)))
     return 1 + int(np.lexsort((loss, excess))[0])

@@ -28,7 +28,7 @@ class FromFeasible(Solver):
     keeps_last = True  # these methods do not use hard values
     takes_known = True
 
-    def _found(self, value: Tensor) -> None:
+    def _check_feasible(self, value: Tensor) -> None:
         """Raise ValueError if the last point is not nearly feasible."""
         if violation(value) > self.epsilon:
             raise ValueError(
@@ -107,7 +107,7 @@ class IDCA(FromFeasible):
             x = best_of(islice(path, self.inner_steps), self.epsilon)
             soft, hard = problem.evaluate(x)
             yield Iterate(x, soft, hard, torch.zeros_like(dual), torch.inf)
-        self._found(problem.linearize(x).value)
+        self._check_feasible(problem.linearize(x).value)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -158,7 +158,7 @@ class DirectSwitching(FromFeasible):
             if reached <= best:
                 x, best = candidate, reached
             yield Iterate(x, *problem.evaluate(x), torch.zeros_like(dual), torch.inf)
-        self._found(problem.linearize(x).value)
+        self._check_feasible(problem.linearize(x).value)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -18,7 +18,7 @@ from fairconstrained.solvers.base import Iterate, Solver, count
 
 Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
-Found = tuple[Floats, Floats]  # x, gradient
+Minimum = tuple[Floats, Floats]  # x, gradient
 
 FEW_ROWS = 1000
 _MAX_ITER = 60  # of one minimisation
@@ -83,21 +83,21 @@ class Curvature:
         self._scale = 1.0
 
 
-def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvature) -> Found:
+def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvature) -> Minimum:
     """Return the first point with no gradient entry above `accuracy`, or the last; its gradient."""
     point: Point = (np.asarray(x, dtype=float), *function(x))
     for _ in range(_MAX_ITER):
         x, _, gradient = point
         if np.abs(gradient).max(initial=0.0) <= accuracy:
             break
-        found = _line_search(function, point, curvature)
-        if found is None and curvature.pairs:
+        reached = _line_search(function, point, curvature)
+        if reached is None and curvature.pairs:
             curvature.forget()
-            found = _line_search(function, point, curvature)
-        if found is None:
+            reached = _line_search(function, point, curvature)
+        if reached is None:
             break
-        curvature.learn(found[0] - x, found[2] - gradient)
-        point = found
+        curvature.learn(reached[0] - x, reached[2] - gradient)
+        point = reached
     return point[0], point[2]
 
 
@@ -133,7 +133,7 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
 
 def lbfgs_then_newton(
     function: Function, x: Floats, *, accuracy: float, curvature: Curvature
-) -> Found:
+) -> Minimum:
     """Run :func:`lbfgs`, then Newton steps by conjugate gradients while these halve the gradient.
 
     They use no values, because values near the minimum differ by rounding.
@@ -205,15 +205,17 @@ class LBFGS(Solver):
         point, accuracy = x.cpu().numpy(), _FIRST
         for _ in range(_MOST):
             least = max(accuracy, tol)
-            found, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
+            minimiser, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
             residual = float(np.abs(gradient).max())
-            stuck = np.array_equal(found, point)
+            stuck = np.array_equal(minimiser, point)
             if residual <= tol:
                 last_steps = lbfgs_then_newton if exact else lbfgs
                 goal = ROUNDING if exact else 1e-3 * tol
-                found, gradient = last_steps(objective, found, accuracy=goal, curvature=curvature)
+                minimiser, gradient = last_steps(
+                    objective, minimiser, accuracy=goal, curvature=curvature
+                )
                 residual = min(residual, float(np.abs(gradient).max()))
-            point = found
+            point = minimiser
             there = torch.as_tensor(point, device=x.device)
             yield Iterate(there, *problem.evaluate(there), dual, residual)
             if stuck and accuracy <= tol:
@@ -289,7 +291,7 @@ class LabelRounds(LBFGS):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the iterates of all rounds, and at last the best point; no randomness."""
-        best, coarse = _Best(problem), problem.thinned()
+        best, coarse = _Best(problem), problem.subsample()
         if coarse is problem:
             yield from self._sharpened(problem, x, dual, tol, rng, best)
         else:  # what all rows are needed for begins near its end
@@ -307,7 +309,7 @@ class LabelRounds(LBFGS):
     ) -> Iterator[Iterate]:
         """Yield the iterates of the rounds at all sharpnesses."""
         largest = _FIRST_WEIGHT
-        posed = problem.of_weight(min(problem.weight, largest))
+        posed = problem.with_weight(min(problem.weight, largest))
         for _ in range(1 + _SHARPENINGS):
             before = best.value
             yield from self._rounds(posed, x, dual, tol, rng, best)
@@ -317,7 +319,7 @@ class LabelRounds(LBFGS):
             if stalled or sharper is posed or best.information <= _INDEPENDENT:
                 break
             largest *= _GROWTH
-            posed = sharper.of_weight(min(problem.weight, largest))
+            posed = sharper.with_weight(min(problem.weight, largest))
 
     def _rounds(
         self, posed: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
@@ -346,7 +348,7 @@ class _Best:
 
     def see(self, x: Tensor, residual: float, posed: Any) -> bool:
         """Take in the end of a round; whether it is better."""
-        value, information = self._problem.of_labels(x)
+        value, information = self._problem.label_objective(x)
         better: bool = value < self.value
         if better:
             self.x, self.value, self.information, self.residual = x, value, information, residual
@@ -367,8 +369,8 @@ class _Best:
             for direction in directions:
                 for step in (*_NEAR, *-_NEAR):
                     x = start + step * direction
-                    found = self._problem.of_labels(x)
-                    if found[0] < self.value and found[1] < information:
-                        self.x, (self.value, self.information) = x, found
+                    measured = self._problem.label_objective(x)
+                    if measured[0] < self.value and measured[1] < information:
+                        self.x, (self.value, self.information) = x, measured
             if self.value == least:
                 break

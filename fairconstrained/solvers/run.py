@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 
 from fairconstrained.distributed import one_thread
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problems.alternatives import ERROR_TOL, Known
+from fairconstrained.problems.alternatives import ERROR_TOL, Baseline
 from fairconstrained.problems.base import Sharpenable
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
@@ -54,7 +54,7 @@ def run(
     max_iter: int | None,
     tol: float,
     callbacks: Sequence[Callback] = (),
-    known: Sequence[Known] = (),
+    known: Sequence[Baseline] = (),
     record: Callable[[Iterate], Any] | None = None,
 ) -> Solution:
     """Run `solver` on `problem` until it converges, ends, or is stopped.
@@ -76,7 +76,7 @@ def run(
         The run ends when the residual of an iterate is at most `tol`.
     callbacks : sequence of callables
         Each is called with every iterate. Returning True ends the run. Exceptions pass through.
-    known : sequence of Known
+    known : sequence of Baseline
         Points that the result must not be worse than, each with the difference that matters. A
         point that is infeasible is moved along its offsets. The problem must be ``Sharpenable``.
     record : callable, optional
@@ -87,8 +87,8 @@ def run(
     Solution
         The last iterate if the run converged, otherwise the one that the solver selects. A known
         point is better if its violation is lower by more than 0.001 or, where both are feasible,
-        its hard objective by ``Known.by``. It takes the place of the result, as one more iterate of
-        status ``Status.KNOWN``, if the solver takes known points.
+        its hard objective by ``Baseline.by``. It takes the place of the result, as one more iterate
+        of status ``Status.KNOWN``, if the solver takes known points.
 
     Raises
     ------
@@ -132,15 +132,15 @@ def run(
                     "objective are not finite. Scale the features or take smaller steps."
                 )
             history.append(record(iterate) if record else iterate)
-            converged, asked = iterate.residual <= tol, False
+            converged, stop = iterate.residual <= tol, False
             candidates = [iterate] if chosen is None or converged else [chosen, iterate]
             chosen = iterate if converged else solver.select(candidates)
             times.append(time.perf_counter() - start)
             for callback in callbacks:
-                asked = bool(callback(iterate)) or asked
+                stop = bool(callback(iterate)) or stop
             if converged:
                 ended = Status.CONVERGED
-            elif asked:
+            elif stop:
                 ended = Status.STOPPED
             elif max_iter is not None and len(history) >= max_iter:
                 ended = Status.MAX_ITER
@@ -149,7 +149,7 @@ def run(
             break
         if chosen is None:
             raise RuntimeError(f"{solver!r} yielded no iterate.")
-        better, equal = not_worse(problem, chosen, known) if known else (chosen, torch.inf)
+        better, equal = best_of_baselines(problem, chosen, known) if known else (chosen, torch.inf)
     if not solver.takes_known:
         return Solution(chosen, len(history), ended, history, times, ended, better)
     if better is chosen:
@@ -161,25 +161,25 @@ def run(
     return Solution(better, len(history), Status.KNOWN, history, times, ended, None, equal)
 
 
-def not_worse(
-    problem: Sharpenable, result: Iterate, known: Sequence[Known]
+def best_of_baselines(
+    problem: Sharpenable, result: Iterate, known: Sequence[Baseline]
 ) -> tuple[Iterate, float]:
     """Return the result, or a clearly better point among known ones and those on offset lines.
 
     The number is the least hard objective of feasible equal predictions.
     """
-    found, equal = [(along_offsets(problem, result), ERROR_TOL)], torch.inf
+    rivals, equal = [(along_offsets(problem, result), ERROR_TOL)], torch.inf
     for x, by, smaller, direction, is_equal in known:
-        own = smaller or problem
-        rival = _moved(own, result, x)
+        posed = smaller or problem
+        rival = _moved(posed, result, x)
         if direction is not None:
-            rival = best_on_lines(own, rival, [direction], reach=1.0)
-        rival = along_offsets(own, rival)
-        found.append((rival, by))
+            rival = best_on_lines(posed, rival, [direction], reach=1.0)
+        rival = along_offsets(posed, rival)
+        rivals.append((rival, by))
         if is_equal and rival.excess <= FEASIBILITY_TOL:
             equal = min(equal, float(rival.hard[0]))
     excess, error, better = result.excess, float(result.hard[0]), []
-    for rival, by in found:
+    for rival, by in rivals:
         nearer = excess > FEASIBILITY_TOL and rival.excess < excess - ERROR_TOL
         # An excess that is nearly none is worth a little of the error.
         gain = by if excess <= FEASIBILITY_TOL else -_WORTH if excess <= NEARLY else -torch.inf
@@ -192,7 +192,7 @@ def best_on_lines(
     problem: Sharpenable, iterate: Iterate, directions: Iterable[Tensor], reach: float = np.inf
 ) -> Iterate:
     """Return the best point within `reach` on lines through an iterate, or the iterate itself."""
-    found = [iterate]
+    candidates = [iterate]
     for direction in directions:
         line = problem.along(iterate.x, direction, reach)
         if len(line.steps):
@@ -201,8 +201,8 @@ def best_on_lines(
             excess = line.excess.cpu().numpy().clip(min=-_SAME).round(_DIGITS)
             # The nearest of all feasible points of least error.
             step = float(steps[np.lexsort((np.abs(steps), error, excess))[0]])
-            found.append(_moved(problem, iterate, iterate.x + step * direction))
-    return best_feasible(found)
+            candidates.append(_moved(problem, iterate, iterate.x + step * direction))
+    return best_feasible(candidates)
 
 
 def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
@@ -218,32 +218,32 @@ def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:
     return iterate._replace(x=x, soft=soft, hard=hard, residual=torch.inf)
 
 
-def worth_repair(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
+def repair_candidates(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
     """Return which iterates repairs start from: the best one, then those of least violation."""
     seen = [*seen, iterate]
     nearest = sorted(seen[1:] or seen, key=attrgetter("excess"))
     return [best_feasible(seen), *nearest[:_REPAIRED]]
 
 
-def repaired(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
+def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
     """Return the best point that moves on lines from the iterates of least violation lead to."""
     best, *nearest = seen
-    found = [best]
+    candidates = [best]
     for iterate in nearest:
-        few = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
+        small = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
         for _ in range(_MOVES if iterate.excess <= _REPAIRABLE else 0):
             # A move must remove its part of the excess: others do not get there.
             goal = max((1.0 - 1.0 / _MOVES) * iterate.excess, FEASIBILITY_TOL)
             better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
-            if few and better.excess > goal:
+            if small and better.excess > goal:
                 coordinates = torch.eye(len(better.x)).to(better.x)
                 better = best_on_lines(problem, better, coordinates, _REACH)
             stuck = better is iterate or better.excess > goal
             iterate = better
             if stuck:
                 break
-        found.append(iterate)
-    return best_feasible(found)
+        candidates.append(iterate)
+    return best_feasible(candidates)
 
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:

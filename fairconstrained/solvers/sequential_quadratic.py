@@ -25,7 +25,7 @@ from fairconstrained.solvers.base import (
     violation,
 )
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
-from fairconstrained.solvers.run import repaired, worth_repair
+from fairconstrained.solvers.run import repair, repair_candidates
 
 _INSIDE = 5e-4  # of the slack, where steps aim: hard values move row by row
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
@@ -111,7 +111,7 @@ class SequentialQuadratic(Solver):
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
-        best, posed, kept = None, problem, False  # of all sharpnesses so far
+        best, posed, was_feasible = None, problem, False  # of all sharpnesses so far
         nearest: list[Iterate] = []  # those of least violation
         # A warm start is already close to its solution.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
@@ -119,26 +119,26 @@ class SequentialQuadratic(Solver):
             for iterate in self._moving(problem, x, dual):
                 yield iterate
                 iterates.append(iterate)
-                nearest = worth_repair(nearest, iterate)
+                nearest = repair_candidates(nearest, iterate)
             x, dual = iterates[-1].x, iterates[-1].dual
-            own = best_feasible(iterates)
-            if best is None or best_feasible([best, own]) is own:
-                best, posed = own, problem
-            sharper, feasible = problem.sharpened(), own.excess <= FEASIBILITY_TOL
-            if sharper is problem or (kept and not feasible):
+            candidate = best_feasible(iterates)
+            if best is None or best_feasible([best, candidate]) is candidate:
+                best, posed = candidate, problem
+            sharper, feasible = problem.sharpened(), candidate.excess <= FEASIBILITY_TOL
+            if sharper is problem or (was_feasible and not feasible):
                 break
-            problem, kept = sharper, feasible
+            problem, was_feasible = sharper, feasible
         assert best is not None
         if best.excess > FEASIBILITY_TOL:
             solver, none = AugmentedLagrangian(), torch.zeros_like(dual)
             for other in islice(solver.iterate(posed, best.x, none, tol, rng), _RESCUE_STEPS):
-                found = other._replace(residual=torch.inf)
-                yield found
-                best, nearest = best_feasible([best, found]), worth_repair(nearest, found)
-                if found.excess <= FEASIBILITY_TOL:
+                rescue = other._replace(residual=torch.inf)
+                yield rescue
+                best, nearest = best_feasible([best, rescue]), repair_candidates(nearest, rescue)
+                if rescue.excess <= FEASIBILITY_TOL:
                     break
             else:
-                best = best_feasible([best, repaired(posed, nearest)])
+                best = best_feasible([best, repair(posed, nearest)])
             yield best
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, posed, tol)
@@ -165,11 +165,11 @@ class SequentialQuadratic(Solver):
 
     def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
         """Take steps with shifts that follow the hard values; they do not end the run."""
-        path = _Path(problem, x, dual)
+        state = _SQPState(problem, x, dual)
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
-            iterate = path.step(shift + _INSIDE)
+            iterate = state.step(shift + _INSIDE)
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
@@ -186,9 +186,9 @@ class SequentialQuadratic(Solver):
         room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
         for _ in range(_POLISHES):
-            path, least = _Path(problem, start.x, start.dual), torch.inf
+            state, least = _SQPState(problem, start.x, start.dual), torch.inf
             for k in range(_POLISH_STEPS):
-                iterate = path.step(shift)
+                iterate = state.step(shift)
                 yield iterate._replace(residual=torch.inf)
                 if iterate.residual <= _ROUNDING:
                     break
@@ -205,7 +205,7 @@ class SequentialQuadratic(Solver):
         yield start
 
 
-class _Path:
+class _SQPState:
     """A point, the problem's terms there, and the curvature estimated from its steps."""
 
     def __init__(self, problem: Problem, x: Tensor, dual: Tensor):
@@ -272,8 +272,8 @@ class _QuadraticProgram:
         if len(self.near):
             room = self._free - values[self.near].cpu().numpy()
             target = -np.linalg.solve(self._root, room)
-            found = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
-            dual[self.near] = torch.as_tensor(found).to(values)
+            multipliers = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
+            dual[self.near] = torch.as_tensor(multipliers).to(values)
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual
 

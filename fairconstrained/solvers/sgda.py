@@ -175,13 +175,13 @@ class EarlyStoppedSGDA(SGDA):
         return min(iterates, key=_merit)
 
     def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
-        part, held_out = problem.divided(self.held_out, rng)
+        part, held_out = problem.split_holdout(self.held_out, rng)
         return Estimates(part, self.batch_size, rng, held_out=held_out)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         """Begin here, or at a simpler model; the average begins there too."""
         here = now.x
-        now.x, now.dual = estimates.problem.begun(now.x, now.dual)
+        now.x, now.dual = estimates.problem.warm_point(now.x, now.dual)
         now.dual_step_size = self.dual_step_size or (_FROM_HERE if now.x is here else _FROM_SIMPLER)
         now.average, now.excess = now.x, torch.zeros_like(now.dual)
         now.error_of_start, now.best, now.waited, now.feasible = None, torch.inf, 0, False
@@ -202,7 +202,7 @@ class EarlyStoppedSGDA(SGDA):
         # This also gives a network the batch statistics with which it is judged.
         soft, hard = problem.evaluate(now.average)
         assert estimates.held_out is not None
-        loss, error = problem.risks(now.average, estimates.held_out)
+        loss, error = problem.holdout_risk(now.average, estimates.held_out)
         if now.error_of_start is None:
             now.error_of_start = error
         objective = loss + (error - now.error_of_start).clamp_min(0.0)

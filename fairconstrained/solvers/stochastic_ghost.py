@@ -133,8 +133,8 @@ class StochasticGhost(StochasticSolver):
         """Estimate the direction at `x` for a drawn level."""
         single, even, odd = (self.draw(estimates, n) for n in (1, 2**level, 2**level))
         # The whole sample is measured as one: values need not be means over rows.
-        (rows, (index, scale)), (others, (other, of_other)) = even, odd
-        constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, of_other))
+        (rows, (index, scale)), (others, (other, other_scale)) = even, odd
+        constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, other_scale))
         whole = torch.cat((rows, others)), constraints
         first, fine, *halves = (
             self.solve(estimates, x, rows) for rows in (single, whole, even, odd)
@@ -173,13 +173,13 @@ def least_level(value: Floats, jacobian: Floats, radius: float) -> float:
     shortest = _without_box(np.zeros(n), value, jacobian, 0.0, 1.0)
     if shortest is not None and np.abs(shortest.d).max() <= radius:
         return 0.0
-    found = linprog(
+    program = linprog(
         np.r_[np.zeros(n), 1.0],
         A_ub=np.column_stack((jacobian, -np.ones(len(value)))),
         b_ub=-value,
         bounds=[(-radius, radius)] * n + [(0.0, None)],
     )
-    return float(found.fun)
+    return float(program.fun)
 
 
 def direction(

@@ -232,7 +232,7 @@ class ModuleProblem(FixedSoftness):
         soft[0] += self._alpha * self.model.penalty(x).value
         return Evaluation(soft, hard)
 
-    def divided(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
+    def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on most rows, and one in `every` rows of each group.
 
         A constraint of the package divides the rows by labels, too. If there are too few rows for
@@ -246,11 +246,11 @@ class ModuleProblem(FixedSoftness):
             return self, torch.arange(self.n_rows)
         return self._subset(kept), held
 
-    def begun(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
+    def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
         """Return where training begins: here."""
         return x, dual
 
-    def risks(self, x: Tensor, rows: Tensor) -> Tensor:
+    def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the soft and hard objective of these rows alone, without penalty, (2,)."""
         held = self if self.source.streams else self._subset(rows)
         return held._measured([self._risk], x)[0][:, 0]

@@ -28,7 +28,7 @@ def rows(seed=0, n=200, d=4, n_groups=2):
 
 
 def moments_of(data, n_groups=2):
-    return GroupMoments.of_rows(data, n_groups)
+    return GroupMoments.from_rows(data, n_groups)
 
 
 def problem(data, notion="inter_group", surrogate="binormal", slack=0.02, n_groups=2):

@@ -43,7 +43,7 @@ def by_autograd(problem, x):
         )
         return torch.cat((problem.risk.soft(scores, batch.y, batch.weight)[None], values))
 
-    lin = problem.of_scores(terms, x)
+    lin = problem.linearize_scores(terms, x)
     penalty = problem.model.penalty(x[: problem.model.n_params])
 
     def pullback(weights):

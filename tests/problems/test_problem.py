@@ -210,7 +210,7 @@ def thinning(monkeypatch):
 def test_thinned_rows_do_not_depend_on_a_period_of_the_rows(thinning, period):
     data = batch(n_rows=16_000, weighted=False)
     data = replace(data, group=(torch.arange(len(data.y)) % period == 1).long())
-    thin = erm(data=data).thinned().data
+    thin = erm(data=data).subsample().data
     for group in (0, 1):
         assert float(thin.weight[thin.group == group].sum()) == pytest.approx(
             int((data.group == group).sum()), rel=0.05

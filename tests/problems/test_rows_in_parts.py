@@ -116,7 +116,7 @@ def test_values_and_gradients_are_those_of_all_rows(name, n_classes, wrap):
     for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
         assert_close(mine, theirs)
     assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
-    for mine, theirs in zip(in_parts.known(), exact.known(), strict=True):
+    for mine, theirs in zip(in_parts.baselines(), exact.baselines(), strict=True):
         assert_close(mine.x, theirs.x)
         assert mine.by == theirs.by
 
@@ -173,7 +173,7 @@ def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups):
         own, other = exact.linearize(x), in_parts.linearize(x)
         assert_close(other.value, own.value)
         assert_close(other.pullback(torch.ones(1)), own.pullback(torch.ones(1)), check_dtype=False)
-        assert in_parts.of_labels(x) == pytest.approx(exact.of_labels(x))
+        assert in_parts.label_objective(x) == pytest.approx(exact.label_objective(x))
         for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
             assert_close(mine, theirs)
         exact, in_parts = exact.moved_to_labels(x), in_parts.moved_to_labels(x)

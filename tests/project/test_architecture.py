@@ -142,8 +142,8 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
     """
     vocabulary = {
         *("base.Problem", "base.SampledProblem", "base.Sharpenable"),
-        *("base.Linearization", "base.Evaluation", "base.last_kept"),
-        *("alternatives.ERROR_TOL", "alternatives.Known", "saddle.Saddle"),
+        *("base.Linearization", "base.Evaluation", "base.cached_last"),
+        *("alternatives.ERROR_TOL", "alternatives.Baseline", "saddle.Saddle"),
     }
     allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
 

@@ -21,7 +21,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems import FairERM, Known, Rows
+from fairconstrained.problems import Baseline, FairERM, Rows
 from fairconstrained.problems.alternatives import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
@@ -151,7 +151,7 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     problem, seen = problem_of("demographic_parity", 2), []
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     assert problem.evaluate(x).hard[1:].max() > FEASIBILITY_TOL
-    solution = result(problem, x, problem.known(), residual, [seen.append])
+    solution = result(problem, x, problem.baselines(), residual, [seen.append])
     assert solution.status is Status.KNOWN
     assert solution.ended is (Status.CONVERGED if residual == 0.0 else Status.FINISHED)
     assert solution.words == f"{Status.KNOWN.value}; {solution.ended.value}"
@@ -205,12 +205,12 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     thresholds = problem.along(x, torch.eye(4).double()[3], math.inf)
     least = thresholds.error[thresholds.excess <= FEASIBILITY_TOL].min()
     far = x + 100.0 * torch.eye(4).double()[3]  # feasible: all predictions are 1
-    solution = result(problem, far, [Known(x)])
+    solution = result(problem, far, [Baseline(x)])
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL
 
 
 def known_of_relaxation(problem, free):
-    return [known.x for known in replace(problem, free=free).known() if known.by == RELAXED_TOL]
+    return [known.x for known in replace(problem, free=free).baselines() if known.by == RELAXED_TOL]
 
 
 @settings(max_examples=8, deadline=None)
@@ -239,7 +239,7 @@ def test_a_known_point_says_how_much_better_it_must_be(fraction, replaced):
     offset = 100.0 * torch.eye(4).double()[3]
     gain = float(problem.evaluate(offset).hard[0] - problem.evaluate(-offset).hard[0])
     assert gain > 0.1
-    solution = result(problem, offset, [Known(-offset, fraction * gain)])
+    solution = result(problem, offset, [Baseline(-offset, fraction * gain)])
     assert (solution.status is Status.KNOWN) == replaced
     assert torch.equal(solution.iterate.x, -offset if replaced else offset)
 

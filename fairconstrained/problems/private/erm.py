@@ -275,7 +275,7 @@ class AttributeFermi(RecordFermi):
 
     def __init__(self, model: Model, data: Rows, *problem: Any, weight: float):
         # The noise on a penalty of less would underflow, and the penalty not always with it.
-        super().__init__(model, data.own, *problem, weight=weight if weight >= 1e-100 else 0.0)
+        super().__init__(model, data.block, *problem, weight=weight if weight >= 1e-100 else 0.0)
         self._n_before = data.starts[data.workers.rank]
         self._n_public = max(1, round(self.plan.sampling_rate * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
