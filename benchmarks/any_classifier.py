@@ -184,12 +184,12 @@ def linear_program(case: Case) -> Accepted:
     # Values are affine in the rates of class 1, one for each part: what each part contributes.
     counts, aux = torch.ones(bound.n_parts).double(), torch.zeros(0)
     none = torch.tensor([[1.0, 0.0]]).double().repeat(bound.n_parts, 1)
-    at_none = bound.of_moments(none, counts, aux).numpy()
+    at_none = bound.evaluate(none, counts, aux).numpy()
     combined = np.empty((len(at_none), bound.n_parts))
     for part in range(bound.n_parts):
         one = none.clone()
         one[part] = one[part].flip(0)
-        combined[:, part] = bound.of_moments(one, counts, aux).numpy() - at_none
+        combined[:, part] = bound.evaluate(one, counts, aux).numpy() - at_none
     rng = np.random.default_rng(0)
     train, test = case.columns[:2]
     base_rate, of_parts = train[:, 1].mean(), density_columns(bound.part_of_cell.numpy())

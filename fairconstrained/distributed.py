@@ -59,7 +59,7 @@ class _Shared:
         self.generator = threading.RLock()  # held by the thread that has seeded torch
         self.counting = threading.Lock()
         self.limited = 0  # threads that are within `one_thread`
-        self.own = threading.local()  # .depth: how often this thread is
+        self.local = threading.local()  # .depth: how often this thread is
         self.torch_threads = 1
         self.libraries: ThreadpoolController | None = None
         self.blas: Any = None
@@ -90,9 +90,9 @@ def one_thread() -> Iterator[None]:
     the last one to leave restores them.
     """
     shared = _shared  # of this process, also where a child is forked in the meantime
-    own = shared.own
-    own.depth = getattr(own, "depth", 0) + 1
-    if own.depth == 1:
+    local = shared.local
+    local.depth = getattr(local, "depth", 0) + 1
+    if local.depth == 1:
         threads = torch.get_num_threads()  # a thread's first question would undo its limit
         with shared.counting:
             if not shared.limited:
@@ -105,8 +105,8 @@ def one_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        own.depth -= 1
-        if own.depth == 0:
+        local.depth -= 1
+        if local.depth == 0:
             torch.set_num_threads(shared.torch_threads)
             with shared.counting:
                 shared.limited -= 1
@@ -129,8 +129,8 @@ def one_openmp_thread(X: Any) -> Iterator[None]:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     libraries = _libraries(len(sys.modules)).select(user_api="openmp")
-    own = [library["filepath"] for library in libraries.info() if library["num_threads"] == cores]
-    with libraries.select(filepath=own).limit(limits=1):
+    paths = [library["filepath"] for library in libraries.info() if library["num_threads"] == cores]
+    with libraries.select(filepath=paths).limit(limits=1):
         yield
 
 
@@ -212,19 +212,19 @@ class Workers:
         if self.size == 1:
             return [mine]
         self._turn += 1
-        found = [(self._turn, mine)] * self.size
+        messages = [(self._turn, mine)] * self.size
         with self._naming_the_lost():
-            dist.all_gather_object(found, found[0], group=self._group)
-        turns, said = zip(*found, strict=True)
+            dist.all_gather_object(messages, messages[0], group=self._group)
+        turns, values = zip(*messages, strict=True)
         if len(set(turns)) > 1:
             raise WorkerError(f"worker {self.rank} of {self.size} cannot go on: {_OUT_OF_STEP}")
-        return list(said)
+        return list(values)
 
     def largest(self, mine: Tensor) -> float:
         """Return the largest of one number of each worker."""
         return max(self.gather(float(mine)))
 
-    def asked(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
+    def agreed_callbacks(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
         """Return callbacks whose answer is true on all workers if it is on one."""
         if self.size == 1:
             return list(callbacks)
@@ -251,10 +251,10 @@ class Workers:
             yield
         except Exception as raised:
             error = raised
-        said = self.gather(None if error is None else f"{type(error).__name__}: {error}")
+        errors = self.gather(None if error is None else f"{type(error).__name__}: {error}")
         if error is not None:
             raise error
-        for rank, message in enumerate(said):
+        for rank, message in enumerate(errors):
             if message is not None:
                 raise WorkerError(f"worker {rank} of {self.size} raised {message}")
 
@@ -283,20 +283,20 @@ class Workers:
             return "the process that started the workers gives no heartbeat."
         if not missing:
             return _OUT_OF_STEP
-        found = ", ".join(f"worker {rank}" for rank in missing)
-        return f"{found} gave no heartbeat within {_PATIENCE.seconds} s."
+        names = ", ".join(f"worker {rank}" for rank in missing)
+        return f"{names} gave no heartbeat within {_PATIENCE.seconds} s."
 
 
 ALONE = Workers()
 
 
-def refuse_difference(what: str, said: Sequence[object]) -> None:
+def refuse_difference(what: str, values: Sequence[object]) -> None:
     """Raise ValueError, naming `what`, unless the workers have said the same (:meth:`gather`)."""
-    for rank, own in enumerate(said):
-        if own != said[0]:
+    for rank, value in enumerate(values):
+        if value != values[0]:
             raise ValueError(
-                f"workers must agree in their {what}: worker 0 has {said[0]}, worker {rank} has "
-                f"{own}."
+                f"workers must agree in their {what}: worker 0 has {values[0]}, worker {rank} has "
+                f"{value}."
             )
 
 

@@ -118,7 +118,7 @@ def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
     overlap, or a dict with one of these for every group, by its label or its name in messages.
     """
     if isinstance(interval, Mapping):
-        unions = [_union(given) for given in _by_group(interval, groups)]
+        unions = [_union(value) for value in _by_group(interval, groups)]
     else:
         unions = [_union(interval)] * len(groups)
     n_pieces = max((len(union) for union in unions), default=1)
@@ -147,9 +147,9 @@ def _by_group(interval: Mapping[Any, Any], groups: Sequence[Any]) -> list[Any]:
     return chosen
 
 
-def _union(given: Any) -> list[tuple[float, float]]:
-    several = _is_sequence(given) and len(given) > 0 and all(map(_is_sequence, given))
-    pairs = [_pair(pair) for pair in (given if several else [given])]
+def _union(value: Any) -> list[tuple[float, float]]:
+    several = _is_sequence(value) and len(value) > 0 and all(map(_is_sequence, value))
+    pairs = [_pair(pair) for pair in (value if several else [value])]
     pairs.sort()
     for first, second in pairwise(pairs):
         if first[1] > second[0]:
@@ -157,15 +157,15 @@ def _union(given: Any) -> list[tuple[float, float]]:
     return pairs
 
 
-def _pair(given: Any) -> tuple[float, float]:
-    numbers = _is_sequence(given) and len(given) == 2
-    numbers = numbers and all(isinstance(end, Real) and not isinstance(end, bool) for end in given)
-    if not numbers or not 0 <= given[0] < given[1] <= 1:
+def _pair(value: Any) -> tuple[float, float]:
+    numbers = _is_sequence(value) and len(value) == 2
+    numbers = numbers and all(isinstance(end, Real) and not isinstance(end, bool) for end in value)
+    if not numbers or not 0 <= value[0] < value[1] <= 1:
         raise ValueError(
             "interval must be a pair (alpha, beta) with 0 <= alpha < beta <= 1, a list of such "
-            f"pairs that do not overlap, or a dict of them by group; got {given!r}."
+            f"pairs that do not overlap, or a dict of them by group; got {value!r}."
         )
-    return float(given[0]), float(given[1])
+    return float(value[0]), float(value[1])
 
 
 def _is_sequence(value: Any) -> bool:

@@ -24,7 +24,7 @@ class Rate(NamedTuple):
     hits: Floats  # (n_classes true, n_classes predicted)
     possible: Floats
     event: str
-    given: str = ""  # the condition, for messages
+    condition: str = ""  # the condition, for messages
 
 
 # The labels in sorted order, and the positions of the classes c.
@@ -34,44 +34,44 @@ Rates = Callable[[Sequence[Any], Sequence[int]], Iterator[Rate]]
 def selection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction = c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_label(np.ones_like(one), one, f"predicted {c!r}")
+        yield _label_rate(np.ones_like(one), one, f"predicted {c!r}")
 
 
 def rejection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction != c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_label(np.ones_like(one), 1.0 - one, f"predicted another than {c!r}")
+        yield _label_rate(np.ones_like(one), 1.0 - one, f"predicted another than {c!r}")
 
 
 def base_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_prediction(one, np.ones_like(one), f"labelled {c!r}", "")
+        yield _prediction_rate(one, np.ones_like(one), f"labelled {c!r}", "")
 
 
 def true_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction = c | label = c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_label(one, one, f"predicted {c!r}", f" with label {c!r}")
+        yield _label_rate(one, one, f"predicted {c!r}", f" with label {c!r}")
 
 
 def false_negative_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction != c | label = c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_label(one, 1.0 - one, f"predicted another than {c!r}", f" with label {c!r}")
+        yield _label_rate(one, 1.0 - one, f"predicted another than {c!r}", f" with label {c!r}")
 
 
 def false_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction = c | label != c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_label(1.0 - one, one, f"predicted {c!r}", f" with a label other than {c!r}")
+        yield _label_rate(1.0 - one, one, f"predicted {c!r}", f" with a label other than {c!r}")
 
 
 def odds(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(prediction = c | label = y), for every label y."""
     for y, label in _one_hot(classes, range(len(classes))):
         for c, one in _one_hot(classes, targets):
-            yield _of_label(label, one, f"predicted {c!r}", f" with label {y!r}")
+            yield _label_rate(label, one, f"predicted {c!r}", f" with label {y!r}")
 
 
 def error_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
@@ -83,21 +83,21 @@ def error_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate
 def precisions(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c | prediction = c)."""
     for c, one in _one_hot(classes, targets):
-        yield _of_prediction(one, one, f"labelled {c!r}", f" with prediction {c!r}")
+        yield _prediction_rate(one, one, f"labelled {c!r}", f" with prediction {c!r}")
 
 
 def false_omission_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c | prediction != c)."""
     for c, one in _one_hot(classes, targets):
-        given = f" with a prediction other than {c!r}"
-        yield _of_prediction(one, 1.0 - one, f"labelled {c!r}", given)
+        condition = f" with a prediction other than {c!r}"
+        yield _prediction_rate(one, 1.0 - one, f"labelled {c!r}", condition)
 
 
 def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
     """P(label = c | prediction = k), for every prediction k."""
     for k, prediction in _one_hot(classes, range(len(classes))):
         for c, one in _one_hot(classes, targets):
-            yield _of_prediction(one, prediction, f"labelled {c!r}", f" with prediction {k!r}")
+            yield _prediction_rate(one, prediction, f"labelled {c!r}", f" with prediction {k!r}")
 
 
 def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
@@ -108,17 +108,17 @@ def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
     wrong = 1.0 - np.eye(n_classes)
     if isinstance(costs, str) and costs == "balanced":
         every = np.ones_like(wrong)
-        return [Rate(own * wrong, own * every, "") for own in np.eye(n_classes)[:, :, None]]
+        return [Rate(one * wrong, one * every, "") for one in np.eye(n_classes)[:, :, None]]
     try:
-        given = wrong if costs is None else np.asarray(costs, dtype=float)
+        matrix = wrong if costs is None else np.asarray(costs, dtype=float)
     except (TypeError, ValueError):
-        given = np.empty(0)
-    if given.shape != wrong.shape or not (np.isfinite(given) & (given >= 0)).all():
+        matrix = np.empty(0)
+    if matrix.shape != wrong.shape or not (np.isfinite(matrix) & (matrix >= 0)).all():
         raise ValueError(
             f"costs must be 'balanced', or finite numbers >= 0 of shape {wrong.shape}, true label "
             f"by predicted label, such as {wrong.tolist()}; got {costs!r}."
         )
-    return [Rate(given, np.ones_like(wrong), "")]
+    return [Rate(matrix, np.ones_like(wrong), "")]
 
 
 # The rates of each constraint: equal in all groups, or at most so large.
@@ -138,7 +138,7 @@ CAPS: Mapping[str, Rates] = {
 }
 
 
-def of_either(rates: Rates, by_ratio: bool = False) -> bool:
+def is_symmetric(rates: Rates, by_ratio: bool = False) -> bool:
     """Whether a comparison is the same whichever of two labels is the favourable one.
 
     Differences of selection rates, odds and predictive values are, but their ratios are not.
@@ -160,13 +160,13 @@ def _one_hot(classes: Sequence[Any], positions: Sequence[int]) -> Iterator[tuple
     return zip(chosen, np.eye(len(classes))[list(positions)], strict=True)
 
 
-def _of_label(labels: Floats, predictions: Floats, event: str, given: str = "") -> Rate:
+def _label_rate(labels: Floats, predictions: Floats, event: str, condition: str = "") -> Rate:
     """P(prediction in one set | label in another), the sets as zeros and ones."""
     possible = np.outer(labels, np.ones_like(labels))
-    return Rate(np.outer(labels, predictions), possible, event, given)
+    return Rate(np.outer(labels, predictions), possible, event, condition)
 
 
-def _of_prediction(labels: Floats, predictions: Floats, event: str, given: str) -> Rate:
+def _prediction_rate(labels: Floats, predictions: Floats, event: str, condition: str) -> Rate:
     """P(label in one set | prediction in another), the sets as zeros and ones."""
     possible = np.outer(np.ones_like(labels), predictions)
-    return Rate(np.outer(labels, predictions), possible, event, given)
+    return Rate(np.outer(labels, predictions), possible, event, condition)

@@ -29,7 +29,7 @@ from fairconstrained.audit.sample import (
 )
 from fairconstrained.audit.wording import Question
 from fairconstrained.comparison import Compared
-from fairconstrained.engines.columns import of_columns
+from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.metrics.statements import plain
 
 
@@ -120,7 +120,7 @@ class Audit(Findings):
         return framed(self)
 
 
-@of_columns(
+@accepts_tables(
     *("y_true", "y_pred", "sensitive_features", "y_score", "before", "sample_weight"),
     "control_features",
     models=("y_pred", "before"),

@@ -203,7 +203,7 @@ def left_out(
     )
     few = sample.min_cell
     named = groups.left_out(lambda g, e: by.groups[g], few)
-    named += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].given}", few)
+    named += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
     if by.n_hidden:
         hidden = next(why for why in by.others if why != UNKNOWN).strip("()")
         named.append(f"{hidden}, neither shown nor compared")

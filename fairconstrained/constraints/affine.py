@@ -32,13 +32,13 @@ class Combinations(NamedTuple):
     @classmethod
     def of(cls, matrix: Any, families: tuple[int, ...] = ()) -> Combinations:
         """The combinations that an array or a scipy matrix (m, n_rates) gives."""
-        found = without_zeros(matrix)
-        count = np.diff(found.indptr)
+        sparse = without_zeros(matrix)
+        count = np.diff(sparse.indptr)
         is_term = np.arange(count.max(initial=1)) < count[:, None]
         rate, factor = np.zeros(is_term.shape, dtype=np.int64), np.zeros(is_term.shape)
-        rate[is_term], factor[is_term] = found.indices, found.data
+        rate[is_term], factor[is_term] = sparse.indices, sparse.data
         terms = torch.as_tensor(rate.T.copy()), torch.as_tensor(factor.T.copy())
-        return cls(*terms, found.shape[1], families)
+        return cls(*terms, sparse.shape[1], families)
 
     def to(self, like: Tensor) -> Combinations:
         """The combinations with the dtype and device of a tensor."""
@@ -58,7 +58,7 @@ class Combinations(NamedTuple):
         if self.families:
             pieces = torch.split(weights, [n * (n - 1) for n in self.families])
             pairs = zip(self.families, pieces, strict=True)
-            return torch.cat([_sums_of_differences(n, own) for n, own in pairs])
+            return torch.cat([_sums_of_differences(n, piece) for n, piece in pairs])
         on_rates = weights.new_zeros((self.n_rates, weights.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             on_rates.index_add_(0, rate, factor[:, None] * weights)
@@ -71,18 +71,18 @@ class Combinations(NamedTuple):
         """
         if not self.families or bool((offset != offset[0]).any()):
             pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
-            return torch.cat([(self.times(own) + offset[:, None]).amax(dim=0) for own in pieces])
+            return torch.cat([(self.times(r) + offset[:, None]).amax(dim=0) for r in pieces])
         largest = rates.new_zeros(rates.shape[1])
-        for own in torch.split(rates, list(self.families)):
-            largest = torch.maximum(largest, own.amax(dim=0) - own.amin(dim=0))
+        for family in torch.split(rates, list(self.families)):
+            largest = torch.maximum(largest, family.amax(dim=0) - family.amin(dim=0))
         return largest + offset[0]
 
     def variances(self, covariance: Tensor) -> Tensor:
         """Variances of the values for rates of this covariance, (m,)."""
-        own = self.to(covariance)
-        variances = covariance.new_zeros(own.rate.shape[1])
-        for rate, factor in zip(own.rate, own.factor, strict=True):
-            variances += factor * (own.factor * covariance[rate, own.rate]).sum(dim=0)
+        terms = self.to(covariance)
+        variances = covariance.new_zeros(terms.rate.shape[1])
+        for rate, factor in zip(terms.rate, terms.factor, strict=True):
+            variances += factor * (terms.factor * covariance[rate, terms.rate]).sum(dim=0)
         return variances
 
     def without(
@@ -93,14 +93,14 @@ class Combinations(NamedTuple):
         Returns the rest, and whether each value and each rate is kept.
         """
         rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
-        kept = ~(is_term & dropped[rate]).any(axis=0)
+        remaining = ~(is_term & dropped[rate]).any(axis=0)
         needed = np.zeros(self.n_rates, dtype=bool)
-        needed[rate[is_term & kept]] = True
+        needed[rate[is_term & remaining]] = True
         number = torch.as_tensor(np.maximum(np.cumsum(needed) - 1, 0))
         left = np.split(needed, np.cumsum(self.families)[:-1]) if self.families else []
-        families = tuple(int(own.sum()) for own in left if own.any())
-        terms = number[self.rate[:, kept]], self.factor[:, kept]
-        return Combinations(*terms, int(needed.sum()), families), kept, needed
+        families = tuple(int(family.sum()) for family in left if family.any())
+        terms = number[self.rate[:, remaining]], self.factor[:, remaining]
+        return Combinations(*terms, int(needed.sum()), families), remaining, needed
 
 
 def _differences(rates: Tensor) -> Tensor:
@@ -120,20 +120,20 @@ def _sums_of_differences(n: int, weights: Tensor) -> Tensor:
 
 def without_zeros(matrix: Any) -> Any:
     """Convert an array or a scipy matrix, and drop the zeros that Kronecker products leave."""
-    found = sp.csr_array(matrix, dtype=float)
-    found.eliminate_zeros()
-    return found
+    sparse = sp.csr_array(matrix, dtype=float)
+    sparse.eliminate_zeros()
+    return sparse
 
 
 def as_tensor(matrix: Any, like: Tensor) -> Tensor:
     """A scipy matrix with the dtype and device of a tensor; sparse if large and nearly empty."""
     if matrix.shape[0] * matrix.shape[1] <= max(_DENSE, 8 * matrix.nnz):
         return torch.as_tensor(matrix.toarray()).to(like)
-    found = matrix.tocoo()
-    index = torch.as_tensor(np.stack((found.row, found.col)).astype(np.int64))
-    value = torch.as_tensor(found.data).to(like)
+    entries = matrix.tocoo()
+    index = torch.as_tensor(np.stack((entries.row, entries.col)).astype(np.int64))
+    value = torch.as_tensor(entries.data).to(like)
     return torch.sparse_coo_tensor(
-        index, value, found.shape, device=like.device, check_invariants=False
+        index, value, entries.shape, device=like.device, check_invariants=False
     ).coalesce()
 
 
@@ -160,10 +160,10 @@ class AffineMap:
         self.combinations: list[Combinations] = []
         self._n_values: list[int] = []
         self._n_rates: list[int] = []
-        for own in combinations:
-            self.combinations.append(own.to(offset))
-            self._n_values.append(own.rate.shape[1])
-            self._n_rates.append(own.n_rates)
+        for block in combinations:
+            self.combinations.append(block.to(offset))
+            self._n_values.append(block.rate.shape[1])
+            self._n_rates.append(block.n_rates)
         self.offset = offset
         self.n_parts, self.n_columns = shape
         # The last part takes the rows in no part, with coefficients zero.
@@ -174,7 +174,7 @@ class AffineMap:
         small = len(offset) * n_entries <= _DENSE
         self._product = self._combined(self._rates.to_dense()) if small else None
 
-    def of_table(self, sums: Tensor) -> Tensor:
+    def values(self, sums: Tensor) -> Tensor:
         """Values (m,) from the table (n_parts, n_columns), differentiable."""
         return self._values(pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
 
@@ -183,9 +183,9 @@ class AffineMap:
         rates = self._rates @ pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
         pieces = torch.split(rates, self._n_rates), torch.split(self.offset, self._n_values)
         largest = self.offset.new_full((len(tables),), -torch.inf)
-        for own, of_own, offset in zip(self.combinations, *pieces, strict=True):
+        for block, block_rates, offset in zip(self.combinations, *pieces, strict=True):
             if len(offset):
-                largest = torch.maximum(largest, own.largest(of_own, offset))
+                largest = torch.maximum(largest, block.largest(block_rates, offset))
         return largest
 
     def on_table(self, weights: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ class AffineMap:
         tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
         return tables[..., :-1, :]
 
-    def of_draws(
+    def draw_values(
         self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Values from each of several draws, and the pullback to the statistics of their rows.

@@ -53,7 +53,7 @@ class AUCConstraint(MomentConstraint):
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
         sides = self.comparisons.reshape(len(self.comparisons), 4, prod(space.shape))
-        self._sets_of_cells, of_sides = distinct_sets(sides)
+        self._sets_of_cells, index_of_side = distinct_sets(sides)
         # Cells in the same sets form one part.
         columns, index = np.unique(self._sets_of_cells, axis=1, return_inverse=True)
         used = columns.any(axis=0)
@@ -64,9 +64,9 @@ class AUCConstraint(MomentConstraint):
             torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(NEVER_BINDS),
             name,
         )
-        self.sets, self.index = torch.as_tensor(columns[:, used]), torch.as_tensor(of_sides)
+        self.sets, self.index = torch.as_tensor(columns[:, used]), torch.as_tensor(index_of_side)
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         means = self._means(sums, counts)
         losses = self.surrogate.loss(means[:, None], means[None])  # of all pairs of sets
         return self._compared(lambda i, j: losses[i, j]) - 1.0 - self.slack.to(sums)
@@ -97,20 +97,20 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((above, below))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        row, own = rows.copies()
-        z, part, w = (c.cpu().numpy() for c in (scores[row, 0], own.part, own.weight))
+        row, copies = rows.copies()
+        z, part, w = (c.cpu().numpy() for c in (scores[row, 0], copies.part, copies.weight))
         table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
         counts = rows.counts().cpu().numpy()
-        found = differences_of_sets(table, counts, self.sets.numpy(), self.index.numpy())
-        difference = torch.as_tensor(found)
+        gaps = differences_of_sets(table, counts, self.sets.numpy(), self.index.numpy())
+        difference = torch.as_tensor(gaps)
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
-    def of_pairs(self, rows: Placement, above: Tensor, below: Tensor) -> Tensor:
+    def pair_values(self, rows: Placement, above: Tensor, below: Tensor) -> Tensor:
         """Contribution of pairs of rows to the hard values if the first ranks above, (k, 2 m)."""
         sets = self.sets.to(rows.weight)
         fraction = sets / (sets @ rows.counts())[:, None]
-        of_row = fraction @ rows.weights()
-        first, first_, second, second_ = (of_row[index] for index in self.index.unbind(dim=1))
+        weight = fraction @ rows.weights()
+        first, first_, second, second_ = (weight[index] for index in self.index.unbind(dim=1))
         added = first[:, above] * first_[:, below] - second[:, above] * second_[:, below]
         return torch.cat((added, -added)).T
 
@@ -142,23 +142,23 @@ class AUCConstraint(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[AUCConstraint, list[str]]:
-        found, is_group = self.compared(sp.csr_array(self._sets_of_cells), rows, min_rows)
+        comparison, is_group = self.compared(sp.csr_array(self._sets_of_cells), rows, min_rows)
         index = self.index.numpy()
-        keep = found.enough[index].all(axis=1)
-        needed = np.isin(np.arange(len(found.rows)), index[keep])
-        found = found._replace(alone=found.enough & is_group & ~needed)
-        if found.kept.all():
+        keep = comparison.enough[index].all(axis=1)
+        needed = np.isin(np.arange(len(comparison.rows)), index[keep])
+        comparison = comparison._replace(alone=comparison.enough & is_group & ~needed)
+        if comparison.kept.all():
             return self, []
         slack = self.slack.numpy()[: len(keep)][keep]
-        kept = self._changed(comparisons=self.comparisons[keep], slack=slack)
+        remaining = self._changed(comparisons=self.comparisons[keep], slack=slack)
         sets = self._sets_of_cells.reshape(-1, *self.space.shape) > 0
-        return kept, sorted(found.left_out(lambda s: self.space.describe(sets[s])))
+        return remaining, sorted(comparison.left_out(lambda s: self.space.describe(sets[s])))
 
     def _changed(self, **changes: Any) -> AUCConstraint:
         """The constraint with other arguments."""
-        own: dict[str, Any] = {name: getattr(self, name) for name in ("comparisons", "surrogate")}
-        own["slack"] = self.slack[: len(self.comparisons)].numpy()
-        return AUCConstraint(self.space, name=self.name, **(own | changes))
+        args: dict[str, Any] = {name: getattr(self, name) for name in ("comparisons", "surrogate")}
+        args["slack"] = self.slack[: len(self.comparisons)].numpy()
+        return AUCConstraint(self.space, name=self.name, **(args | changes))
 
 
 @dataclass(eq=False, repr=False)

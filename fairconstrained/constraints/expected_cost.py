@@ -57,8 +57,8 @@ class ExpectedCost(Cap):
     costs: Any = field(default=None, kw_only=True)
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
-        found = rates.expected_costs(self.costs, len(classes))
-        return [Event(rate.possible.max(axis=1), rate.hits) for rate in found]
+        costs = rates.expected_costs(self.costs, len(classes))
+        return [Event(rate.possible.max(axis=1), rate.hits) for rate in costs]
 
     def combined(self, n_events: int) -> Any:
         """Their mean."""

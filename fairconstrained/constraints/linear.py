@@ -69,7 +69,7 @@ class LinearMoments(MomentConstraint):
         part, first_cell = self._joined(statistic.n_columns)
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)
         super().__init__(torch.as_tensor(part.reshape(space.shape)), statistic, allowed, name)
-        self.of_labels = isinstance(statistic, ClassProbabilities)  # and not means of losses
+        self.label_based = isinstance(statistic, ClassProbabilities)  # and not means of losses
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
         self._numerators = self.cell_numerators[:, entries]
@@ -101,7 +101,7 @@ class LinearMoments(MomentConstraint):
             part[cells[key]], first[number] = number, cells[key][0]
         return part, first
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         rates = self.rates(sums, counts)[:, None]
         return self.combinations.to(sums).times(rates)[:, 0] - self.slack.to(sums)
 
@@ -153,7 +153,7 @@ class LinearMoments(MomentConstraint):
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
         """What (s, 1) of a row of each part adds to each rate, (n_rates, n_parts, k)."""
-        above, below = (own.to_dense().to(counts) for own in (self._above, self._below))
+        above, below = (matrix.to_dense().to(counts) for matrix in (self._above, self._below))
         total = below @ counts
         down = below * self.rates(sums, counts)[:, None]
         up = above.reshape(len(total), *sums.shape)
@@ -178,10 +178,10 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
-        found, is_group = self.compared(self.cell_denominators, rows, min_rows, self.attribute)
-        combinations, keep, needed = self.combinations.without(~found.enough)
-        found = found._replace(alone=found.enough & is_group & ~needed)
-        if found.kept.all():
+        comparison, is_group = self.compared(self.cell_denominators, rows, min_rows, self.attribute)
+        combinations, keep, needed = self.combinations.without(~comparison.enough)
+        comparison = comparison._replace(alone=comparison.enough & is_group & ~needed)
+        if comparison.kept.all():
             return self, []
         remaining = type(self)(
             self.space,
@@ -193,7 +193,7 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
-        return remaining, sorted(found.left_out(self._rate_names.__getitem__))
+        return remaining, sorted(comparison.left_out(self._rate_names.__getitem__))
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
         row = self.cell_denominators[[r]].toarray()

@@ -36,12 +36,12 @@ NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values inf
 class MomentConstraint:
     """Base of constraints, from a partition, a statistic and a function of the table.
 
-    A subclass implements :meth:`of_moments`, :meth:`describe` and :meth:`without_small`. It
+    A subclass implements :meth:`evaluate`, :meth:`describe` and :meth:`without_small`. It
     overrides other methods if it supports more.
     """
 
     space = Space((), ())  # the labels and groups that the constraint is bound to
-    of_labels = False  # whether hard values depend on scores by predicted labels only
+    label_based = False  # whether hard values depend on scores by predicted labels only
     difference_of_convex = False  # whether `convex_parts` is implemented
 
     def __init__(
@@ -85,7 +85,7 @@ class MomentConstraint:
         """The cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
         return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
 
-    def of_cells(self, cells: Tensor) -> Tensor:
+    def pooled(self, cells: Tensor) -> Tensor:
         """Sums over the cells of each part, (n_parts, ...), of values of cells, (n_cells, ...)."""
         n_parts = self.n_parts + 1  # the last one takes cells in no part
         part = self.part_of_cell.to(cells.device).reshape(-1).remainder(n_parts)
@@ -95,22 +95,22 @@ class MomentConstraint:
         """The table of soft statistics, (n_parts, n_columns)."""
         return self.statistic_at(aux).sums(scores, rows)
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, (m,)."""
         raise NotImplementedError
 
-    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate_hard(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Hard values, (m,), from the table of hard statistics."""
-        return self.of_moments(sums, counts, aux)
+        return self.evaluate(sums, counts, aux)
 
     def values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Values on these rows, (m,)."""
-        return self.of_moments(self.sums(scores, rows, aux), rows.counts(), aux)
+        return self.evaluate(self.sums(scores, rows, aux), rows.counts(), aux)
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Hard values on these rows, (m,), as users measure them; here from the table."""
         sums = rows.sums(self.statistic.hard, scores)
-        return self.hard_of_moments(sums, rows.counts(), aux)
+        return self.evaluate_hard(sums, rows.counts(), aux)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Two rows, (2, m), convex in scores and extra variables, with difference `values`."""
@@ -170,7 +170,7 @@ class MomentConstraint:
         Gaps of labels are rounded as those who count them round: only without a slack may sums of
         weights make one of nothing.
         """
-        rounds = (self.slack.to(hard) <= 0.0) | (not self.of_labels)
+        rounds = (self.slack.to(hard) <= 0.0) | (not self.label_based)
         return torch.where(rounds & (hard.abs() <= _ROUNDING), 0.0, hard)
 
     def shifted(self, by: Tensor) -> Self:
@@ -230,9 +230,9 @@ class MomentConstraint:
             places.append(place[key])
         n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]
         slack = self.least_gap if len(self.slack) else NEVER_BINDS
-        found = compared(n[:, None], slack, min_rows, families=family)
-        of_rates = Compared(*(values[places, 0] for values in found))
-        return of_rates, np.array(family, dtype=int)[places] >= 0
+        by_place = compared(n[:, None], slack, min_rows, families=family)
+        comparison = Compared(*(values[places, 0] for values in by_place))
+        return comparison, np.array(family, dtype=int)[places] >= 0
 
     @property
     def least_gap(self) -> float:

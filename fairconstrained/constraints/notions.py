@@ -32,7 +32,7 @@ from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.inputs.labels import is_known, refuse_unknown
-from fairconstrained.rates import Rate, of_either
+from fairconstrained.rates import Rate, is_symmetric
 
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
@@ -104,13 +104,13 @@ class Notion(BaseEstimator):  # type: ignore[misc]
             if self.needs_favourable and not is_known(classes):
                 refuse_unknown(classes, f"{type(self).__name__}.pos_label")
             return [1]
-        found = [i for i, label in enumerate(classes) if label == self.pos_label]
-        if not found:
+        places = [i for i, label in enumerate(classes) if label == self.pos_label]
+        if not places:
             raise ValueError(
                 f"{type(self).__name__}.pos_label must be one of the labels "
                 f"{np.asarray(classes).tolist()}; got {self.pos_label!r}."
             )
-        return found
+        return places
 
     def title(self, classes: Sequence[Any]) -> str:
         """The name of the constraint on these labels in descriptions of its values."""
@@ -134,7 +134,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class OfEvents(Notion):
+class EventNotion(Notion):
     """Base of criteria on the rates of events, which `rates` gives by label."""
 
     within_strata = True
@@ -143,8 +143,8 @@ class OfEvents(Notion):
     @property
     def needs_favourable(self) -> bool:
         """Whether it depends on which of two labels is the favourable one."""
-        own = getattr(type(self), "rates", None)
-        return own is not None and not of_either(own, getattr(self, "ratio", None) is not None)
+        rates, ratio = getattr(type(self), "rates", None), getattr(self, "ratio", None)
+        return rates is not None and not is_symmetric(rates, ratio is not None)
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
         """The events whose rates are compared or capped, given the labels in sorted order."""
@@ -153,7 +153,7 @@ class OfEvents(Notion):
 
 
 @dataclass(eq=False, repr=False)
-class Parity(OfEvents):
+class Parity(EventNotion):
     r"""The rates of an event differ between groups by at most `slack`.
 
     Parameters
@@ -202,18 +202,18 @@ class Parity(OfEvents):
             sets = compared_sets(self, space, bound)
         rates, comparisons, families, slacks = [], [], (), np.zeros(0)
         attribute: list[int] = []
-        for groups, given, number in sets:
+        for groups, set_slack, number in sets:
             n_sets = groups.shape[0]
             n_values = len(events) * (len(slacks) + reference.size(n_sets))
             refuse_too_many(self, n_values, n_groups, reference.advice)
-            of_sets, differences = reference.compare(n_sets)
-            rates.append(sp.csr_array(of_sets) @ groups)
+            members, differences = reference.compare(n_sets)
+            rates.append(sp.csr_array(members) @ groups)
             comparisons.append(differences)
             if self.ratio is None:
-                own = checked_number(self, "slack", given)
-                slacks = np.append(slacks, np.full(differences.shape[0], own))
+                gap = checked_number(self, "slack", set_slack)
+                slacks = np.append(slacks, np.full(differences.shape[0], gap))
             families += (n_sets,) if reference.all_pairs else ()
-            attribute += [number] * n_sets + [-1] * (of_sets.shape[0] - n_sets)
+            attribute += [number] * n_sets + [-1] * (members.shape[0] - n_sets)
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
@@ -231,7 +231,7 @@ class Parity(OfEvents):
 
 
 @dataclass(eq=False, repr=False)
-class Cap(OfEvents):
+class Cap(EventNotion):
     """The rates of an event are at most `max`, overall or in each group.
 
     Parameters
@@ -270,21 +270,21 @@ class Cap(OfEvents):
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and groups."""
-        given: Any = slack if self.max is None else self.max
-        caps = [given]
-        if isinstance(given, Mapping):
-            if not self.per_group or set(given) != set(space.groups):
+        limit: Any = slack if self.max is None else self.max
+        caps = [limit]
+        if isinstance(limit, Mapping):
+            if not self.per_group or set(limit) != set(space.groups):
                 raise ValueError(
                     f"{type(self).__name__}.max must have a cap for each of the groups "
-                    f"{list(map(group_name, space.groups))}, with per_group=True; got {given!r}."
+                    f"{list(map(group_name, space.groups))}, with per_group=True; got {limit!r}."
                 )
-            caps = list(map(given.__getitem__, space.groups))
+            caps = list(map(limit.__getitem__, space.groups))
         caps = [checked_number(self, "max", cap) for cap in caps]
         n_groups, events = len(space.groups), self.events(space.classes)
         # Without groups the cap is on all rows, also those of unknown group.
         groups = sp.eye_array(n_groups) if self.per_group else np.ones((1, space.shape[1]))
-        of_events = sp.kron(self.combined(len(events)), sp.eye_array(groups.shape[0]))
-        combinations = Combinations.of(of_events)
+        combined = sp.kron(self.combined(len(events)), sp.eye_array(groups.shape[0]))
+        combinations = Combinations.of(combined)
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
         slacks = np.resize(caps, combinations.rate.shape[1])
@@ -332,18 +332,18 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
             f"{type(notion).__name__}.slack must be a number, or one for each of "
             f"{len(ways_of_notion)} columns of sensitive_features; got {slack!r}."
         )
-    found = []
-    for number, (columns, own) in enumerate(zip(ways_of_notion, slacks, strict=True)):
+    compared = []
+    for number, (columns, allowed) in enumerate(zip(ways_of_notion, slacks, strict=True)):
         keys = [(label[n_own:], *(label[k] for k in columns)) for label in labels]
         for stratum in dict.fromkeys(key[0] for key in keys):
             inside = dict.fromkeys(key for key in keys if key[0] == stratum)
             sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
-            found.append(ComparedSets(sp.csr_array(sets), own, number))
-    return found
+            compared.append(ComparedSets(sp.csr_array(sets), allowed, number))
+    return compared
 
 
 def as_notion(
-    given: Any,
+    value: Any,
     names: Mapping[str, Callable[[], Notion]],
     kind: type[Notion] = Notion,
     parameter: str = "constraint",
@@ -352,14 +352,14 @@ def as_notion(
 
     The message names the parameter and lists the allowed values.
     """
-    if isinstance(given, str) and given in names:
-        return names[given]()
-    if isinstance(given, kind):
-        return given
+    if isinstance(value, str) and value in names:
+        return names[value]()
+    if isinstance(value, kind):
+        return value
     example = next(iter(names.values()))()
     raise ValueError(
         f"{parameter} must be one of {sorted(names)}, or an object of fairconstrained.constraints "
-        f"such as {example!r}; got {given!r}."
+        f"such as {example!r}; got {value!r}."
     )
 
 
@@ -383,8 +383,8 @@ def checked_ratio(notion: Any) -> float:
 
 def checked_temperature(notion: Any) -> float:
     """Return the temperature; raise ValueError unless it is a positive finite number."""
-    name, given = f"{type(notion).__name__}.temperature", notion.temperature
-    return check_number(name, given, "a finite number > 0", lambda v: 0 < v < np.inf)
+    name, temperature = f"{type(notion).__name__}.temperature", notion.temperature
+    return check_number(name, temperature, "a finite number > 0", lambda v: 0 < v < np.inf)
 
 
 def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
@@ -442,16 +442,16 @@ def _pairwise(n_groups: int) -> tuple[Any, Any]:
     return sp.eye_array(n_groups), differences(~np.eye(n_groups, dtype=bool))
 
 
-def _against(others: Floats, of_group: Floats) -> tuple[Any, Any]:
+def _against(others: Floats, paired: Floats) -> tuple[Any, Any]:
     """Rates of each group, compared with both signs with that of one of other sets of groups.
 
-    `others` (n_sets, n_groups) has the sets, `of_group` (n_groups, n_sets) the one for each group.
+    `others` (n_sets, n_groups) has the sets, `paired` (n_groups, n_sets) the one for each group.
     """
-    n_groups = len(of_group)
+    n_groups = len(paired)
     if n_groups < 2:
         return np.eye(n_groups), np.zeros((0, n_groups))
     identity = sp.eye_array(n_groups)
-    difference = sp.hstack((identity, -of_group))
+    difference = sp.hstack((identity, -paired))
     return sp.vstack((identity, others)), sp.vstack((difference, -difference))
 
 
@@ -487,8 +487,8 @@ def linear(
     empty = sp.csr_array((0, n_cells * statistic.n_columns)), sp.csr_array((0, n_cells))
     numerators, denominators = [empty[0]], [empty[1]]
     for event in events:
-        of_labels = np.asarray(event.pairs, float)[:, None]
-        numerators.append(sp.hstack(list(map(partial(sp.kron, groups), of_labels))))
+        pairs = np.asarray(event.pairs, float)[:, None]
+        numerators.append(sp.hstack(list(map(partial(sp.kron, groups), pairs))))
         denominators.append(sp.kron(np.asarray(event.condition, float)[None], groups))
     return kind(
         space,

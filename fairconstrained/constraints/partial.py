@@ -72,24 +72,24 @@ class WithinIntervals(MomentConstraint):
     def _made(self, **changes: Any) -> Self:
         """The constraint with other arguments."""
         names = ("space", "intervals", "gap", "statistic", "name", *self._own)
-        own = {name: getattr(self, name) for name in names}
-        return type(self)(**({"part": self.part_of_cell.numpy(), **own} | changes))
+        arguments = {name: getattr(self, name) for name in names}
+        return type(self)(**({"part": self.part_of_cell.numpy(), **arguments} | changes))
 
     def without_small(self, rows: NDArray[np.int64], min_rows: int | str) -> tuple[Self, list[str]]:
         """Drop parts that are not compared, or without a whole row in their intervals."""
         cells = sp.csr_array(np.array(self.part_cells(), dtype=int).reshape(self.n_parts, -1))
-        found, _ = self.compared(cells, rows, min_rows)
-        small = ~found.enough | (found.rows * self.intervals.lengths < 1.0)
+        comparison, _ = self.compared(cells, rows, min_rows)
+        small = ~comparison.enough | (comparison.rows * self.intervals.lengths < 1.0)
         n_kept = np.bincount(self.label[~small], minlength=2)
-        found = found._replace(alone=~small & (n_kept[self.label] < 2))
-        dropped = small | found.alone
+        comparison = comparison._replace(alone=~small & (n_kept[self.label] < 2))
+        dropped = small | comparison.alone
         if not dropped.any():
             return self, []
         numbers = np.append(np.where(dropped, -1, np.cumsum(~dropped) - 1), -1)
         part = numbers[self.part_of_cell.numpy()]
-        kept = self._made(part=part, intervals=self.intervals.take(~dropped))
-        alone = found._replace(rows=np.where(small, found.least, found.rows))
-        return kept, self._counted(small, found.rows) + alone.left_out(self._words)
+        remaining = self._made(part=part, intervals=self.intervals.take(~dropped))
+        alone = comparison._replace(rows=np.where(small, comparison.least, comparison.rows))
+        return remaining, self._counted(small, comparison.rows) + alone.left_out(self._words)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
         """Parts with fewer rows in their intervals than there are thresholds to tell apart."""
@@ -102,10 +102,10 @@ class WithinIntervals(MomentConstraint):
 
     def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
         """Exact ranks in each part, from one sort."""
-        row, own = rows.copies()
-        part = own.part.cpu().numpy()
+        row, copies = rows.copies()
+        part = copies.part.cpu().numpy()
         used = part < self.n_parts
-        z, w = scores[row, 0].cpu().numpy(), own.weight.cpu().numpy()
+        z, w = scores[row, 0].cpu().numpy(), copies.weight.cpu().numpy()
         return rank_of_scores(z[used], part[used], w[used], self.n_parts)
 
     def describe(self, j: int) -> str:
@@ -165,10 +165,10 @@ class PartialRates(WithinIntervals):
         self.leak = leak
         self.difference_of_convex = isinstance(steps, Above)
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         return self._differences(sums, counts, self.leak)
 
-    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate_hard(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         return self._differences(sums, counts, 0.0)
 
     def _differences(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
@@ -209,19 +209,19 @@ class PartialGroupAUCs(WithinIntervals):
     The thresholds of the statistic ascend.
     """
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         rates = sums / counts[:, None]
         ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
         edges = torch.cat((ones, rates, zeros), dim=1)
-        return self._of_aucs(
+        return self._centred(
             auc_inside(fraction_inside(edges, self.lower.to(sums), self.upper.to(sums)))
         )
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         inside = self.intervals.fraction(self.ranks(scores, rows).rank)
-        return self._of_aucs(torch.as_tensor(auc_inside(inside)).to(scores))
+        return self._centred(torch.as_tensor(auc_inside(inside)).to(scores))
 
-    def _of_aucs(self, aucs: Tensor) -> Tensor:
+    def _centred(self, aucs: Tensor) -> Tensor:
         pairs = aucs[self.first.to(aucs.device), self.second.to(aucs.device)]
         return pairs - 0.5 - self.slack.to(aucs)
 
@@ -360,7 +360,7 @@ class PartialDistributions(WithinIntervals):
             theta = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
         return theta
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Values from the table, first those of upper and then those of lower bounds."""
         rates = sums / counts[:, None]
         return self._values(rates - self.most.to(sums), self.least.to(sums) - rates)
@@ -369,14 +369,14 @@ class PartialDistributions(WithinIntervals):
         """The values as an affine map: a rate for each part and column, with both signs."""
         shape = (self.n_parts, self.n_aux)
         rates, scale = (
-            own.expand(shape).reshape(-1).diag().cpu().numpy()
-            for own in (1.0 / counts[:, None], self._scale)
+            factor.expand(shape).reshape(-1).diag().cpu().numpy()
+            for factor in (1.0 / counts[:, None], self._scale)
         )
         combinations = np.concatenate((scale, -scale))[: len(self.slack)]
         return AffineMap(
             [Combinations.of(combinations)],
             rates,
-            self.of_moments(counts.new_zeros(shape), counts, counts.new_zeros(0)),
+            self.evaluate(counts.new_zeros(shape), counts, counts.new_zeros(0)),
             shape,
         )
 

@@ -64,8 +64,8 @@ class PartialNotion(Notion):
             self._parts(n_groups, positive), ((0, 0), (0, int(space.unknown))), constant_values=-1
         )
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
-        given = interval if self.interval is None else self.interval
-        intervals = read_intervals(given, list(space.groups)).take(group_of_part)
+        ranks = interval if self.interval is None else self.interval
+        intervals = read_intervals(ranks, list(space.groups)).take(group_of_part)
         made, arguments = self._constraint()
         return made(space, part, intervals, gap, name=self.name, **arguments)
 

@@ -34,7 +34,7 @@ class PredictiveRates(LinearMoments):
     def affine(self, counts: Tensor) -> None:  # type: ignore[override]
         """None: the denominators are not given."""
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         defined = self._predicted(sums) > _NOBODY
         values = self.combinations.to(sums).times(self.rates(sums, counts)[:, None])[:, 0]
         if not bool(defined.all()):
@@ -51,16 +51,16 @@ class PredictiveRates(LinearMoments):
 
     def _predicted(self, sums: Tensor) -> Tensor:
         """Weight of the rows that each rate is about, (n_rates,)."""
-        return (self._of_predictions.to(sums) @ sums.reshape(-1, 1))[:, 0]
+        return (self._predictions.to(sums) @ sums.reshape(-1, 1))[:, 0]
 
     @cached_property
-    def _of_predictions(self) -> Tensor:
+    def _predictions(self) -> Tensor:
         """Which entries of the table the denominators add up, (n_rates, n_parts * n_columns)."""
-        of_sets = self._denominators.toarray()[:, :, None]
+        sets = self._denominators.toarray()[:, :, None]
         counted = self._numerators.toarray() != 0
-        by_column = counted.reshape(*of_sets.shape[:2], self.statistic.n_columns)
+        by_column = counted.reshape(*sets.shape[:2], self.statistic.n_columns)
         predicted = by_column.any(axis=1, keepdims=True)
-        return as_tensor(without_zeros((of_sets * predicted).reshape(counted.shape)), self.slack)
+        return as_tensor(without_zeros((sets * predicted).reshape(counted.shape)), self.slack)
 
     def _undefined(self, defined: Tensor) -> tuple[Tensor, Tensor]:
         """Whether both rates of each value exist, and its value where one does not, (m,)."""
@@ -72,7 +72,7 @@ class PredictiveRates(LinearMoments):
         return known, torch.where(is_larger, up, down)
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
-        above, below = (own.to_dense().to(sums) for own in (self._above, self._of_predictions))
+        above, below = (matrix.to_dense().to(sums) for matrix in (self._above, self._predictions))
         moved = (above - below * self.rates(sums, counts)[:, None]).reshape(-1, *sums.shape)
         total = self._predicted(sums).clamp_min(_NOBODY)[:, None, None]
         return torch.cat((moved, torch.zeros_like(moved[:, :, :1])), dim=2) / total

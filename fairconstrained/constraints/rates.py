@@ -319,13 +319,13 @@ class RateConstraint(Notion):
             )
         if not np.isfinite(weights).all():
             raise ValueError(f"RateConstraint.weights must be finite; got {self.weights!r}.")
-        own = np.asarray(slack if self.slack is None else self.slack)
-        if own.shape not in ((), (len(weights),)):
+        slacks = np.asarray(slack if self.slack is None else self.slack)
+        if slacks.shape not in ((), (len(weights),)):
             raise ValueError(
                 f"RateConstraint.slack must be a number or of shape ({len(weights)},), one for "
-                f"each value; got shape {own.shape}."
+                f"each value; got shape {slacks.shape}."
             )
-        for value in own.reshape(-1):
+        for value in slacks.reshape(-1):
             checked_number(self, "slack", value, minimum=-np.inf)
         if space.unknown:  # in the part of their label, where that is the same for all groups
             alike = (part == part[:, :1]).all(axis=1)
@@ -338,7 +338,7 @@ class RateConstraint(Notion):
             sp.kron(sp.csr_array(cells), sp.eye_array(n_classes)),
             np.repeat(cells, n_classes, axis=0),
             weights.reshape(len(weights), -1),
-            np.full(len(weights), own, dtype=float),
+            np.full(len(weights), slacks, dtype=float),
             ClassProbabilities(n_classes, checked_temperature(self)),
             self.name,
         )
@@ -361,14 +361,14 @@ class RateConstraint(Notion):
                 )
             labels = _positions(rows, "label", name, space.classes)
             groups = _positions(rows, "group", name, space.groups)
-            own = np.ix_(labels, groups)
-            if (part[own] >= 0).any():
-                other = names[part[own].max()]
+            cells = np.ix_(labels, groups)
+            if (part[cells] >= 0).any():
+                other = names[part[cells].max()]
                 raise ValueError(
                     f"RateConstraint.part must be disjoint; {other!r} and {name!r} have rows in "
                     "common. Name smaller parts, and join them in `unions`."
                 )
-            part[own] = number
+            part[cells] = number
         return part
 
     def _unions(self) -> Floats:
@@ -388,11 +388,11 @@ def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any
     if key not in rows:
         return list(range(len(known)))
     wanted = rows[key] if isinstance(rows[key], (list, set)) else [rows[key]]
-    found = [[i for i, k in enumerate(known) if w in (k, group_name(k))] for w in wanted]
-    if not all(found):
-        missing = [w for w, positions in zip(wanted, found, strict=True) if not positions]
+    matches = [[i for i, k in enumerate(known) if w in (k, group_name(k))] for w in wanted]
+    if not all(matches):
+        missing = [w for w, positions in zip(wanted, matches, strict=True) if not positions]
         raise ValueError(
             f"RateConstraint.part[{part!r}] names {key}s that the data do not have: "
             f"{missing}; they have {[group_name(k) for k in known]}."
         )
-    return sorted({i for positions in found for i in positions})
+    return sorted({i for positions in matches for i in positions})

@@ -112,29 +112,29 @@ class RobustParity(Notion):
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and recorded groups."""
         parity = self._checked()
-        own = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
+        gap = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
         matrix = checked_confusion(self.confusion, list(space.groups))
-        sets, of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
-        compared = of_set[:, None] != of_set
+        sets, group_of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
+        compared = group_of_set[:, None] != group_of_set
         events, n_classes = parity.events(space.classes), len(space.classes)
         n_values = len(events) * int(compared.sum())
         refuse_too_many(self, n_values, len(matrix), "Join small groups, or bound fewer entries.")
         return linear(
             *(parity._differences, space, events, sp.csr_array(sets)),
             Combinations.of(sp.kron(sp.eye_array(len(events)), differences(compared))),
-            *(np.full(n_values, own), parity.statistic(n_classes)),
+            *(np.full(n_values, gap), parity.statistic(n_classes)),
             *(self.name, f"robust_{parity.title(space.classes)}"),
         )
 
     def _checked(self) -> Parity:
-        given = self.parity
-        plain = isinstance(given, Parity) and given.ratio is None
-        if not plain or (given.reference, given.attributes) != ("pairwise", "crossed"):
+        parity = self.parity
+        plain = isinstance(parity, Parity) and parity.ratio is None
+        if not plain or (parity.reference, parity.attributes) != ("pairwise", "crossed"):
             raise ValueError(
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
-                f"ratio, such as DemographicParity(0.05); got {given!r}."
+                f"ratio, such as DemographicParity(0.05); got {parity!r}."
             )
-        return given
+        return parity
 
 
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
@@ -143,9 +143,9 @@ def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints
     Returns the fractions (n_sets, n_groups) and the true group of each set: rows of the matrix that
     its rate does not depend on are those of the first corner.
     """
-    found = {}
+    corners = {}
     for index, matrix in matrices_within(confusion, bounds).items():
         for group, column in enumerate(np.linalg.inv(matrix).T):
             others = index[:group] + index[group + 1 :]
-            found[group, others] = column / (column @ confusion[group])
-    return np.array(list(found.values())), np.array([group for group, _ in found])
+            corners[group, others] = column / (column @ confusion[group])
+    return np.array(list(corners.values())), np.array([group for group, _ in corners])

@@ -47,16 +47,16 @@ class Stack(MomentConstraint):
             " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
         )
-        self.of_labels = all(member.of_labels for member in members)
+        self.label_based = all(member.label_based for member in members)
         self.difference_of_convex = all(member.difference_of_convex for member in members)
         # Parts that a member does not use get the number after its last part.
         self.member_parts = [
-            own.remainder(member.n_parts + 1) for own, member in zip(parts, members, strict=True)
+            part.remainder(member.n_parts + 1) for part, member in zip(parts, members, strict=True)
         ]
-        own = [member.statistic for member in members]
-        self._owners = [own.index(statistic) for statistic in statistics]
+        each = [member.statistic for member in members]
+        self._owners = [each.index(statistic) for statistic in statistics]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
-        self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, own)]
+        self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, each)]
 
     @property
     def members(self) -> tuple[MomentConstraint, ...]:
@@ -64,7 +64,7 @@ class Stack(MomentConstraint):
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         each = self._each(rows, scores.new_zeros(self.n_aux))
-        return torch.cat([member.init_aux(scores, own) for member, (own, _) in each])
+        return torch.cat([member.init_aux(scores, placed) for member, (placed, _) in each])
 
     def statistic_at(self, aux: Tensor) -> Statistic:
         if self.n_aux == 0:
@@ -80,18 +80,18 @@ class Stack(MomentConstraint):
         shape = (self.n_parts, self.statistic.n_columns)
         tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
         maps = [member.affine(own_counts) for member, (_, own_counts, _) in tables]
-        known = [own for own in maps if own is not None]
+        known = [block for block in maps if block is not None]
         if len(known) < len(maps):
             return None
         rates = []
-        for own, part, columns in zip(known, self.member_parts, self.member_columns, strict=True):
+        for block, part, columns in zip(known, self.member_parts, self.member_columns, strict=True):
             # The entry of the member that each entry of the table belongs to; its last for none.
-            entry = np.full(shape, own.rates.shape[1] - 1)
-            first = part.numpy()[:, None] * own.n_columns
-            entry[:, columns] = first + np.arange(own.n_columns)
-            rates.append(own.rates[:, entry.reshape(-1)])
-        combinations = [own for member in known for own in member.combinations]
-        offset = torch.cat([own.offset for own in known])
+            entry = np.full(shape, block.rates.shape[1] - 1)
+            first = part.numpy()[:, None] * block.n_columns
+            entry[:, columns] = first + np.arange(block.n_columns)
+            rates.append(block.rates[:, entry.reshape(-1)])
+        combinations = [block for member in known for block in member.combinations]
+        offset = torch.cat([block.offset for block in known])
         return AffineMap(combinations, sp.vstack(rates), offset, shape)
 
     def at_equal_scores(self) -> Self:
@@ -105,47 +105,47 @@ class Stack(MomentConstraint):
 
     def narrowed(self, by: Tensor) -> Self:
         pieces = zip(self.members, self.split(by), strict=True)
-        return self._of([member.narrowed(own) for member, own in pieces])
+        return self._of([member.narrowed(piece) for member, piece in pieces])
 
     def without_rounding(self, hard: Tensor) -> Tensor:
         pieces = zip(self.members, self.split(hard), strict=True)
-        return torch.cat([member.without_rounding(own) for member, own in pieces])
+        return torch.cat([member.without_rounding(piece) for member, piece in pieces])
 
     def shifted(self, by: Tensor) -> Self:
         pieces = zip(self.members, self.split(by), strict=True)
-        return self._of([member.shifted(own) for member, own in pieces])
+        return self._of([member.shifted(piece) for member, piece in pieces])
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        errors = [m.deviations(scores, *own).to(scores) for m, own in self._each(rows, aux)]
+        errors = [m.deviations(scores, *args).to(scores) for m, args in self._each(rows, aux)]
         return torch.cat(errors)
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         each = self._each(rows, scores.new_zeros(self.n_aux))
-        return torch.cat([member.scatter(scores, own).reshape(-1) for member, (own, _) in each])
+        return torch.cat([m.scatter(scores, part).reshape(-1) for m, (part, _) in each])
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
         columns = [member.statistic.n_columns + 1 for member in self.members]
         sizes = [m.n_parts * k * (k + 1) for m, k in zip(self.members, columns, strict=True)]
         pieces = zip(self.members, torch.split(scatter, sizes), strict=True)
-        return torch.cat([member.deviations_of(own) for member, own in pieces])
+        return torch.cat([member.deviations_of(piece) for member, piece in pieces])
 
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
         """The stack of these members, or itself if nothing changes."""
-        if all(other is own for other, own in zip(members, self.members, strict=True)):
+        if all(other is member for other, member in zip(members, self.members, strict=True)):
             return self
         return type(self)(self.space, members)
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        return torch.cat([m.of_moments(*own) for m, own in self._tables(sums, counts, aux)])
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        return torch.cat([m.evaluate(*args) for m, args in self._tables(sums, counts, aux)])
 
-    def hard_of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        return torch.cat([m.hard_of_moments(*own) for m, own in self._tables(sums, counts, aux)])
+    def evaluate_hard(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+        return torch.cat([m.evaluate_hard(*args) for m, args in self._tables(sums, counts, aux)])
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        return torch.cat([m.hard_values(scores, *own) for m, own in self._each(rows, aux)])
+        return torch.cat([m.hard_values(scores, *args) for m, args in self._each(rows, aux)])
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        parts = [m.convex_parts(scores, *own) for m, own in self._each(rows, aux)]
+        parts = [m.convex_parts(scores, *args) for m, args in self._each(rows, aux)]
         return torch.cat(parts, dim=1)
 
     def _tables(
@@ -154,10 +154,10 @@ class Stack(MomentConstraint):
         """Each member with its own table, counts and extra variables."""
         own_parts = zip(self.members, self.member_parts, strict=True)
         pieces = zip(own_parts, self.member_columns, self._split_aux(aux), strict=True)
-        for (member, part), columns, own_aux in pieces:
+        for (member, part), columns, member_aux in pieces:
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
-            own = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
-            yield member, (own[:, :-1], own[:, -1], own_aux)
+            member_table = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
+            yield member, (member_table[:, :-1], member_table[:, -1], member_aux)
 
     def _each(
         self, rows: Placement, aux: Tensor
@@ -174,8 +174,8 @@ class Stack(MomentConstraint):
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
         pairs = [member.without_small(rows, min_rows) for member in self.members]
-        kept = [member for member, _ in pairs if len(member.slack)]
-        return stacked(self.space, kept), [words for _, dropped in pairs for words in dropped]
+        remaining = [member for member, _ in pairs if len(member.slack)]
+        return stacked(self.space, remaining), [words for _, dropped in pairs for words in dropped]
 
     def describe(self, j: int) -> str:
         first = 0
@@ -194,27 +194,27 @@ class Stack(MomentConstraint):
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
         pieces = zip(keys, self.members, self.split(values), strict=True)
-        return {key: member.measure(own) for key, member, own in pieces}
+        return {key: member.measure(values) for key, member, values in pieces}
 
     def measure(self, values: Tensor) -> float:
         """The criterion that exceeds its slack most, in its own units."""
         pieces = zip(self.members, self.split(values), strict=True)
-        member, own = max(pieces, key=lambda pair: float(pair[1].max()))
-        return member.measure(own)
+        member, values = max(pieces, key=lambda pair: float(pair[1].max()))
+        return member.measure(values)
 
 
 class Unconstrained(MomentConstraint):
     """No constraint: a table without parts, and no values."""
 
     members = ()
-    of_labels = difference_of_convex = True
+    label_based = difference_of_convex = True
 
     def __init__(self, space: Space):
         self.space = space
         nowhere = torch.full(space.shape, -1)
         super().__init__(nowhere, NoColumns(), torch.zeros(0), "no constraint")
 
-    def of_moments(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
+    def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         return counts
 
     def affine(self, counts: Tensor) -> AffineMap:

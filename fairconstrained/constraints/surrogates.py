@@ -106,8 +106,8 @@ class _Table(torch.autograd.Function):
         second = weight * (2.0 / 3.0 + (0.5 * t - 1.0) * square)
         at = index * n_columns + interval
         table = place.new_zeros(n_parts * n_columns)
-        for column, of_bin in enumerate((first, second, weight - first - second - last, last)):
-            table[column:].index_add_(0, at, of_bin)
+        for column, bin_weight in enumerate((first, second, weight - first - second - last, last)):
+            table[column:].index_add_(0, at, bin_weight)
         ctx.save_for_backward(at, t, weight)
         return table.reshape(shape)
 
@@ -131,7 +131,7 @@ class Surrogate:
     """An estimate of P(z <= z') for rows of two parts from the means of both."""
 
     #: Whether a linear model needs only means and covariances of the features.
-    of_score_moments = True
+    uses_score_moments = True
 
     @property
     def statistic(self) -> Statistic:
@@ -225,7 +225,7 @@ class SoftBins(Surrogate):
 
     n_bins: int = 64
     reach: float = 8.0
-    of_score_moments = False
+    uses_score_moments = False
 
     def __post_init__(self) -> None:
         if self.n_bins < 4 or not 0 < self.reach < inf:

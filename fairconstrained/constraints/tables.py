@@ -91,7 +91,7 @@ class Space(NamedTuple):
         columns = list(zip(*self.groups, strict=True))
         common = [column for column in columns if len({column[i] for i in groups}) == 1]
         values = list(zip(*common, strict=True))
-        same = [i for i, own in enumerate(values) if own == values[groups[0]]]
+        same = [i for i, value in enumerate(values) if value == values[groups[0]]]
         return [group_name(values[groups[0]])] if same == groups else []
 
 
@@ -120,19 +120,19 @@ class Placement(NamedTuple):
             return self.part.T @ weighted
         return sum_by(weighted, self.part, self.n_parts + 1)[:-1]
 
-    def sums(self, of_rows: OfRows, scores: Tensor) -> Tensor:
+    def sums(self, function: OfRows, scores: Tensor) -> Tensor:
         """The table of a function of scores and labels, some rows at a time, (n_parts, k)."""
         table = scores.new_zeros(())
         for z, y, part, weight in blocks_of(scores, *self[:3]):
-            table = table + Placement(y, part, weight, self.n_parts).sum(of_rows(z, y))
+            table = table + Placement(y, part, weight, self.n_parts).sum(function(z, y))
         return table
 
     def sums_at(self, columns: Tensor, place: Tensor, n_places: int) -> Tensor:
         """:meth:`sum` of the rows of each place from 0 to n_places - 1, (n_places, n_parts, k)."""
         weighted = columns * self.weight[:, None]
         if self.part.ndim == 2:
-            of_parts = (self.part[:, :, None] * weighted[:, None]).flatten(start_dim=1)
-            return sum_by(of_parts, place, n_places).reshape(n_places, self.n_parts, -1)
+            by_part = (self.part[:, :, None] * weighted[:, None]).flatten(start_dim=1)
+            return sum_by(by_part, place, n_places).reshape(n_places, self.n_parts, -1)
         n_parts = self.n_parts + 1
         table = sum_by(weighted, place * n_parts + self.part, n_places * n_parts)
         return table.reshape(n_places, n_parts, -1)[:, :-1]
@@ -317,7 +317,7 @@ class Columns(Statistic):
 
         def pullback(weights: Tensor) -> Tensor:
             pieces = zip(terms, torch.split(weights, widths, dim=1), strict=True)
-            return sum((own(piece) for (_, own), piece in pieces), torch.zeros_like(scores))
+            return sum((pull(piece) for (_, pull), piece in pieces), torch.zeros_like(scores))
 
         return _side_by_side(scores, [soft for soft, _ in terms]), pullback
 

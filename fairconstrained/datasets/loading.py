@@ -137,10 +137,10 @@ def load_dataset(
     no_features = {dataset.target, *" ".join(dataset.left_out.values()).split()}
     data: Any = frame[[column for column in frame if column not in no_features]]
     for column in [drop] if isinstance(drop, str) else drop:
-        found = [c for c in data if c == column or c.startswith(f"{column}=")]
-        if not found:
+        columns = [c for c in data if c == column or c.startswith(f"{column}=")]
+        if not columns:
             raise ValueError(f"drop names {column!r}, but the features are {list(data)}.")
-        data = data.drop(columns=found)
+        data = data.drop(columns=columns)
     feature_names = list(data.columns)
     if preprocess == "one_hot":
         codes = [column for column in dataset.codes.split() if column in data]
@@ -241,14 +241,14 @@ def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
     path = folder / file.path
     if path.exists():
         packed = path.read_bytes()
-        found = hashlib.sha256(packed).hexdigest()
+        digest = hashlib.sha256(packed).hexdigest()
         try:
             text = gzip.decompress(packed).decode()
         except (OSError, EOFError, zlib.error, UnicodeDecodeError):
             text = ""
-        if found != file.sha256 and content_hash(text) != file.content:
+        if digest != file.sha256 and content_hash(text) != file.content:
             raise OSError(
-                f"{path} is damaged or not the expected file: its SHA-256 is {found}, but should "
+                f"{path} is damaged or not the expected file: its SHA-256 is {digest}, but should "
                 f"be {file.sha256} (or its rows those of the data set). Delete it to have it "
                 "downloaded from its public source, or replace it."
             )
@@ -281,10 +281,10 @@ def _convert(source: bytes, file: File, place: str) -> str:
     failure: Exception | None = None
     try:
         text = file.convert(source)
-        found, n_lines = content_hash(text), text.count("\n")
-        if found == file.content:
+        digest, n_lines = content_hash(text), text.count("\n")
+        if digest == file.content:
             return text
-        reason = f"the SHA-256 of its {n_lines} sorted lines is {found}, not {file.content}"
+        reason = f"the SHA-256 of its {n_lines} sorted lines is {digest}, not {file.content}"
     except Exception as error:  # any failure of a converter means that these are not the data
         reason, failure = f"converting it failed: {error!r}", error
     raise OSError(

@@ -72,8 +72,8 @@ def adult(source: bytes) -> str:
 def a9a(source: bytes) -> str:
     """Return LIBSVM text without blanks at the ends of lines and without explicit zeros."""
     lines = source.decode("ascii").splitlines()
-    kept = (" ".join(f for f in line.split() if not f.endswith(":0")) for line in lines)
-    return "".join(f"{line}\n" for line in kept)
+    cleaned = (" ".join(f for f in line.split() if not f.endswith(":0")) for line in lines)
+    return "".join(f"{line}\n" for line in cleaned)
 
 
 def bank(source: bytes) -> str:
@@ -85,8 +85,8 @@ def bank(source: bytes) -> str:
 def compas(source: bytes) -> str:
     """Return ProPublica's table without the columns that name a person or a case."""
     header, *rows = _rows(source)
-    kept = [i for i, name in enumerate(header) if name not in COMPAS_PRIVATE]
-    return _text([[row[i] for i in kept] for row in [header, *rows]])
+    public = [i for i, name in enumerate(header) if name not in COMPAS_PRIVATE]
+    return _text([[row[i] for i in public] for row in [header, *rows]])
 
 
 def table_in(member: str) -> Callable[[bytes], str]:

@@ -18,7 +18,7 @@ from fairconstrained.metrics.report import group_report
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _OfScores:
+class _ScoreDisplay:
     """Base of the displays of scores by group, with an optional interval of ranks."""
 
     y_score: ArrayLike
@@ -28,8 +28,8 @@ class _OfScores:
 
     def _read(self) -> Any:
         whole = (0.0, 1.0) if self.interval is None else self.interval
-        given = {"sensitive_features": self.sensitive_features, "interval": whole}
-        return read_scored(None, self.y_score, sample_weight=self.sample_weight, **given)
+        arguments = {"sensitive_features": self.sensitive_features, "interval": whole}
+        return read_scored(None, self.y_score, sample_weight=self.sample_weight, **arguments)
 
     @classmethod
     def from_predictions(
@@ -74,16 +74,16 @@ class _OfScores:
             has one.
         """
         check_is_fitted(estimator)
-        own = getattr(last_step(estimator), "interval_", None)
+        fitted = getattr(last_step(estimator), "interval_", None)
         return cls.from_predictions(
             scores_of(estimator, X, sensitive_features),
             sensitive_features=sensitive_features,
-            interval=own if interval is None else interval,
+            interval=fitted if interval is None else interval,
             **kwargs,
         )
 
 
-class GroupScoreDisplay(_OfScores):
+class GroupScoreDisplay(_ScoreDisplay):
     """Distribution of the scores of each group, shaded where ranks are in the interval.
 
     Parameters
@@ -145,7 +145,7 @@ class GroupScoreDisplay(_OfScores):
         return finished(self, ax)
 
 
-class ParityCurveDisplay(_OfScores):
+class ParityCurveDisplay(_ScoreDisplay):
     """Ranks of each group against the first group's, over all thresholds.
 
     On the diagonal the distributions agree (Figure 2 of the partial-parity paper).

@@ -229,12 +229,12 @@ class TradeoffDisplay:
         >>> display.error, display.violation
         (array([0.25, 0.25]), array([0.5, 0.5]))
         """
-        given = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        violations = np.array([metric(y_true, y_pred, **given) for y_pred in y_preds])
+        arguments = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        violations = np.array([metric(y_true, y_pred, **arguments) for y_pred in y_preds])
         errors = [zero_one_loss(y_true, y_pred, sample_weight=sample_weight) for y_pred in y_preds]
         error_bars = violation_bars = None
         if confidence is not None:
-            options = {"confidence": confidence, "random_state": 0, **given}
+            options = {"confidence": confidence, "random_state": 0, **arguments}
             ends = [confidence_interval(metric, y_true, y_pred, **options) for y_pred in y_preds]
             low, high = np.transpose(ends)
             # On small groups a gap can lie above its own interval, which corrects its bias.

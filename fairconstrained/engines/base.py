@@ -33,7 +33,7 @@ class Parts(ABC):
     """
 
     @abstractmethod
-    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+    def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
         """Keep other objects in place of these: ``function(object, each[i])`` of the i-th."""
 
     @abstractmethod
@@ -73,15 +73,15 @@ class Table(ABC):
         """
 
     @abstractmethod
-    def own(self, values: Any) -> list[str]:
+    def column_names(self, values: Any) -> list[str]:
         """Return the names of these columns of the table; raise ValueError for other values."""
 
-    def names(self, parameter: str, given: Any) -> list[str]:
+    def names(self, parameter: str, value: Any) -> list[str]:
         """Return the names of columns that a parameter gives by name, or as columns."""
-        given = [given] if isinstance(given, str) else given
+        value = [value] if isinstance(value, str) else value
         try:
-            named = isinstance(given, (list, tuple))
-            names = list(given) if named else self.own(given)
+            named = isinstance(value, (list, tuple))
+            names = list(value) if named else self.column_names(value)
             if names and set(names) <= set(self.columns):
                 return names
         except (TypeError, AttributeError):
@@ -89,5 +89,5 @@ class Table(ABC):
         raise ValueError(
             f"{parameter} must be the name of a column of X, a list of names, or columns of X, "
             f"where X is a table of {self.engine} (its columns are {self.columns}); got "
-            f"{given!r}."
+            f"{value!r}."
         )

@@ -26,13 +26,13 @@ class RowsToPredict:
         self.table = table
         self.roles = roles
 
-    def gathered(self, of_frame: Callable[[pd.DataFrame], Any]) -> list[Any]:
+    def gathered(self, function: Callable[[pd.DataFrame], Any]) -> list[Any]:
         """Return the values of a function of the rows of each partition, in their order."""
-        parts = self.table.parts(lambda frame: of_frame(frame) if len(frame) else None)
-        found = parts.gather(_itself)
-        if not found:
+        parts = self.table.parts(lambda frame: function(frame) if len(frame) else None)
+        values = parts.gather(_itself)
+        if not values:
             raise ValueError("X has no rows.")
-        return found
+        return values
 
     def frame(self) -> pd.DataFrame:
         """Return all rows, in memory."""
@@ -46,23 +46,23 @@ class RowsToPredict:
         groups: Any = self.roles.get("sensitive_features", [])
         groups = groups[0] if len(groups) == 1 else groups
 
-        def of_frame(frame: pd.DataFrame) -> Any:
+        def predict(frame: pd.DataFrame) -> Any:
             return np.asarray(function(frame[features], frame[groups]))
 
-        return np.concatenate(self.gathered(of_frame))
+        return np.concatenate(self.gathered(predict))
 
     def columns(self) -> dict[str, Any]:
         """Return the columns of each role, in memory."""
         names = list(dict.fromkeys(name for columns in self.roles.values() for name in columns))
         parts = self.gathered(lambda frame: [_packed(frame[name]) for name in names])
-        columns = [np.concatenate(list(map(_unpacked, own))) for own in zip(*parts, strict=True)]
+        columns = [np.concatenate(list(map(_unpacked, col))) for col in zip(*parts, strict=True)]
         whole = pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)
         return {
-            role: whole[own[0]] if len(own) == 1 else whole[own] for role, own in self.roles.items()
+            role: whole[at[0]] if len(at) == 1 else whole[at] for role, at in self.roles.items()
         }
 
 
-def of_columns(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], Function]:
+def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], Function]:
     """Let a function of columns take a table of Dask, Ray or Spark as X.
 
     Its parameters `roles` are then given by name, or as columns of this table, or some as `models`.
@@ -72,22 +72,22 @@ def of_columns(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], 
         parameters = signature(function)
 
         @wraps(function)
-        def of_any(*args: Any, **kwargs: Any) -> Any:
-            given = parameters.bind_partial(*args, **kwargs)
-            table = as_table(given.arguments.get("X"))
+        def with_tables(*args: Any, **kwargs: Any) -> Any:
+            bound = parameters.bind_partial(*args, **kwargs)
+            table = as_table(bound.arguments.get("X"))
             if not isinstance(table, Table):
                 return function(*args, **kwargs)
-            columns = {role: given.arguments.get(role) for role in roles}
+            columns = {role: bound.arguments.get(role) for role in roles}
             named = {
                 role: table.names(role, values)
                 for role, values in columns.items()
                 if values is not None and not (role in models and _predicts(values))
             }
             rows = RowsToPredict(table, named)
-            given.arguments |= {"X": rows, **(rows.columns() if named else {})}
-            return function(*given.args, **given.kwargs)
+            bound.arguments |= {"X": rows, **(rows.columns() if named else {})}
+            return function(*bound.args, **bound.kwargs)
 
-        return cast("Function", of_any)
+        return cast("Function", with_tables)
 
     return decorated
 

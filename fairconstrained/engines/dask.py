@@ -35,12 +35,12 @@ class DaskTable(Table):
                 return pd.Series(values, index=index)
             return pd.DataFrame(values, index=index, columns=list(names))
 
-        def of_partition(frame: Any) -> Any:
+        def apply(frame: Any) -> Any:
             return framed(function(frame) if len(frame) else like, frame.index)
 
-        return self.frame.map_partitions(of_partition, meta=framed(like, self.frame._meta.index))
+        return self.frame.map_partitions(apply, meta=framed(like, self.frame._meta.index))
 
-    def own(self, values: Any) -> list[str]:
+    def column_names(self, values: Any) -> list[str]:
         whole = values.name if values.ndim == 1 else list(values.columns)
         same = self.frame[whole]._name == values._name  # of the expressions, which are lazy
         return list(np.ravel(whole)) if same else []
@@ -52,7 +52,7 @@ class DaskParts(Parts):
     def __init__(self, made: Iterable[Delayed]):
         self.persisted = list(persist(*made))
 
-    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+    def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
         return DaskParts(_applied(function, self.persisted, each))
 
     def sum(self, function: Callable[[Any], Any]) -> Any:

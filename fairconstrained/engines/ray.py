@@ -24,22 +24,22 @@ class RayTable(Table):
 
     def parts(self, make: Callable[[Any], Any]) -> Parts:
         options = self.dataset.context.execution_options
-        given, options.preserve_order = options.preserve_order, True  # else blocks come as read
+        preserved, options.preserve_order = options.preserve_order, True  # else blocks come as read
         try:
             made = RayParts(_applied(make, self.dataset.to_pandas_refs()))
         finally:
-            options.preserve_order = given
+            options.preserve_order = preserved
         present = made.gather(lambda part: part is not None)
         return RayParts(compress(made.refs, present))
 
     def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
-        def of_batch(frame: Any) -> Any:
+        def apply(frame: Any) -> Any:
             values = function(frame) if len(frame) else like
             return pd.DataFrame(values, columns=["prediction"] if like.ndim == 1 else list(names))
 
-        return self.dataset.map_batches(of_batch, batch_format="pandas", batch_size=None)
+        return self.dataset.map_batches(apply, batch_format="pandas", batch_size=None)
 
-    def own(self, values: Any) -> list[str]:
+    def column_names(self, values: Any) -> list[str]:
         return []  # a Dataset has names of columns, and no objects for them
 
 
@@ -49,7 +49,7 @@ class RayParts(Parts):
     def __init__(self, refs: Iterable[Any]):
         self.refs = list(refs)
 
-    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+    def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
         return RayParts(_applied(function, self.refs, each))
 
     def sum(self, function: Callable[[Any], Any]) -> Any:
@@ -57,8 +57,8 @@ class RayParts(Parts):
         return ray.get(added(values, lambda some: _total.remote(*some)))
 
     def gather(self, function: Callable[[Any], Any]) -> list[Any]:
-        found: list[Any] = ray.get(_applied(function, self.refs))
-        return found
+        values: list[Any] = ray.get(_applied(function, self.refs))
+        return values
 
 
 def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:

@@ -32,28 +32,28 @@ class SparkTable(Table):
         self.columns = list(frame.columns)
 
     def parts(self, make: Callable[[Any], Any]) -> Parts:
-        def of_partition(batches: Iterable[Any]) -> Iterator[Any]:
-            found = list(batches)
-            part = make(pa.Table.from_batches(found).to_pandas()) if found else None
+        def apply(batches: Iterable[Any]) -> Iterator[Any]:
+            tables = list(batches)
+            part = make(pa.Table.from_batches(tables).to_pandas()) if tables else None
             if part is not None:
                 yield pa.RecordBatch.from_pydict({"part": [pickle.dumps(part)]})
 
-        made = self.frame.mapInArrow(of_partition, "part binary").rdd
+        made = self.frame.mapInArrow(apply, "part binary").rdd
         return SparkParts(made.mapPartitionsWithIndex(_numbered))
 
     def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
         kinds, one = _TYPES.get(like.dtype.kind, "string"), like.ndim == 1
         kind = kinds if one else ", ".join(f"`{name}` {kinds}" for name in names)
 
-        def of_rows(frame: pd.DataFrame) -> Any:
+        def apply(frame: pd.DataFrame) -> Any:
             values = function(frame) if len(frame) else like
             return pd.Series(values) if one else pd.DataFrame(values, columns=list(names))
 
         # Spark reads the kind of the function off its annotations, which are text in this module.
-        of_rows.__annotations__ = {"frame": pd.DataFrame, "return": [pd.DataFrame, pd.Series][one]}
-        return pandas_udf(of_rows, kind)(struct(*self.columns))
+        apply.__annotations__ = {"frame": pd.DataFrame, "return": [pd.DataFrame, pd.Series][one]}
+        return pandas_udf(apply, kind)(struct(*self.columns))
 
-    def own(self, values: Any) -> list[str]:
+    def column_names(self, values: Any) -> list[str]:
         try:
             chosen = self.frame.select(values) if isinstance(values, Column) else values
             names = list(chosen.columns)
@@ -70,20 +70,20 @@ class SparkParts(Parts):
         self.pairs = pairs.persist(StorageLevel.MEMORY_AND_DISK)
         self.places = self.pairs.keys().collect()  # computes them
 
-    def kept(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
-        own = dict(zip(self.places, each, strict=True))
-        kept = SparkParts(
-            self.pairs.map(lambda pair: (pair[0], _called(function, pair[1], own[pair[0]])))
+    def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+        each_pair = dict(zip(self.places, each, strict=True))
+        parts = SparkParts(
+            self.pairs.map(lambda pair: (pair[0], _called(function, pair[1], each_pair[pair[0]])))
         )
         self.pairs.unpersist()
-        return kept
+        return parts
 
     def sum(self, function: Callable[[Any], Any]) -> Any:
         return self.pairs.values().map(partial(_called, function)).treeReduce(add)
 
     def gather(self, function: Callable[[Any], Any]) -> list[Any]:
-        found: list[Any] = self.pairs.values().map(partial(_called, function)).collect()
-        return found
+        values: list[Any] = self.pairs.values().map(partial(_called, function)).collect()
+        return values
 
 
 def _called(function: Callable[..., Any], *entries: Any) -> Any:

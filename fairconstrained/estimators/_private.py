@@ -244,7 +244,7 @@ class PrivateTraining(Training):
         """
         data, releases = self.data, Releases(plan)
         stack = self.stack_of_all(self.ample, 1)
-        counts = stack.of_cells(self.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
+        counts = stack.pooled(self.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
         one_row = data.subset(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
         trial = self.problem(model, one_row, stack, counts, releases)
         check_solves(self.solver, trial)
@@ -255,7 +255,7 @@ class PrivateTraining(Training):
         cells = self.released_counts(releases)
         stack = self.stack(cells.round(), self.least_rows(plan.noise(COUNTS)))
         self.warn_of_parts(stack, cells, plan)
-        counts = stack.of_cells(cells.reshape(-1)).clamp_min(1.0)
+        counts = stack.pooled(cells.reshape(-1)).clamp_min(1.0)
         return self.problem(model, self.data, stack, counts, releases)
 
     @property

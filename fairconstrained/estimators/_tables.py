@@ -168,7 +168,7 @@ def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
         rows, unknown=unknown, groups=groups if any(map(len, group_places)) else None
     )
     own_places = list(zip(places, group_places, strict=True))
-    return RowsOfTable(**vars(rows), parts=parts.kept(partial(_coded, of_parts), own_places))
+    return RowsOfTable(**vars(rows), parts=parts.map_parts(partial(_coded, of_parts), own_places))
 
 
 def rows_here(given: Given) -> Given:
@@ -260,7 +260,7 @@ def prepared(
     size = len(rows.parts.gather(lambda own: None))
     places = [Workers(rank, size) for rank in range(size)]
     each = list(zip(places, learnt or [None] * size, strict=True))
-    parts = rows.parts.kept(partial(_as_rows, bare, specification), each)
+    parts = rows.parts.map_parts(partial(_as_rows, bare, specification), each)
     totals = parts.gather(lambda own: (len(own.y), own.weight.sum()))
     n_rows, weights = zip(*totals, strict=True)
     weight = torch.stack(weights).sum()

@@ -373,7 +373,7 @@ class Training:
     def need_labels(self) -> None:
         """Raise ValueError for criteria that are not about predicted labels."""
         kept = self.kept(self.rows.cells, self.estimator.min_group_size)
-        others = [own.name for own, _ in kept if not stacked(self.rows.space, [own]).of_labels]
+        others = [own.name for own, _ in kept if not stacked(self.rows.space, [own]).label_based]
         if others:
             raise ValueError(
                 f"{type(self.specification).__name__} needs criteria on predicted labels; got "
@@ -425,7 +425,7 @@ class Training:
         compared = rounds is None and not self.is_private and len(dual)
         length = max_iter or self.solver.length
         with progress(type(clf).__name__, length, clf.verbose, **self.bar) as tick:
-            asked = self.rows.workers.asked([*watchers, tick])
+            asked = self.rows.workers.agreed_callbacks([*watchers, tick])
             solution = run(
                 self.solver,
                 problem,

@@ -303,7 +303,7 @@ class RankingTraining(Training):
     def problem_class(self) -> type:
         """The class of the problem, of moments only if the solver, where one is given, takes it."""
         clf = self.estimator
-        of_moments = clf.objective == "auc" and clf._surrogate().of_score_moments
+        of_moments = clf.objective == "auc" and clf._surrogate().uses_score_moments
         free = clf.solver is None or solves(clf.solver, MomentERM)
         return MomentERM if self.is_linear and of_moments and free else FairERM
 
@@ -339,7 +339,7 @@ class RankingTraining(Training):
         surrogate = self.estimator._surrogate()
         # If the constraint does not depend on scale, the quadratic and the binormal loss have the
         # same optimum up to scale, and the quadratic one is convex.
-        quadratic = surrogate.of_score_moments and not isinstance(surrogate, Quadratic)
+        quadratic = surrogate.uses_score_moments and not isinstance(surrogate, Quadratic)
         return PairwiseLoss.from_data(Quadratic() if quadratic else surrogate, data)
 
 

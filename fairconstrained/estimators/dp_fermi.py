@@ -197,7 +197,7 @@ class _PrivatelyPenalised(PrivateTraining):
 
     def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
         """Name the parts of large weight, by the released counts of labels and groups."""
-        counts = stack.of_cells(cells.reshape(-1)).clamp_min(1.0)
+        counts = stack.pooled(cells.reshape(-1)).clamp_min(1.0)
         fractions = (counts / counts.sum()).tolist()
         for part, fraction in zip(stack.part_cells(), fractions, strict=True):
             if fraction < _SMALL_FRACTION:

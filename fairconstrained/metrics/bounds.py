@@ -290,7 +290,7 @@ class _Counted:
     """Rates (n_groups, n_events) of whole numbers; cells that are left out have no rows."""
 
     def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
-        self.events = [rate.event + rate.given for rate in counts.definitions(notion)]
+        self.events = [rate.event + rate.condition for rate in counts.definitions(notion)]
         hits, rows, _given, self.groups = counts.rates(notion)
         self.hits, self.rows = (
             np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in (hits, rows)

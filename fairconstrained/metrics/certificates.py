@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints
-from fairconstrained.engines.columns import of_columns
+from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import Groups, encode_groups, group_name, within_strata
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
@@ -59,7 +59,7 @@ _MISSING = (
 )
 
 
-@of_columns("y", "y_true", "y_pred", "y_score", "sensitive_features", "control_features")
+@accepts_tables("y", "y_true", "y_pred", "y_score", "sensitive_features", "control_features")
 def certify(
     estimator: Any = None,
     X: Any = None,

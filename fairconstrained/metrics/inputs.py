@@ -16,7 +16,7 @@ from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
-from fairconstrained.rates import Rate, Rates, of_either
+from fairconstrained.rates import Rate, Rates, is_symmetric
 
 CONSTANT = 0.01  # share of other predictions, up to which a model says nearly always the same
 
@@ -103,7 +103,7 @@ class Counts(NamedTuple):
         Raises ValueError if they depend on which of two labels is the favourable one, and that is
         not known.
         """
-        if not of_either(notion, by_ratio):
+        if not is_symmetric(notion, by_ratio):
             self.classes.require_known()
         return notion(self.classes.labels, self.classes.targets)
 
@@ -113,7 +113,7 @@ class Counts(NamedTuple):
         for rate in self.definitions(notion):
             hits.append((self.table * rate.hits).sum(axis=(1, 2)))
             possible.append((self.table * rate.possible).sum(axis=(1, 2)))
-            given.append(rate.given)
+            given.append(rate.condition)
         return GroupRates(np.stack(hits, axis=1), np.stack(possible, axis=1), given, self.groups)
 
 

@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 
 from fairconstrained.arrays import Floats, bisected, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
-from fairconstrained.engines.columns import of_columns
+from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, probabilities, rates
@@ -46,7 +46,7 @@ N_DRAWS = 10_000  # of errors
 MOST_ERRORS = 200_000  # of many rates fewer draws
 
 
-@of_columns("y_true", "y_pred", "sensitive_features", "control_features", "sample_weight")
+@accepts_tables("y_true", "y_pred", "sensitive_features", "control_features", "sample_weight")
 def confidence_interval(
     metric: Callable[..., float],
     y_true: ArrayLike | None,

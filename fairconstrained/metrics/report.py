@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained import rates
 from fairconstrained.arrays import Array, Floats
-from fairconstrained.engines.columns import of_columns
+from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.groups import named_columns
 from fairconstrained.inputs.labels import refuse_unknown
 from fairconstrained.inputs.samples import check_samples, check_weights
@@ -38,7 +38,7 @@ _RATES: Mapping[str, Rates] = {
 }
 
 
-@of_columns("y_true", "y_pred", "sensitive_features", "y_score", "sample_weight")
+@accepts_tables("y_true", "y_pred", "sensitive_features", "y_score", "sample_weight")
 def group_report(
     y_true: ArrayLike,
     y_pred: ArrayLike,

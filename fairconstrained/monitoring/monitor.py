@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.comparison import Compared
-from fairconstrained.engines.columns import of_columns
+from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import group_name, read_groups
 from fairconstrained.inputs.labels import read_decisions
@@ -163,7 +163,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.pos_label = pos_label
 
-    @of_columns("y_pred", "sensitive_features", "y_true")
+    @accepts_tables("y_pred", "sensitive_features", "y_true")
     def update(
         self,
         y_pred: ArrayLike,
@@ -225,7 +225,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._look()
         return self
 
-    @of_columns("y", "sensitive_features")
+    @accepts_tables("y", "sensitive_features")
     def __call__(
         self, estimator: Any, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
     ) -> float:

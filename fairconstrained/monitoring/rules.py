@@ -50,8 +50,8 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
     rates = list({**PARITIES, **CAPS}[claim.notion]([0, 1], [1]))
     return Rule(
         claim,
-        [rate.event + rate.given for rate in rates],
-        [rate.given for rate in rates],
+        [rate.event + rate.condition for rate in rates],
+        [rate.condition for rate in rates],
         np.array([rate.hits.ravel() for rate in rates], dtype=np.int8),
         np.array([rate.possible.ravel() > 0 for rate in rates]),
     )

@@ -175,7 +175,7 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
     else:
         spacing = max(1.0, problem.n_rows / _MOST_NAMED)
         changes = torch.cat(problem.data.gather(partial(_named, on_line, reach, spacing)))
-    if problem.constraint.of_labels:
+    if problem.constraint.label_based:
         most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
         steps = between(changes, reach, max(most, 2))
     else:
@@ -183,7 +183,7 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
 
     def piece_sums(rows: Rows) -> Tensor:
         placed, (scores, slopes) = problem.placed_rows(rows), on_line(rows)
-        if not problem.constraint.of_labels:
+        if not problem.constraint.label_based:
             return torch.stack([problem.hard_sums(scores + t * slopes, placed) for t in steps])
         functions = row_error, problem.constraint.statistic.hard
         sums = sums_at(steps, scores, slopes, placed, functions, reach)

@@ -139,7 +139,7 @@ class FairERM(ERM):
         statistics, statistics_pullback = self.constraint.linearize(
             scores[drawn], rows.y[drawn], aux
         )
-        values, table_pullback = affine.of_draws(
+        values, table_pullback = affine.draw_values(
             statistics, rows.part[drawn], rows.weight[drawn], sizes
         )
 
@@ -174,8 +174,8 @@ class FairERM(ERM):
         """Values of the constraints, estimated from drawn rows."""
         sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
         if self.affine is None:
-            return self.constraint.of_moments(sums, self.counts, aux)
-        return self.affine.of_table(sums)
+            return self.constraint.evaluate(sums, self.counts, aux)
+        return self.affine.values(sums)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
         return with_penalty(terms, self.model.penalty(x[: self.model.n_params]), self.alpha)

@@ -125,5 +125,5 @@ class FermiERM(FairERM):
         return self.weight * self.information.value(moved)
 
     def _measured(self, first: Tensor, table: Tensor) -> Tensor:
-        values = self.constraint.of_moments(table, self.information.counts, table.new_zeros(0))
+        values = self.constraint.evaluate(table, self.information.counts, table.new_zeros(0))
         return torch.cat((first.reshape(1), values))

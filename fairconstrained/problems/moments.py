@@ -73,7 +73,7 @@ class RankingERM(FairERM):
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
         columns = rows.y, rows.group, rows.weight
         notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[arg-type]
-        gaps = [notion.of_pairs(notion.place(*columns), above, below) for notion in notions]
+        gaps = [notion.pair_values(notion.place(*columns), above, below) for notion in notions]
         return torch.cat((-auc[:, None], *gaps), dim=1)
 
 
@@ -191,7 +191,7 @@ class MomentERM(FixedSoftness, FairERM):
 
     def _by_part(self, table: Tensor, constraint: MomentConstraint) -> Tensor:
         """Sums over the cells of each part."""
-        return constraint.of_cells(table * self._factors.reshape(-1, *[1] * (table.ndim - 1)))
+        return constraint.pooled(table * self._factors.reshape(-1, *[1] * (table.ndim - 1)))
 
     @cached_property
     def _factors(self) -> Tensor:
@@ -219,7 +219,7 @@ class MomentERM(FixedSoftness, FairERM):
         by_label = table.reshape(2, -1, 2).sum(dim=1)
         risk = self.risk.from_sums(by_label / weight.sum())
         sums = self._by_part(table, self.constraint)
-        return torch.cat((risk[None], self.constraint.of_moments(sums, self.counts, x[:0])))
+        return torch.cat((risk[None], self.constraint.evaluate(sums, self.counts, x[:0])))
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Objective and constraints, from moments."""

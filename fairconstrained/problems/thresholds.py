@@ -49,7 +49,7 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     them.
     """
     data = problem.data
-    affine = problem.sums_decide and problem.affine is not None and problem.constraint.of_labels
+    affine = problem.sums_decide and problem.affine is not None and problem.constraint.label_based
     if not (affine and data.in_memory and data.group.ndim == 1):
         return None
     assert problem.log_odds is not None

@@ -144,7 +144,7 @@ class ERM:
             value, pullback = linearized(self._from_sums, sums, aux)
         else:
             risk, table = self._divided_sums(sums)
-            value = torch.cat((risk, affine.of_table(table)))
+            value = torch.cat((risk, affine.values(table)))
         value = value.clone()
         value[0] += self.alpha * penalty.value
 
@@ -174,7 +174,7 @@ class ERM:
         if self.sums_decide:
             sums, hard_sums = self.data.total(partial(self._soft_and_hard_sums, w, aux))
             error, table = self._divided_sums(hard_sums)
-            values = self.constraint.hard_of_moments(table, self.counts, aux)
+            values = self.constraint.evaluate_hard(table, self.counts, aux)
             hard = torch.cat((error, self.constraint.without_rounding(values)))
         else:
             gathered = self.data.gather(
@@ -329,7 +329,7 @@ class ERM:
         """(f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
         risk_sums, table = self._divided_sums(sums)
         risk = risk_sums if self.risk.is_additive else self.risk.from_sums(risk_sums)[None]
-        return torch.cat((risk, self.constraint.of_moments(table, self.counts, aux)))
+        return torch.cat((risk, self.constraint.evaluate(table, self.counts, aux)))
 
     def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The sums of the objective, and the table of the constraint."""
@@ -340,7 +340,7 @@ class ERM:
     @property
     def sums_decide(self) -> bool:
         """Whether hard values are functions of sums over rows, which no order of scores changes."""
-        by_sums = self.affine is not None or self.constraint.of_labels
+        by_sums = self.affine is not None or self.constraint.label_based
         return not self.constraint.n_aux and by_sums and self.risk.row_error is not None
 
     def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:

@@ -163,7 +163,7 @@ class NotionConstraint(Term):
 
     def values(self, moments: Tensor) -> Tensor:
         sums = moments.reshape(self._stack.n_parts, -1)
-        return self._stack.of_moments(sums, self._counts.to(sums), sums.new_zeros(0))
+        return self._stack.evaluate(sums, self._counts.to(sums), sums.new_zeros(0))
 
 
 Draw = tuple[Sequence[Term], Tensor | None, Tensor | None]  # terms, their rows, and scales

@@ -261,7 +261,7 @@ def _trained(
 ) -> Trained:
     x = workers.same(problem.start())
     dual = torch.zeros(problem.n_constraints, dtype=x.dtype, device=x.device)
-    asked = workers.asked(callbacks)
+    asked = workers.agreed_callbacks(callbacks)
     solution = run(
         solver, problem, x, dual, rng, max_iter=None, tol=1e-4, callbacks=asked, record=_recorded
     )

@@ -20,11 +20,11 @@ def test_affine_maps_are_the_values_of_tables_and_their_gradients():
     own = rows.on(stack)
     affine, sums = stack.affine(own.counts()), table(stack, rows)
     torch.testing.assert_close(
-        affine.of_table(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
+        affine.values(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
     )
     leaf = sums.clone().requires_grad_()
     weights = torch.as_tensor(np.random.default_rng(0).normal(size=len(stack.slack)))
-    (expected,) = torch.autograd.grad(weights @ stack.of_moments(leaf, own.counts(), none), leaf)
+    (expected,) = torch.autograd.grad(weights @ stack.evaluate(leaf, own.counts(), none), leaf)
     torch.testing.assert_close(affine.on_table(weights), expected, atol=1e-12, rtol=1e-9)
 
 

@@ -87,7 +87,7 @@ class CommonRate(MomentConstraint):
     def init_aux(self, scores, rows):
         return scores.new_full((1,), 0.4)
 
-    def of_moments(self, sums, counts, aux):
+    def evaluate(self, sums, counts, aux):
         gap = sums[:, 1] / counts - aux
         return torch.cat((gap - 0.1, -gap - 0.1))
 

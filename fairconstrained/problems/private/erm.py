@@ -171,15 +171,15 @@ class PrivateERM:
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""
         if self._affine is None:
-            return self.constraint.hard_of_moments(table, self.counts, self.counts[:0])
-        return self._affine.of_table(table)
+            return self.constraint.evaluate_hard(table, self.counts, self.counts[:0])
+        return self._affine.values(table)
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
         """Derivative of dual . g with respect to the table, (n_parts, n_columns)."""
         if self._affine is not None:
             return self._affine.on_table(dual)
         none = self.counts[:0]
-        _, pullback = linearized(lambda t: self.constraint.of_moments(t, self.counts, none), table)
+        _, pullback = linearized(lambda t: self.constraint.evaluate(t, self.counts, none), table)
         return pullback(dual)[0]
 
     def deviations_of_estimates(self) -> Tensor:

@@ -220,8 +220,8 @@ class PrivateMomentERM(MomentERM):
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
         exact = score_table(z, cell, len(self.moments.weight))
         table = self.releases.noisy(_SCORES, exact, 1.0, rng)
-        sums = self.constraint.of_cells(table)
-        cells_of_part = self.constraint.of_cells(torch.ones_like(table[:, 0]))
+        sums = self.constraint.pooled(table)
+        cells_of_part = self.constraint.pooled(torch.ones_like(table[:, 0]))
         tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
@@ -229,7 +229,7 @@ class PrivateMomentERM(MomentERM):
         stack = stacked(self.constraint.space, tables)
 
         def gaps(sums: Tensor) -> Tensor:
-            return stack.of_moments(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
+            return stack.evaluate(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
 
         slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
         variances = self.releases.plan.noise(_SCORES) ** 2 * cells_of_part
