@@ -24,19 +24,19 @@ from fairconstrained.arrays import Floats, Ints
 
 
 def ranks(scores: NDArray[Any]) -> Ints:
-    """Position of each score among the distinct scores, in ascending order."""
+    """Return the position of each score among the distinct scores, in ascending order."""
     _, rank = np.unique(scores, return_inverse=True)
     return rank.reshape(-1).astype(np.int64)
 
 
 def wins(rank: Ints, second_weight: Floats) -> Floats:
-    """Weight of the second set that ranks below each row, (n,); a tie counts one half."""
+    """Return the weight of the second set below each row in rank, (n,); a tie counts one half."""
     at = np.bincount(rank, weights=second_weight)
     return np.asarray((np.cumsum(at) - 0.5 * at)[rank])
 
 
 def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) -> Floats:
-    """Weight of the pairs in which a row of cell a ranks above a row of cell b, (a, b).
+    """Return the weight of the pairs in which a row of cell a ranks above one of cell b, (a, b).
 
     The cost is one sort of n scores and n additions for each cell.
     """
@@ -49,7 +49,7 @@ def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) ->
 
 
 def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> Floats:
-    """AUC(G1, G1') - AUC(G2, G2') for each comparison, (m,); nan where a set has no weight.
+    """Return AUC(G1, G1') - AUC(G2, G2') for each comparison, (m,); nan for sets without weight.
 
     The table is that of :func:`win_table`; comparisons (m, 4, n_cells) are zeros and ones for the
     cells of G1, G1', G2, G2'.
@@ -58,7 +58,7 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
 
 
 def distinct_sets(comparisons: Floats) -> tuple[Floats, Ints]:
-    """The distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and the number of each.
+    """Return the distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and their indices.
 
     Pairs of G groups are some G^2 comparisons of some G sets.
     """
@@ -72,7 +72,7 @@ def distinct_sets(comparisons: Floats) -> tuple[Floats, Ints]:
 
 
 def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index: Ints) -> Floats:
-    """:func:`auc_differences` of comparisons that :func:`distinct_sets` has taken apart."""
+    """Compute :func:`auc_differences` of comparisons that :func:`distinct_sets` has taken apart."""
     weight = sets @ cell_weight
     with np.errstate(invalid="ignore", divide="ignore"):
         aucs = sets @ table @ sets.T / np.outer(weight, weight)
@@ -81,7 +81,7 @@ def differences_of_sets(table: Floats, cell_weight: Floats, sets: Floats, index:
 
 
 def auc_influences(scores: NDArray[Any], cell: Ints, weight: Floats, comparisons: Floats) -> Floats:
-    r"""How far each row moves each of :func:`auc_differences`, (m, n); the sum over rows is zero.
+    r"""Return the influence of each row on :func:`auc_differences`, (m, n), which sums to zero.
 
     The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
     fraction p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, as it does with
@@ -107,7 +107,7 @@ def auc_influences(scores: NDArray[Any], cell: Ints, weight: Floats, comparisons
 def auc_standard_errors(
     scores: NDArray[Any], cell: Ints, weight: Floats, comparisons: Floats
 ) -> Floats:
-    """Standard errors of :func:`auc_differences`, (m,): norms of :func:`auc_influences`."""
+    """Return standard errors of :func:`auc_differences`, (m,): norms of :func:`auc_influences`."""
     # One comparison after the other: for many rows and groups all influences would not fit.
     norms = [
         np.linalg.norm(auc_influences(scores, cell, weight, sets[None])) for sets in comparisons
@@ -130,7 +130,7 @@ _SETS: Mapping[str, Sequence[tuple[Any, ...]]] = {
 
 
 def _comparisons(n_groups: int, pairwise: bool, sets: Sequence[tuple[Any, ...]]) -> Floats:
-    """Zeros and ones (m, 4, 2, n_groups), for every pair of groups or every group against all."""
+    """Build zeros and ones (m, 4, 2, n_groups), for pairs of groups or each group against all."""
     g, h = np.triu_indices(n_groups, 1) if pairwise else 2 * [np.arange(n_groups)]
     cells = np.zeros((len(g), 4, 2, n_groups))
     for place, (whose, *labels) in enumerate(sets):

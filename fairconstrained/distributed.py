@@ -1,4 +1,4 @@
-"""Where fits are computed: devices, threads, and processes that train one model together.
+"""Devices, threads, and processes that train one model together.
 
 Threads share torch's global generator and limits on threads. Processes have a part of the rows
 each: counts, tables and gradients, which are additive over rows, are summed by collectives of
@@ -158,7 +158,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
 
 
 class Workers:
-    """The processes of a group of ``torch.distributed``, `rank` being this one, or it alone."""
+    """The processes of a group of ``torch.distributed``, or this process alone."""
 
     def __init__(self, rank: int = 0, size: int = 1, group: Any = None):
         self.rank = rank
@@ -186,7 +186,7 @@ class Workers:
         return slice(*ends)
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Sum over the workers; the same on each. Raise WorkerError if some worker is gone."""
+        """Add up over the workers, the same on each. Raise WorkerError if some worker is gone."""
         if self.size == 1:
             return tensor
         self._turn += 1
@@ -221,7 +221,7 @@ class Workers:
         return list(values)
 
     def largest(self, mine: Tensor) -> float:
-        """Return the largest of one number of each worker."""
+        """Return the largest of one number from each worker."""
         return max(self.gather(float(mine)))
 
     def agreed_callbacks(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
@@ -268,7 +268,7 @@ class Workers:
             ) from error
 
     def _missing(self) -> str:
-        """Ranks without a heartbeat, in words: survivors leave theirs in the shared store."""
+        """Name the ranks without a heartbeat: survivors leave theirs in the shared store."""
         self._losses += 1
         store = dist.distributed_c10d._get_default_store()
         missing = []
@@ -291,7 +291,7 @@ ALONE = Workers()
 
 
 def refuse_difference(what: str, values: Sequence[object]) -> None:
-    """Raise ValueError, naming `what`, unless the workers have said the same (:meth:`gather`)."""
+    """Raise ValueError, naming `what`, unless all workers gathered the same value."""
     for rank, value in enumerate(values):
         if value != values[0]:
             raise ValueError(

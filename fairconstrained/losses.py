@@ -23,10 +23,10 @@ class Loss(Protocol):
     """
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Loss of each row, (n,)."""
+        """Return the loss of each row, (n,)."""
 
     def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Derivative of each row's loss by its scores, (n, K)."""
+        """Return the derivative of each row's loss by its scores, (n, K)."""
 
 
 def n_outputs(n_classes: int) -> int:
@@ -35,7 +35,7 @@ def n_outputs(n_classes: int) -> int:
 
 
 def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Tempered softmax :math:`\sigma_\tau(z)_k = e^{\tau z_k} / \sum_l e^{\tau z_l}`.
+    r"""Apply the tempered softmax :math:`\sigma_\tau(z)_k = e^{\tau z_k} / \sum_l e^{\tau z_l}`.
 
     The paper (RaCO-DP, Section 2) prints :math:`e^{-\tau z}`. Here the sign is plus, because only
     then do the probabilities, (n, n_classes), tend to the one-hot arg max as
@@ -49,7 +49,7 @@ def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def hard_classes(scores: Tensor) -> Tensor:
-    """Predicted class indices, (n,), by the decision rule of ``predict``."""
+    """Return predicted class indices, (n,), by the decision rule of ``predict``."""
     if scores.shape[1] > 1:
         return scores.argmax(dim=1)
     return (scores[:, 0] > 0).long()
@@ -60,14 +60,14 @@ class LogLoss:
     """Negative log-likelihood of each row's label."""
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Loss of each row, (n,)."""
+        """Return the loss of each row, (n,)."""
         if scores.shape[1] > 1:
             return torch.logsumexp(scores.T, dim=0) - scores.gather(1, y[:, None])[:, 0]
         label = y.to(scores.dtype)
         return F.binary_cross_entropy_with_logits(scores.squeeze(1), label, reduction="none")
 
     def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Probabilities minus the one-hot label."""
+        """Return the probabilities minus the one-hot label."""
         if scores.shape[1] > 1:
             return class_probabilities(scores) - F.one_hot(y, scores.shape[1])
         return torch.sigmoid(scores) - y[:, None]
@@ -78,18 +78,18 @@ class BrierLoss:
     """Half the squared distance from the class probabilities to the one-hot label."""
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Loss of each row, (n,)."""
+        """Return the loss of each row, (n,)."""
         p = class_probabilities(scores)
         return 0.5 * ((p - F.one_hot(y, p.shape[1])) ** 2).sum(dim=1)
 
     def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Gradient of the residuals, through the class probabilities."""
+        """Return the gradient of the residuals, through the class probabilities."""
         p = class_probabilities(scores)
         return through_probabilities(p, p - F.one_hot(y, p.shape[1]))
 
 
 def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""Gradient by the scores of the weighted class probabilities of each row, (n, K).
+    r"""Return the gradient by the scores of the weighted class probabilities of each row, (n, K).
 
     It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)` for probabilities p and weights w, both of shape
     (n, n_classes). Two classes have the scores (0, z), and the gradient is
@@ -102,7 +102,7 @@ def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) 
 
 
 def zero_one_loss(scores: Tensor, y: Tensor) -> Tensor:
-    """1 where the predicted class is wrong and 0 elsewhere, (n,); not differentiable."""
+    """Return 1 where the predicted class is wrong and 0 elsewhere, (n,); not differentiable."""
     return (hard_classes(scores) != y).to(scores.dtype)
 
 
@@ -113,7 +113,7 @@ LOSSES: dict[str, Loss] = {"log": log_loss, "brier": brier_loss}
 def linearized(
     function: Callable[..., Tensor], *at: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
-    """Values of a function at a point, and the map from weights on them to gradients of their sum.
+    """Return values of a function, and the map from weights on them to gradients of their sum.
 
     The function takes one tensor for each of `at`. The map takes weights of the values' shape and
     returns one gradient for each of `at`; it may be called more than once.

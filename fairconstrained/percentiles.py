@@ -39,7 +39,7 @@ class Intervals(NamedTuple):
 
     @property
     def lengths(self) -> Floats:
-        """Total length for each group."""
+        """Return the total length for each group."""
         return np.asarray((self.upper - self.lower).sum(axis=1))
 
     def take(self, index: Any) -> Intervals:
@@ -51,7 +51,7 @@ class Intervals(NamedTuple):
         return np.asarray(fraction_inside(rank, self.lower, self.upper))
 
     def may_contain(self, low: Floats, high: Floats) -> NDArray[np.bool_]:
-        """Whether ranks between two bounds, (n_groups, m), can lie in the intervals.
+        """Return whether ranks between two bounds, (n_groups, m), can lie in the intervals.
 
         Ranks descend in each row, and ties can jump over a whole interval: the ranks on both sides
         of it then count as inside. With the bounds in each other's place: whether they lie there
@@ -67,7 +67,7 @@ class Intervals(NamedTuple):
         return np.asarray(inside)
 
     def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
-        """Lowest and highest rank at which G has these values, two arrays of (n_groups, m).
+        """Find the lowest and highest rank at which G has these values, each (n_groups, m).
 
         They differ where a value falls in a gap between two intervals.
         """
@@ -82,7 +82,7 @@ class Intervals(NamedTuple):
 
 
 def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Floats:
-    """Ranks at which G has these values, on one side of the gaps between intervals."""
+    """Find ranks at which G has these values, on one side of the gaps between intervals."""
     pieces = upper > lower
     ends = np.cumsum(upper[pieces] - lower[pieces])
     target = fraction * ends[-1]
@@ -100,7 +100,7 @@ def fraction_inside(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
 
 
 def auc_inside(fraction: Numbers) -> Numbers:
-    r"""AUCs of all pairs of sets within the interval, (n_sets, n_sets); a tie counts one half.
+    r"""Return AUCs of all pairs of sets within the interval, (n_sets, n_sets); ties count one half.
 
     The argument holds G at thresholds in ascending order, (n_sets, m), so its rows fall from 1 to
     0. Entry (g, h) is :math:`P(z > z') + P(z = z') / 2` for z from set g and z' from set h. Scores

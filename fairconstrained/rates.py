@@ -32,76 +32,76 @@ Rates = Callable[[Sequence[Any], Sequence[int]], Iterator[Rate]]
 
 
 def selection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction = c)."""
+    """Yield P(prediction = c)."""
     for c, one in _one_hot(classes, targets):
         yield _label_rate(np.ones_like(one), one, f"predicted {c!r}")
 
 
 def rejection_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction != c)."""
+    """Yield P(prediction != c)."""
     for c, one in _one_hot(classes, targets):
         yield _label_rate(np.ones_like(one), 1.0 - one, f"predicted another than {c!r}")
 
 
 def base_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(label = c)."""
+    """Yield P(label = c)."""
     for c, one in _one_hot(classes, targets):
         yield _prediction_rate(one, np.ones_like(one), f"labelled {c!r}", "")
 
 
 def true_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction = c | label = c)."""
+    """Yield P(prediction = c | label = c)."""
     for c, one in _one_hot(classes, targets):
         yield _label_rate(one, one, f"predicted {c!r}", f" with label {c!r}")
 
 
 def false_negative_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction != c | label = c)."""
+    """Yield P(prediction != c | label = c)."""
     for c, one in _one_hot(classes, targets):
         yield _label_rate(one, 1.0 - one, f"predicted another than {c!r}", f" with label {c!r}")
 
 
 def false_positive_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction = c | label != c)."""
+    """Yield P(prediction = c | label != c)."""
     for c, one in _one_hot(classes, targets):
         yield _label_rate(1.0 - one, one, f"predicted {c!r}", f" with a label other than {c!r}")
 
 
 def odds(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction = c | label = y), for every label y."""
+    """Yield P(prediction = c | label = y), for every label y."""
     for y, label in _one_hot(classes, range(len(classes))):
         for c, one in _one_hot(classes, targets):
             yield _label_rate(label, one, f"predicted {c!r}", f" with label {y!r}")
 
 
 def error_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(prediction != label)."""
+    """Yield P(prediction != label)."""
     right = np.eye(len(classes))
     yield Rate(1.0 - right, np.ones_like(right), "predicted wrongly")
 
 
 def precisions(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(label = c | prediction = c)."""
+    """Yield P(label = c | prediction = c)."""
     for c, one in _one_hot(classes, targets):
         yield _prediction_rate(one, one, f"labelled {c!r}", f" with prediction {c!r}")
 
 
 def false_omission_rates(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(label = c | prediction != c)."""
+    """Yield P(label = c | prediction != c)."""
     for c, one in _one_hot(classes, targets):
         condition = f" with a prediction other than {c!r}"
         yield _prediction_rate(one, 1.0 - one, f"labelled {c!r}", condition)
 
 
 def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterator[Rate]:
-    """P(label = c | prediction = k), for every prediction k."""
+    """Yield P(label = c | prediction = k), for every prediction k."""
     for k, prediction in _one_hot(classes, range(len(classes))):
         for c, one in _one_hot(classes, targets):
             yield _prediction_rate(one, prediction, f"labelled {c!r}", f" with prediction {k!r}")
 
 
 def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
-    """Mean costs, whose own mean is the expected cost: one, or, balanced, one of each label.
+    """Return the costs whose mean is the expected cost: one, or, balanced, one of each label.
 
     Costs are numbers, true label by predicted label; None: 1 for each error; or "balanced".
     """
@@ -139,7 +139,7 @@ CAPS: Mapping[str, Rates] = {
 
 
 def is_symmetric(rates: Rates, by_ratio: bool = False) -> bool:
-    """Whether a comparison is the same whichever of two labels is the favourable one.
+    """Return whether a comparison is the same whichever of two labels is the favourable one.
 
     Differences of selection rates, odds and predictive values are, but their ratios are not.
     """
@@ -149,24 +149,24 @@ def is_symmetric(rates: Rates, by_ratio: bool = False) -> bool:
 
 
 def needs_labels(rates: Rates) -> bool:
-    """Whether the true label decides if a row is a hit, or if it could be one."""
+    """Return whether the true label decides if a row is a hit, or if it could be one."""
     tables = (table for rate in rates([0, 1], [1]) for table in (rate.hits, rate.possible))
     return any(bool(np.ptp(table, axis=0).any()) for table in tables)
 
 
 def _one_hot(classes: Sequence[Any], positions: Sequence[int]) -> Iterator[tuple[Any, Floats]]:
-    """Some of the classes, each with its indicator."""
+    """Yield some of the classes, each with its indicator."""
     chosen = map(classes.__getitem__, positions)
     return zip(chosen, np.eye(len(classes))[list(positions)], strict=True)
 
 
 def _label_rate(labels: Floats, predictions: Floats, event: str, condition: str = "") -> Rate:
-    """P(prediction in one set | label in another), the sets as zeros and ones."""
+    """Define P(prediction in one set | label in another), the sets as zeros and ones."""
     possible = np.outer(labels, np.ones_like(labels))
     return Rate(np.outer(labels, predictions), possible, event, condition)
 
 
 def _prediction_rate(labels: Floats, predictions: Floats, event: str, condition: str) -> Rate:
-    """P(label in one set | prediction in another), the sets as zeros and ones."""
+    """Define P(label in one set | prediction in another), the sets as zeros and ones."""
     possible = np.outer(np.ones_like(labels), predictions)
     return Rate(np.outer(labels, predictions), possible, event, condition)

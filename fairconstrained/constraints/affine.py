@@ -17,7 +17,7 @@ from fairconstrained.constraints.tables import look_up, sum_by
 
 _RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
 _DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster
-_AT_ONCE = 10_000_000  # entries of a product of which only the largest are kept
+_AT_ONCE = 10_000_000  # entries of a product at a time, where only the largest are needed
 
 
 class Combinations(NamedTuple):
@@ -31,7 +31,7 @@ class Combinations(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Any, families: tuple[int, ...] = ()) -> Combinations:
-        """The combinations that an array or a scipy matrix (m, n_rates) gives."""
+        """Build the combinations from an array or a scipy matrix (m, n_rates)."""
         sparse = without_zeros(matrix)
         count = np.diff(sparse.indptr)
         is_term = np.arange(count.max(initial=1)) < count[:, None]
@@ -41,11 +41,11 @@ class Combinations(NamedTuple):
         return cls(*terms, sparse.shape[1], families)
 
     def to(self, like: Tensor) -> Combinations:
-        """The combinations with the dtype and device of a tensor."""
+        """Return the combinations with the dtype and device of a tensor."""
         return self._replace(rate=self.rate.to(like.device), factor=self.factor.to(like))
 
     def times(self, rates: Tensor) -> Tensor:
-        """C times rates (n_rates, k), which may be differentiated."""
+        """Multiply C by rates (n_rates, k), which may be differentiated."""
         if self.families:
             return torch.cat(tuple(map(_differences, torch.split(rates, list(self.families)))))
         values = rates.new_zeros((self.rate.shape[1], rates.shape[1]))
@@ -54,7 +54,7 @@ class Combinations(NamedTuple):
         return values
 
     def transposed_times(self, weights: Tensor) -> Tensor:
-        """The transpose of C times weights (m, k)."""
+        """Multiply the transpose of C by weights (m, k)."""
         if self.families:
             pieces = torch.split(weights, [n * (n - 1) for n in self.families])
             pairs = zip(self.families, pieces, strict=True)
@@ -65,7 +65,7 @@ class Combinations(NamedTuple):
         return on_rates
 
     def largest(self, rates: Tensor, offset: Tensor) -> Tensor:
-        """The largest entry of each column of C @ rates + offset.
+        """Return the largest entry of each column of C @ rates + offset.
 
         Of all pairs with equal offsets it is the largest minus the smallest rate.
         """
@@ -78,7 +78,7 @@ class Combinations(NamedTuple):
         return largest + offset[0]
 
     def variances(self, covariance: Tensor) -> Tensor:
-        """Variances of the values for rates of this covariance, (m,)."""
+        """Return the variances of the values, (m,), given the covariance of the rates."""
         terms = self.to(covariance)
         variances = covariance.new_zeros(terms.rate.shape[1])
         for rate, factor in zip(terms.rate, terms.factor, strict=True):
@@ -104,7 +104,7 @@ class Combinations(NamedTuple):
 
 
 def _differences(rates: Tensor) -> Tensor:
-    """The differences of all ordered pairs of n rates (n, k), without the n of equal ones."""
+    """Return the differences of all ordered pairs of two of n rates (n, k)."""
     n, k = rates.shape
     table = (rates[:, None] - rates).reshape(n * n, k)
     # The diagonal is every (n + 1)-th entry.
@@ -112,7 +112,7 @@ def _differences(rates: Tensor) -> Tensor:
 
 
 def _sums_of_differences(n: int, weights: Tensor) -> Tensor:
-    """The transpose: sums over the pairs with each rate first, less those with it second."""
+    """Apply the transpose: add pairs with each rate first, subtract those with it second."""
     table = pad(weights.reshape(n - 1, n, -1), (0, 0, 0, 1)).reshape(n * n - 1, -1)
     table = pad(table, (0, 0, 1, 0)).reshape(n, n, -1)
     return table.sum(dim=1) - table.sum(dim=0)
@@ -126,7 +126,7 @@ def without_zeros(matrix: Any) -> Any:
 
 
 def as_tensor(matrix: Any, like: Tensor) -> Tensor:
-    """A scipy matrix with the dtype and device of a tensor; sparse if large and nearly empty."""
+    """Convert a scipy matrix to a tensor like another; sparse if large and nearly empty."""
     if matrix.shape[0] * matrix.shape[1] <= max(_DENSE, 8 * matrix.nnz):
         return torch.as_tensor(matrix.toarray()).to(like)
     entries = matrix.tocoo()
@@ -175,11 +175,11 @@ class AffineMap:
         self._product = self._combined(self._rates.to_dense()) if small else None
 
     def values(self, sums: Tensor) -> Tensor:
-        """Values (m,) from the table (n_parts, n_columns), differentiable."""
+        """Return the values (m,) from the table (n_parts, n_columns), differentiable."""
         return self._values(pad(sums, (0, 0, 0, 1)).reshape(1, -1))[0]
 
     def largest(self, tables: Tensor) -> Tensor:
-        """The largest value (k,) of each of several tables, (k, n_parts, n_columns)."""
+        """Return the largest value (k,) of each of several tables, (k, n_parts, n_columns)."""
         rates = self._rates @ pad(tables, (0, 0, 0, 1)).flatten(start_dim=1).T
         pieces = torch.split(rates, self._n_rates), torch.split(self.offset, self._n_values)
         largest = self.offset.new_full((len(tables),), -torch.inf)
@@ -189,7 +189,7 @@ class AffineMap:
         return largest
 
     def on_table(self, weights: Tensor) -> Tensor:
-        """Derivative of g, weighted by (..., m), with respect to the table."""
+        """Return the derivative of g, weighted by (..., m), with respect to the table."""
         flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
         tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
         return tables[..., :-1, :]
@@ -197,7 +197,7 @@ class AffineMap:
     def draw_values(
         self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Values from each of several draws, and the pullback to the statistics of their rows.
+        """Return values from each of several draws, and the pullback to their rows' statistics.
 
         Rows have statistics (n, n_columns), parts (n,), `n_parts` for none, or fractions of parts
         (n, n_parts), and weights (n,), draw by draw; `sizes` are their numbers. Values are
@@ -222,7 +222,7 @@ class AffineMap:
 
     @cached_property
     def span(self) -> Tensor:
-        """Orthonormal columns, (m, r), that span the values of all tables, and so all Jacobians.
+        """Return orthonormal columns, (m, r), that span the values of all tables and all Jacobians.
 
         The rank r is usually below m: pairs of groups come in both orders, and each of three gaps
         follows from the other two.
@@ -233,13 +233,13 @@ class AffineMap:
         return span
 
     def _values(self, tables: Tensor) -> Tensor:
-        """Values (k, m) of flat tables (k, .)."""
+        """Return the values (k, m) of flat tables (k, .)."""
         if self._product is not None:
             return torch.addmm(self.offset, tables, self._product.T)
         return self.offset + self._combined(self._rates @ tables.T).T
 
     def _backward(self, weights: Tensor) -> Tensor:
-        """Derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
+        """Return the derivatives by flat tables, (k, .), of weighted sums of the values, (k, m)."""
         if self._product is not None:
             return weights @ self._product
         pieces = torch.split(weights.T, self._n_values)
@@ -247,7 +247,7 @@ class AffineMap:
         return (self._back @ torch.cat(tuple(on_rates))).T
 
     def _combined(self, rates: Tensor) -> Tensor:
-        """C times rates (n_rates, k)."""
+        """Multiply C by rates (n_rates, k)."""
         pieces = torch.split(rates, self._n_rates)
         return torch.cat(tuple(map(Combinations.times, self.combinations, pieces)))
 

@@ -72,7 +72,7 @@ class AUCConstraint(MomentConstraint):
         return self._compared(lambda i, j: losses[i, j]) - 1.0 - self.slack.to(sums)
 
     def forms(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """Values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
+        """Return values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
 
         `sums` holds a moment matrix for each part, and the surrogate must be quadratic: see
         :meth:`Quadratic.form`.
@@ -83,14 +83,14 @@ class AUCConstraint(MomentConstraint):
         return forms
 
     def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """Means over the sets of the comparisons, (n_sets, ...)."""
+        """Return the means over the sets of the comparisons, (n_sets, ...)."""
         sets = self.sets.to(sums)
         weight = (sets @ counts).reshape(-1, *[1] * (sums.ndim - 1))
         means: Tensor = torch.tensordot(sets, sums, dims=1) / weight
         return means
 
     def _compared(self, loss: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """All comparisons with both signs, for the loss of two sets."""
+        """Evaluate all comparisons with both signs, given the loss of two sets."""
         first, first_, second, second_ = self.index.unbind(dim=1)
         above = loss(first_, first) + loss(second, second_)
         below = loss(second_, second) + loss(first, first_)
@@ -106,7 +106,7 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
     def pair_values(self, rows: Placement, above: Tensor, below: Tensor) -> Tensor:
-        """Contribution of pairs of rows to the hard values if the first ranks above, (k, 2 m)."""
+        """Return the hard values that pairs of rows add if the first ranks above, (k, 2 m)."""
         sets = self.sets.to(rows.weight)
         fraction = sets / (sets @ rows.counts())[:, None]
         weight = fraction @ rows.weights()
@@ -115,7 +115,7 @@ class AUCConstraint(MomentConstraint):
         return torch.cat((added, -added)).T
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Standard errors of the differences of true AUCs on these rows, of both signs."""
+        """Return standard errors of the differences of true AUCs on these rows, of both signs."""
         if rows.part.ndim == 2:
             return super().deviations(scores, rows, aux)
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
@@ -123,14 +123,14 @@ class AUCConstraint(MomentConstraint):
         return torch.as_tensor(auc_standard_errors(z, part, w, sides)).repeat(2)
 
     def at_equal_scores(self) -> AUCConstraint:
-        """The quadratic surrogate, whose gaps are gaps of mean scores there, to first order.
+        """Use the quadratic surrogate, whose gaps are gaps of mean scores there, to first order.
 
         Other surrogates do not depend on the scale of scores, and are undefined there.
         """
         return self.with_surrogate(Quadratic())
 
     def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
-        """The same comparisons with another surrogate."""
+        """Return the same comparisons with another surrogate."""
         return self._changed(surrogate=surrogate)
 
     def describe(self, j: int) -> str:
@@ -155,7 +155,7 @@ class AUCConstraint(MomentConstraint):
         return remaining, sorted(comparison.left_out(lambda s: self.space.describe(sets[s])))
 
     def _changed(self, **changes: Any) -> AUCConstraint:
-        """The constraint with other arguments."""
+        """Copy the constraint with other arguments."""
         args: dict[str, Any] = {name: getattr(self, name) for name in ("comparisons", "surrogate")}
         args["slack"] = self.slack[: len(self.comparisons)].numpy()
         return AUCConstraint(self.space, name=self.name, **(args | changes))
@@ -193,11 +193,11 @@ class AUCParity(Notion):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name of the comparison."""
+        """Return the name of the comparison."""
         return self.comparison
 
     def bind(self, space: Space, slack: float | None = None) -> AUCConstraint:
-        """Give the constraint on these labels and groups."""
+        """Return the constraint on these labels and groups."""
         if len(space.classes) != 2:
             raise ValueError(f"AUCParity needs two classes; got {len(space.classes)}.")
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
@@ -219,7 +219,7 @@ class AUCParity(Notion):
         )
 
     def chosen_surrogate(self) -> Surrogate:
-        """The surrogate object; ValueError if there is none."""
+        """Return the surrogate object; raise ValueError if there is none."""
         if isinstance(self.surrogate, str):
             return chosen(self, "surrogate", SURROGATES)
         if not hasattr(self.surrogate, "loss"):

@@ -78,7 +78,7 @@ class LinearMoments(MomentConstraint):
         self._below = as_tensor(self._denominators, self.slack)
 
     def _joined(self, n_columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The part of each cell, -1 for none, and one cell of each part.
+        """Return the part of each cell, -1 for none, and one cell of each part.
 
         The coefficients of a cell are one sparse row. Cells with equal rows form one part.
         """
@@ -106,7 +106,7 @@ class LinearMoments(MomentConstraint):
         return self.combinations.to(sums).times(rates)[:, 0] - self.slack.to(sums)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """The rates from the table, (n_rates,)."""
+        """Return the rates from the table, (n_rates,)."""
         above, below = self._above.to(sums), self._below.to(sums)
         return ((above @ sums.reshape(-1, 1)) / (below @ counts[:, None]))[:, 0]
 
@@ -116,13 +116,13 @@ class LinearMoments(MomentConstraint):
         return AffineMap([self.combinations], rates, -self.slack.to(counts), shape)
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Standard errors of the values by the delta method, (m,); by bootstrap of fractions."""
+        """Return standard errors by the delta method, (m,); by bootstrap for fractional parts."""
         if rows.part.ndim == 2:
             return super().deviations(scores, rows, aux)
         return self.deviations_of(self.scatter(scores, rows))
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Sums from which :meth:`deviations_of` computes standard errors, (n_parts, k, k + 1).
+        """Return sums from which :meth:`deviations_of` computes errors, (n_parts, k, k + 1).
 
         For each part they are those of (s, 1) by weight, and of its products by squared weight. The
         fractions of a row count as if they were those of several rows.
@@ -137,7 +137,7 @@ class LinearMoments(MomentConstraint):
         return torch.cat((rows.sum(row)[:, :, None], squares), dim=2)
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
-        r"""Standard errors of the values, (m,), from sums over all rows, in any shape.
+        r"""Return the standard errors of the values, (m,), from sums over all rows, in any shape.
 
         With hard statistics s and rates :math:`\rho_r` over weights :math:`D_r`, a row of part q
         and weight w moves rate r by :math:`w (\sum_s A_{rqs} s - \rho_r B_{rq}) / D_r`. Sums of
@@ -152,7 +152,7 @@ class LinearMoments(MomentConstraint):
         return self.combinations.variances(covariance).clamp_min(0.0).sqrt()
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """What (s, 1) of a row of each part adds to each rate, (n_rates, n_parts, k)."""
+        """Return the change of each rate by (s, 1) of a row of each part, (n_rates, n_parts, k)."""
         above, below = (matrix.to_dense().to(counts) for matrix in (self._above, self._below))
         total = below @ counts
         down = below * self.rates(sums, counts)[:, None]
@@ -171,7 +171,7 @@ class LinearMoments(MomentConstraint):
 
     @cached_property
     def _rate_names(self) -> list[str]:
-        """Words for each rate, which many values share."""
+        """Name each rate, once for the many values that share it."""
         rates = range(self.combinations.n_rates)
         return list(map(self.space.describe, map(self._cells_of_rate, rates)))
 

@@ -72,7 +72,7 @@ class LossParity(Parity):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The name in the paper for this value of `within`."""
+        """Return the name in the paper for this value of `within`."""
         return _NAMES.get(self.within, "loss_parity")
 
     @property

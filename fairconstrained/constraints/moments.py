@@ -28,8 +28,8 @@ from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space, Statistic
 from fairconstrained.losses import linearized
 
-_N_BOOTSTRAP = 100  # weights that standard errors are estimated from
-_ROUNDING = 1e-12  # of a value
+_N_BOOTSTRAP = 100  # draws of weights that give a standard error
+_ROUNDING = 1e-12  # largest hard value that rounding alone makes of 0
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
 
 
@@ -56,15 +56,15 @@ class MomentConstraint:
 
     @property
     def members(self) -> tuple[MomentConstraint, ...]:
-        """The constraints of single criteria that this one consists of."""
+        """Return the constraints of single criteria that this one consists of."""
         return (self,)
 
     def part(self, y: Tensor, group: Tensor) -> Tensor:
-        """Part of each row, (n,); -1 for rows in no part."""
+        """Return the part of each row, (n,); -1 for rows in no part."""
         return self.part_of_cell.to(y.device)[y.long(), group.long()]
 
     def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
-        """The rows with the part of each, which other methods use in place of groups.
+        """Assign each row to its part, which other methods use in place of groups.
 
         `y` (n,) and `group` (n,) are indices; or fractions (n, n_groups) that add up to one say how
         much of each row belongs to each group.
@@ -82,48 +82,48 @@ class MomentConstraint:
         return Placement(y, part, weight, self.n_parts)
 
     def part_cells(self) -> list[NDArray[np.bool_]]:
-        """The cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
+        """Return the cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
         return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
 
     def pooled(self, cells: Tensor) -> Tensor:
-        """Sums over the cells of each part, (n_parts, ...), of values of cells, (n_cells, ...)."""
+        """Add up values of cells, (n_cells, ...), over the cells of each part, (n_parts, ...)."""
         n_parts = self.n_parts + 1  # the last one takes cells in no part
         part = self.part_of_cell.to(cells.device).reshape(-1).remainder(n_parts)
         return cells.new_zeros(n_parts, *cells.shape[1:]).index_add(0, part, cells)[:-1]
 
     def sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """The table of soft statistics, (n_parts, n_columns)."""
+        """Return the table of soft statistics, (n_parts, n_columns)."""
         return self.statistic_at(aux).sums(scores, rows)
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, (m,)."""
+        """Return values, (m,), from the table of soft statistics."""
         raise NotImplementedError
 
     def evaluate_hard(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Hard values, (m,), from the table of hard statistics."""
+        """Return hard values, (m,), from the table of hard statistics."""
         return self.evaluate(sums, counts, aux)
 
     def values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Values on these rows, (m,)."""
+        """Return the values on these rows, (m,)."""
         return self.evaluate(self.sums(scores, rows, aux), rows.counts(), aux)
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Hard values on these rows, (m,), as users measure them; here from the table."""
+        """Return hard values on these rows, (m,), as users measure them; here from the table."""
         sums = rows.sums(self.statistic.hard, scores)
         return self.evaluate_hard(sums, rows.counts(), aux)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Two rows, (2, m), convex in scores and extra variables, with difference `values`."""
+        """Return rows, (2, m), convex in scores and extra variables, with difference `values`."""
         raise NotImplementedError
 
     def affine(self, counts: Tensor) -> AffineMap | None:
-        """The map from tables to values for given counts, or None if it is not affine."""
+        """Return the map from tables to values for given counts, or None if it is not affine."""
         return None
 
     def linearize(
         self, scores: Tensor, y: Tensor, aux: Tensor
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Soft statistics of the rows (n, n_columns), and the derivatives of their weighted sums.
+        """Return soft statistics (n, n_columns), and the derivatives of their weighted sums.
 
         The pullback maps weights (n, n_columns) to derivatives by the scores, (n, K), and by the
         extra variables, (n_aux,).
@@ -135,28 +135,28 @@ class MomentConstraint:
         return soft, lambda weights: (on_scores(weights), torch.zeros_like(aux))
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Starting values of the extra variables."""
+        """Return the starting values of the extra variables."""
         return scores.new_zeros(self.n_aux)
 
     def statistic_at(self, aux: Tensor) -> Statistic:
-        """The statistic at these extra variables."""
+        """Return the statistic at these extra variables."""
         return self.statistic
 
     def steps_at(self, aux: Tensor) -> Above | None:
-        """`statistic_at` if extra variable c is the threshold of column c, else None."""
+        """Return `statistic_at` if extra variable c is the threshold of column c, else None."""
         return None
 
     def at_equal_scores(self) -> Self:
-        """The constraint with soft values that have a gradient where all scores are equal."""
+        """Return a constraint whose soft values have a gradient where all scores are equal."""
         return self
 
     def sharpened(self) -> Self:
-        """The constraint with its statistic sharpened, or itself if nothing changes."""
+        """Sharpen the statistic; return the constraint itself if nothing changes."""
         statistic = self.statistic.sharpened()
         return self if statistic == self.statistic else self._with(statistic=statistic)
 
     def loosened(self, by: float) -> Self:
-        """The constraint with more slack if that helps solvers to start, or itself."""
+        """Add to the slack if that helps solvers to start; else return the constraint itself."""
         return self
 
     def narrowed(self, by: Tensor) -> Self:
@@ -165,7 +165,7 @@ class MomentConstraint:
         return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
 
     def without_rounding(self, hard: Tensor) -> Tensor:
-        """Return hard values with 0 for what rounding alone tells from it.
+        """Replace hard values by 0 where only rounding makes them differ from it.
 
         Gaps of labels are rounded as those who count them round: only without a slack may sums of
         weights make one of nothing.
@@ -174,11 +174,11 @@ class MomentConstraint:
         return torch.where(rounds & (hard.abs() <= _ROUNDING), 0.0, hard)
 
     def shifted(self, by: Tensor) -> Self:
-        """The constraint with `by` (m,) subtracted from the slacks, which may become negative."""
+        """Subtract `by` (m,) from the slacks, which may become negative."""
         return self._with(slack=self.slack - by.to(self.slack))
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Standard errors of the hard values as estimates from these rows, (m,).
+        """Estimate standard errors of the hard values on these rows, (m,).
 
         Here by the Bayesian bootstrap (Rubin 1981): over independent exponential weights.
         """
@@ -191,11 +191,11 @@ class MomentConstraint:
         return torch.stack(drawn).std(dim=0)
 
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Sums over rows from which :meth:`deviations_of` computes standard errors."""
+        """Return sums over rows from which :meth:`deviations_of` computes standard errors."""
         raise NotImplementedError
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
-        """As :meth:`deviations`, from :meth:`scatter` of all rows, where there is one."""
+        """Return :meth:`deviations`, given :meth:`scatter` of all rows, where there is one."""
         raise NotImplementedError
 
     def compared(
@@ -205,7 +205,7 @@ class MomentConstraint:
         min_rows: int | str,
         attribute: Sequence[int] | None = None,
     ) -> tuple[Compared, NDArray[np.bool_]]:
-        """Which rates over these cells are compared, and whether each is of a group by itself.
+        """Decide which rates over these cells are compared, and whether each is of a single group.
 
         `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. `attribute` has
         for each rate the number of the attribute that its group is a value of, -1 for none; by
@@ -236,7 +236,7 @@ class MomentConstraint:
 
     @property
     def least_gap(self) -> float:
-        """The smallest slack, by which one row may move a rate."""
+        """Return the smallest slack, by which one row may move a rate."""
         return float(self.slack.min())
 
     def without_small(
@@ -250,19 +250,19 @@ class MomentConstraint:
         raise NotImplementedError
 
     def measure(self, values: Tensor) -> float:
-        """The largest value without its slack, in the criterion's units; nan without values."""
+        """Return the largest value without its slack, in the criterion's units; nan if none."""
         return float((values + self.slack.to(values)).max()) if len(values) else float("nan")
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """Each criterion in its own units, by name."""
+        """Measure each criterion in its own units, by name."""
         return {self.name: self.measure(values)}
 
     def describe(self, j: int) -> str:
-        """Describe what value j compares."""
+        """Describe the comparison of value j."""
         raise NotImplementedError
 
     def _with(self, **attributes: Any) -> Self:
-        """A copy with other attributes."""
+        """Copy the constraint with other attributes."""
         other = copy.copy(self)
         vars(other).update(attributes)
         return other

@@ -49,7 +49,7 @@ class MutualInformation:
         fraction = (counts / self._over_condition(counts).clamp_min(_TINY)).clamp_min(_TINY)
         self._total = counts.sum()
         self._root = fraction.sqrt()[:, None]
-        self._own = 2.0 / self._total / self._root
+        self._group_factor = 2.0 / self._total / self._root
         #: 1 / N where two parts have the same condition, (n_parts, n_parts).
         self.shared = self._same / self._total
         others = torch.where(self._same > 0, fraction, torch.inf)
@@ -60,14 +60,14 @@ class MutualInformation:
 
     @classmethod
     def within(cls, constraint: MomentConstraint, counts: Tensor) -> MutualInformation:
-        """ERMI of the groups that a parity criterion compares, within its conditions."""
+        """Build the ERMI of the groups that a parity criterion compares, within its conditions."""
         labels = [tuple(cells.max(axis=1).tolist()) for cells in constraint.part_cells()]
         known = list(dict.fromkeys(labels))
         condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
         return cls(condition.to(counts.device), constraint.statistic.n_columns, counts)
 
     def value(self, sums: Tensor) -> Tensor:
-        r"""ERMI of a table (n_parts, n_classes), ().
+        r"""Return the ERMI of a table (n_parts, n_classes), ().
 
         As :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)`, which is the
         same sum: near independence nothing cancels, however large the penalty.
@@ -77,7 +77,7 @@ class MutualInformation:
         return (apart**2 / total).sum() / self._total
 
     def weights(self, dual: Tensor) -> Tensor:
-        r"""Derivative of the saddle form by the table, (n_parts, n_classes).
+        r"""Differentiate the saddle form by the table, (n_parts, n_classes).
 
         The form is linear in the table: the sum of their products, less 1, is the mean of
         :math:`\psi_i(\theta, W)` over the rows. A row of part r adds :math:`F_j` times
@@ -87,15 +87,15 @@ class MutualInformation:
         return self.group_weights(dual) - self.shared @ dual**2
 
     def group_weights(self, dual: Tensor) -> Tensor:
-        r"""The term :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` of it, which depends on the group."""
-        return dual * self._own
+        r"""Return the term :math:`2 W_{rj} / (\sqrt{\hat p_r} N)` that depends on the group."""
+        return dual * self._group_factor
 
     def ascent(self, dual: Tensor, sums: Tensor) -> Tensor:
-        """Gradient of the saddle form in W, (n_parts, n_classes)."""
-        return sums * self._own - 2.0 * dual * (self.shared @ sums)
+        """Return the gradient of the saddle form in W, (n_parts, n_classes)."""
+        return sums * self._group_factor - 2.0 * dual * (self.shared @ sums)
 
     def optimal_dual(self, sums: Tensor) -> Tensor:
-        r"""The maximiser W, :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
+        r"""Return the maximiser W, :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
         total = self._over_condition(sums).clamp_min(_TINY)
         return sums / self._root / total
 

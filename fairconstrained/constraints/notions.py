@@ -50,7 +50,7 @@ class Event(NamedTuple):
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event
     >>> selected = Event(condition=np.ones(2), pairs=np.array([[0, 1], [0, 1]]))
-    >>> selected.pairs[0]  # what counts for rows of the first label
+    >>> selected.pairs[0]  # columns that count for rows of the first label
     array([0, 1])
     """
 
@@ -79,12 +79,12 @@ class Notion(BaseEstimator):  # type: ignore[misc]
 
     @property
     def needs_groups(self) -> bool:
-        """Whether it compares groups, or is about each of them."""
+        """Return whether the criterion compares groups, or is about each of them."""
         return True
 
     @property
     def needs_favourable(self) -> bool:
-        """Whether it depends on which of two labels is the favourable one."""
+        """Return whether the criterion depends on which label is the favourable one."""
         return False
 
     def positive(self, classes: Sequence[Any]) -> list[int]:
@@ -113,7 +113,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         return places
 
     def title(self, classes: Sequence[Any]) -> str:
-        """The name of the constraint on these labels in descriptions of its values."""
+        """Return the name of the constraint on these labels in descriptions of its values."""
         return self.name
 
     def bind(self, space: Space, slack: float | None = None) -> MomentConstraint:
@@ -142,12 +142,12 @@ class EventNotion(Notion):
 
     @property
     def needs_favourable(self) -> bool:
-        """Whether it depends on which of two labels is the favourable one."""
+        """Return whether the criterion depends on which label is the favourable one."""
         rates, ratio = getattr(type(self), "rates", None), getattr(self, "ratio", None)
         return rates is not None and not is_symmetric(rates, ratio is not None)
 
     def events(self, classes: Sequence[Any]) -> list[Event]:
-        """The events whose rates are compared or capped, given the labels in sorted order."""
+        """List the events whose rates are compared or capped, given the labels in sorted order."""
         rates = type(self).rates(classes, self.positive(classes))
         return [Event(rate.possible.max(axis=1), rate.hits) for rate in rates]
 
@@ -188,7 +188,7 @@ class Parity(EventNotion):
     _ratios: ClassVar[type[LinearMoments]] = RateRatios
 
     def statistic(self, n_classes: int) -> Statistic:
-        """The statistic of the events; by default class probabilities."""
+        """Return the statistic of the events; by default class probabilities."""
         return ClassProbabilities(n_classes, checked_temperature(self))
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
@@ -261,11 +261,11 @@ class Cap(EventNotion):
 
     @property
     def needs_groups(self) -> bool:
-        """Whether the cap is on the rate of every group."""
+        """Return whether the cap is on the rate of every group."""
         return self.per_group
 
     def combined(self, n_events: int) -> Any:
-        """The combinations of the rates of the events that are capped, (m, n_events); each."""
+        """Return the capped combinations of the rates of events, (m, n_events); here each."""
         return sp.eye_array(n_events)
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
@@ -310,31 +310,31 @@ class ComparedSets(NamedTuple):
 
     groups: Any  # (n_sets, n_groups)
     slack: Any
-    attribute: int = 0  # number of the attribute of which they have different values
+    attribute: int = 0  # number of the attribute that differs between them
 
 
 def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
-    """The groups of each stratum of the control features.
+    """List the sets of groups to compare, stratum by stratum of the control features.
 
     Of parallel attributes the sets are the groups with the same value in one column, column by
     column, each of which may have its own slack.
     """
     labels = [group if isinstance(group, tuple) else (group,) for group in space.groups]
-    n_own = len(labels[0]) - space.n_control
-    ways: dict[str, list[tuple[int, ...]]] = {
-        "crossed": [tuple(range(n_own))],
-        "parallel": [(k,) for k in range(n_own)],
+    n_sensitive = len(labels[0]) - space.n_control
+    choices: dict[str, list[tuple[int, ...]]] = {
+        "crossed": [tuple(range(n_sensitive))],
+        "parallel": [(k,) for k in range(n_sensitive)],
     }
-    ways_of_notion = chosen(notion, "attributes", ways)
-    slacks = list(slack) if isinstance(slack, Sequence) else [slack] * len(ways_of_notion)
-    if len(slacks) != len(ways_of_notion):
+    column_sets = chosen(notion, "attributes", choices)
+    slacks = list(slack) if isinstance(slack, Sequence) else [slack] * len(column_sets)
+    if len(slacks) != len(column_sets):
         raise ValueError(
             f"{type(notion).__name__}.slack must be a number, or one for each of "
-            f"{len(ways_of_notion)} columns of sensitive_features; got {slack!r}."
+            f"{len(column_sets)} columns of sensitive_features; got {slack!r}."
         )
     compared = []
-    for number, (columns, allowed) in enumerate(zip(ways_of_notion, slacks, strict=True)):
-        keys = [(label[n_own:], *(label[k] for k in columns)) for label in labels]
+    for number, (columns, allowed) in enumerate(zip(column_sets, slacks, strict=True)):
+        keys = [(label[n_sensitive:], *(label[k] for k in columns)) for label in labels]
         for stratum in dict.fromkeys(key[0] for key in keys):
             inside = dict.fromkeys(key for key in keys if key[0] == stratum)
             sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
@@ -388,7 +388,7 @@ def checked_temperature(notion: Any) -> float:
 
 
 def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
-    """The name with the positive class, which the condition of the rates does not say."""
+    """Name the constraint with its positive class, which the condition of the rates omits."""
     positive = notion.positive(classes)
     return notion.name if len(positive) > 1 else f"{notion.name} of {classes[positive[0]]}"
 
@@ -430,7 +430,7 @@ class _Reference(NamedTuple):
 
 
 def differences(compared: NDArray[np.bool_]) -> Any:
-    """The differences (m, n_rates) of the pairs of rates that are compared, (n_rates, n_rates)."""
+    """Return the differences (m, n_rates) of compared pairs of rates, (n_rates, n_rates)."""
     pairs = np.argwhere(compared)
     m = len(pairs)
     entries = np.tile([1.0, -1.0], m), pairs.reshape(-1), np.arange(0, 2 * m + 1, 2)
@@ -438,12 +438,12 @@ def differences(compared: NDArray[np.bool_]) -> Any:
 
 
 def _pairwise(n_groups: int) -> tuple[Any, Any]:
-    """Rates of each group, compared for all ordered pairs: largest minus smallest."""
+    """Compare the rates of all ordered pairs of groups: largest minus smallest."""
     return sp.eye_array(n_groups), differences(~np.eye(n_groups, dtype=bool))
 
 
 def _against(others: Floats, paired: Floats) -> tuple[Any, Any]:
-    """Rates of each group, compared with both signs with that of one of other sets of groups.
+    """Compare the rate of each group, with both signs, with that of one of other sets.
 
     `others` (n_sets, n_groups) has the sets, `paired` (n_groups, n_sets) the one for each group.
     """
@@ -477,7 +477,7 @@ def linear(
     name: str,
     title: str,
 ) -> LinearMoments:
-    """Combinations of the rates of all events in sets of groups (n_sets, n_groups).
+    """Build a constraint on rates of all events in sets of groups (n_sets, n_groups).
 
     Rows of unknown group are in no set, unless the sets have a column for them.
     """

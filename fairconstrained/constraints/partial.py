@@ -29,8 +29,8 @@ from fairconstrained.percentiles import (
     rank_of_scores,
 )
 
-_SEARCH_STEPS, _FOUND = 60, 1e-12  # of the search for thresholds with given rates
-_CANDIDATES = 1001
+_SEARCH_STEPS, _SEARCH_TOL = 60, 1e-12  # of the search for thresholds with given rates
+_CANDIDATES = 1001  # levels that are tried between the ends of all intervals
 
 
 class WithinIntervals(MomentConstraint):
@@ -42,7 +42,7 @@ class WithinIntervals(MomentConstraint):
     """
 
     statistic: Any  # Above, or ScoreBins
-    _own: ClassVar[tuple[str, ...]] = ()  # further arguments of a subclass
+    _extra: ClassVar[tuple[str, ...]] = ()  # further arguments of a subclass
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class WithinIntervals(MomentConstraint):
         self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
 
     def _made(self, **changes: Any) -> Self:
-        """The constraint with other arguments."""
-        names = ("space", "intervals", "gap", "statistic", "name", *self._own)
+        """Copy the constraint with other arguments."""
+        names = ("space", "intervals", "gap", "statistic", "name", *self._extra)
         arguments = {name: getattr(self, name) for name in names}
         return type(self)(**({"part": self.part_of_cell.numpy(), **arguments} | changes))
 
@@ -92,16 +92,16 @@ class WithinIntervals(MomentConstraint):
         return remaining, self._counted(small, comparison.rows) + alone.left_out(self._words)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
-        """Parts with fewer rows in their intervals than there are thresholds to tell apart."""
+        """List parts with fewer rows in their intervals than there are thresholds to tell apart."""
         return []
 
     def within(self, lower: float, upper: float) -> Self:
-        """The same constraint in another interval, one for all parts."""
+        """Return the same constraint in another interval, one for all parts."""
         ends = (np.full((self.n_parts, 1), end) for end in (lower, upper))
         return self._made(intervals=Intervals(*ends))
 
     def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
-        """Exact ranks in each part, from one sort."""
+        """Compute exact ranks in each part, with one sort."""
         row, copies = rows.copies()
         part = copies.part.cpu().numpy()
         used = part < self.n_parts
@@ -117,7 +117,7 @@ class WithinIntervals(MomentConstraint):
         return words
 
     def convex_rates(self, scores: Tensor, rows: Placement, aux: Tensor) -> list[Tensor]:
-        """Means S+ and S- of the convex parts of the steps, each (n_parts, n_columns)."""
+        """Return means S+ and S- of the convex parts of the steps, each (n_parts, n_columns)."""
         counts = rows.counts()[:, None]
         steps: Any = self.statistic_at(aux)  # Above
         return [rows.sum(part) / counts for part in steps.convex(scores)]
@@ -126,11 +126,11 @@ class WithinIntervals(MomentConstraint):
         return self.space.describe(self.part_of_cell.numpy() == int(part))
 
     def _n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Number of rows of each part from that of each label and group."""
+        """Count the rows of each part, from those of each label and group."""
         return np.array([rows[cells].sum() for cells in self.part_cells()])
 
     def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
-        """Words for some of the parts with their numbers of rows."""
+        """Describe some of the parts, with their numbers of rows."""
         inside = n * self.intervals.lengths
         return [
             f"{self._words(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
@@ -156,7 +156,7 @@ class PartialRates(WithinIntervals):
     1 in all to the table for any number of thresholds, as private training needs. Paper: no leak.
     """
 
-    _own = ("leak",)
+    _extra = ("leak",)
 
     def __init__(self, *parts: Any, leak: float, **named: Any):
         steps = named["statistic"]
@@ -179,7 +179,7 @@ class PartialRates(WithinIntervals):
         return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        r"""Convex parts by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps.
+        r"""Split by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps.
 
         See Appendix D.3 of the paper, where a factor 1 / n is missing.
         """
@@ -240,7 +240,7 @@ class FractionsInside:
 
     @staticmethod
     def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
-        """Levels of G, where parts may be `half` of the gap away."""
+        """Return levels of G, from which parts may be `half` of the gap away."""
         levels = np.linspace(half, 1.0 - half, n_grid)
         least, _ = intervals.rank(np.clip(levels - half, 0.0, 1.0))
         _, most = intervals.rank(np.clip(levels + half, 0.0, 1.0))
@@ -248,7 +248,7 @@ class FractionsInside:
 
     @staticmethod
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
-        """How far each part is above and below the others at each threshold."""
+        """Measure how far each part is above and below the others at each threshold."""
         inside = intervals.fraction(rank)
         from_middle = 2.0 * inside - inside.max(axis=0) - inside.min(axis=0)
         return from_middle, -from_middle
@@ -265,7 +265,7 @@ class RanksOfThresholds:
 
     @staticmethod
     def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
-        """Levels that are spread evenly over the neighbourhoods of all intervals."""
+        """Spread levels evenly over the neighbourhoods of all intervals."""
         pieces = intervals.upper > intervals.lower
         lower = np.maximum(intervals.lower[pieces] - half, half)
         upper = np.minimum(intervals.upper[pieces] + half, 1.0 - half)
@@ -306,7 +306,7 @@ class PartialDistributions(WithinIntervals):
     of :class:`FractionsInside`, replace G by r above.
     """
 
-    _own = ("compared_by",)
+    _extra = ("compared_by",)
     difference_of_convex = True
 
     def __init__(self, *parts: Any, compared_by: Any, **named: Any):
@@ -330,7 +330,7 @@ class PartialDistributions(WithinIntervals):
         return self._made(gap=self.gap + by)
 
     def narrowed(self, by: Tensor) -> Self:
-        """The constraint with less slack, by the largest of `by`: all values share one grid."""
+        """Reduce the slack by the largest of `by`, since all values share one grid."""
         return self._made(gap=max(self.gap - float(by.max()), 0.0) if len(by) else self.gap)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
@@ -338,7 +338,7 @@ class PartialDistributions(WithinIntervals):
         return self._counted(n * self.intervals.lengths < len(self.grid), n)
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Thresholds at which the mean rate of the parts is in the middle of its bounds.
+        """Find thresholds at which the mean rate of the parts is in the middle of its bounds.
 
         They are feasible for tied scores if all parts have the same intervals.
         """
@@ -353,7 +353,7 @@ class PartialDistributions(WithinIntervals):
             steps = self.statistic_at(theta)
             soft = steps.soft(scores, rows.y)
             excess = weight @ soft - target
-            if float(excess.abs().max()) <= _FOUND:
+            if float(excess.abs().max()) <= _SEARCH_TOL:
                 break
             low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
             newton = theta + excess / (weight @ steps.slopes(soft))
@@ -361,12 +361,12 @@ class PartialDistributions(WithinIntervals):
         return theta
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Values from the table, first those of upper and then those of lower bounds."""
+        """Return values from the table, first those of upper and then those of lower bounds."""
         rates = sums / counts[:, None]
         return self._values(rates - self.most.to(sums), self.least.to(sums) - rates)
 
     def affine(self, counts: Tensor) -> AffineMap:
-        """The values as an affine map: a rate for each part and column, with both signs."""
+        """Return the values as an affine map: a rate for each part and column, with both signs."""
         shape = (self.n_parts, self.n_aux)
         rates, scale = (
             factor.expand(shape).reshape(-1).diag().cpu().numpy()
@@ -381,13 +381,13 @@ class PartialDistributions(WithinIntervals):
         )
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Convex parts, from convex parts of the rates; the first one has the bounds."""
+        """Combine convex parts of the rates; the first one has the bounds."""
         plus, minus = self.convex_rates(scores, rows, aux)
         first = self._values(plus - self.most.to(plus), minus + self.least.to(plus))
         return torch.stack((first, self._scaled(minus, plus)))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Exact gaps from sorted scores, each at the grid point nearest to its threshold."""
+        """Measure exact gaps from sorted scores, each at the grid point nearest its threshold."""
         ranks = self.ranks(scores, rows)
         theta = aux.detach().cpu().numpy()
         gaps = self.compared_by.gaps(self.intervals, ranks.rank)
@@ -411,7 +411,7 @@ class PartialDistributions(WithinIntervals):
 
 
 def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats:
-    """The largest value of each row near each centre, (n_rows, n_centres).
+    """Return the largest value of each row near each centre, (n_rows, n_centres).
 
     Column i of `values` belongs to all thresholds from thresholds[i] up to the next one.
     """

@@ -70,15 +70,15 @@ class PartialNotion(Notion):
         return made(space, part, intervals, gap, name=self.name, **arguments)
 
     def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
-        """The class of the constraint, and its arguments beyond the parts and the gap."""
+        """Return the class of the constraint, and its arguments beyond the parts and the gap."""
         raise NotImplementedError
 
     def _parts(self, n_groups: int, positive: int) -> NDArray[np.int64]:
-        """The part of each label and group, (2, n_groups): here one for each group."""
+        """Return the part of each label and group, (2, n_groups): here one for each group."""
         return np.tile(np.arange(n_groups), (2, 1))
 
     def _steps(self, thresholds: Any) -> Above:
-        """The surrogate of "score above threshold" at these thresholds."""
+        """Build the surrogate of "score above threshold" at these thresholds."""
         step = chosen(self, "surrogate", STEPS)
         return Above(torch.as_tensor(thresholds), step, checked_temperature(self))
 
@@ -297,7 +297,7 @@ def _checked_grid(notion: Any, least: int) -> int:
 
 
 def _named(*notions: type[PartialNotion]) -> Mapping[str, type[PartialNotion]]:
-    """Criteria by the names that estimators accept, which omit "partial"."""
+    """Index criteria by the names that estimators accept, which omit "partial"."""
     return {notion.name.removeprefix("partial_"): notion for notion in notions}
 
 

@@ -20,7 +20,7 @@ from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import ParityOfClass, named_positive
 from fairconstrained.constraints.ratios import RateRatios
 
-_NOBODY = 1e-9  # weight of the rows with a prediction that is none, up to rounding
+_NOBODY = 1e-9  # weight up to which no row has a prediction, but for rounding
 
 
 class PredictiveRates(LinearMoments):
@@ -32,7 +32,7 @@ class PredictiveRates(LinearMoments):
     """
 
     def affine(self, counts: Tensor) -> None:  # type: ignore[override]
-        """None: the denominators are not given."""
+        """Return None: the denominators are not fixed."""
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         defined = self._predicted(sums) > _NOBODY
@@ -43,19 +43,19 @@ class PredictiveRates(LinearMoments):
         return values - self.slack.to(sums)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """The rates from the table, (n_rates,); 0 where nobody has the prediction."""
+        """Return the rates from the table, (n_rates,); 0 where nobody has the prediction."""
         below = self._predicted(sums)
         defined = below > _NOBODY
         above = (self._above.to(sums) @ sums.reshape(-1, 1))[:, 0]
         return torch.where(defined, above / torch.where(defined, below, 1.0), 0.0)
 
     def _predicted(self, sums: Tensor) -> Tensor:
-        """Weight of the rows that each rate is about, (n_rates,)."""
+        """Return the weight of the rows with the prediction of each rate, (n_rates,)."""
         return (self._predictions.to(sums) @ sums.reshape(-1, 1))[:, 0]
 
     @cached_property
     def _predictions(self) -> Tensor:
-        """Which entries of the table the denominators add up, (n_rates, n_parts * n_columns)."""
+        """Mark the table's entries in denominators, (n_rates, n_parts * n_columns)."""
         sets = self._denominators.toarray()[:, :, None]
         counted = self._numerators.toarray() != 0
         by_column = counted.reshape(*sets.shape[:2], self.statistic.n_columns)
@@ -63,7 +63,7 @@ class PredictiveRates(LinearMoments):
         return as_tensor(without_zeros((sets * predicted).reshape(counted.shape)), self.slack)
 
     def _undefined(self, defined: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether both rates of each value exist, and its value where one does not, (m,)."""
+        """Return whether both rates of each value exist, and its value where one does not, (m,)."""
         rate, factor = self.combinations.rate, self.combinations.factor
         first, second = ((rate * side).sum(dim=0) for side in (factor > 0, factor < 0))
         known = defined[first] & defined[second]

@@ -344,7 +344,7 @@ class RateConstraint(Notion):
         )
 
     def _parts(self, space: Space) -> NDArray[np.int64]:
-        """The part of each label and group, numbered in the order of the names."""
+        """Number the part of each label and group, in the order of the names."""
         if not isinstance(self.part, Mapping):
             raise ValueError(
                 "RateConstraint.part must be a mapping from names of parts to their rows; got "
@@ -372,7 +372,7 @@ class RateConstraint(Notion):
         return part
 
     def _unions(self) -> Floats:
-        """Zeros and ones, (n_unions, n_parts)."""
+        """Return the unions of parts as zeros and ones, (n_unions, n_parts)."""
         names = list(self.part)
         lists = (list, tuple, set)
         strange = [u for u in self.unions if not isinstance(u, lists) or not set(u) <= set(names)]
@@ -384,7 +384,7 @@ class RateConstraint(Notion):
 
 
 def _positions(rows: Mapping[str, Any], key: str, part: str, known: Sequence[Any]) -> list[int]:
-    """Positions of the labels or groups of a part in the data; all of them if none is named."""
+    """Find the labels or groups of a part in the data; all of them if none is named."""
     if key not in rows:
         return list(range(len(known)))
     wanted = rows[key] if isinstance(rows[key], (list, set)) else [rows[key]]

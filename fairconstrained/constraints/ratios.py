@@ -11,7 +11,7 @@ from torch import Tensor, as_tensor
 
 from fairconstrained.constraints.linear import LinearMoments
 
-SPARE = 1e-9  # of a rate: what ratios round by, and more than nobody has
+SPARE = 1e-9  # of a rate: above what rounding alone can make of ratios and of empty sets
 _ZERO = 1e-12  # rates below this are zero, up to rounding
 
 
@@ -28,7 +28,7 @@ class RateRatios(LinearMoments):
 
     @cached_property
     def _pairs(self) -> tuple[float, NDArray[np.int64]]:
-        """The fraction c, and of each value the position of that of the other order."""
+        """Return the fraction c, and for each value the index of its pair in the other order."""
         rate, factor = self.combinations.rate.numpy(), self.combinations.factor.numpy()
         first, second = ((rate * side).sum(axis=0) for side in (factor > 0, factor < 0))
         key, reverse = (
@@ -50,13 +50,13 @@ class RateRatios(LinearMoments):
         return float((1.0 - b[defined] / a[defined]).max()) if defined.any() else float("nan")
 
     def narrowed(self, by: Tensor) -> Self:
-        """The constraint with `by` (m,) subtracted, as long as rates of one would keep it."""
+        """Subtract `by` (m,) from the slacks, as far as equal rates of 1 still satisfy them."""
         least = (self._pairs[0] - 1.0) / 2.0
         return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(least))
 
     @property
     def least_gap(self) -> float:
-        """As of a gap of 1 - c."""
+        """Return 1 - c, the gap of a rate of c from one of 1."""
         return 1.0 - self._pairs[0]
 
     def describe(self, j: int) -> str:
@@ -66,5 +66,5 @@ class RateRatios(LinearMoments):
 
 
 def in_both_orders(differences: Any, ratio: float) -> Any:
-    """Combinations `ratio` times a less b, from differences a less b in both orders."""
+    """Turn differences a less b, in both orders, into combinations `ratio` times a less b."""
     return ratio * differences.maximum(0.0) + differences.minimum(0.0)

@@ -94,12 +94,12 @@ class RobustParity(Notion):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the parity."""
+        """Return the name of the parity, marked as robust."""
         return f"robust_{self.parity.name}"
 
     @property
     def slack(self) -> Any:
-        """That of the parity."""
+        """Return the slack of the parity."""
         return self.parity.slack
 
     @property
@@ -138,7 +138,7 @@ class RobustParity(Notion):
 
 
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
-    """Fractions of recorded groups that a true group consists of, at each corner.
+    """Compute the fractions of recorded groups in each true group, at each corner.
 
     Returns the fractions (n_sets, n_groups) and the true group of each set: rows of the matrix that
     its rate does not depend on are those of the first corner.

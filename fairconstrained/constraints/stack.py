@@ -70,7 +70,7 @@ class Stack(MomentConstraint):
         if self.n_aux == 0:
             return self.statistic
         pieces = zip(self.members, self._split_aux(aux), strict=True)
-        at = [member.statistic_at(own_aux) for member, own_aux in pieces]
+        at = [member.statistic_at(member_aux) for member, member_aux in pieces]
         return side_by_side(tuple(at[i] for i in self._owners))
 
     def steps_at(self, aux: Tensor) -> Above | None:
@@ -130,7 +130,7 @@ class Stack(MomentConstraint):
         return torch.cat([member.deviations_of(piece) for member, piece in pieces])
 
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
-        """The stack of these members, or itself if nothing changes."""
+        """Stack these members; return the stack itself if no member changes."""
         if all(other is member for other, member in zip(members, self.members, strict=True)):
             return self
         return type(self)(self.space, members)
@@ -151,9 +151,9 @@ class Stack(MomentConstraint):
     def _tables(
         self, sums: Tensor, counts: Tensor, aux: Tensor
     ) -> Iterator[tuple[MomentConstraint, tuple[Tensor, Tensor, Tensor]]]:
-        """Each member with its own table, counts and extra variables."""
-        own_parts = zip(self.members, self.member_parts, strict=True)
-        pieces = zip(own_parts, self.member_columns, self._split_aux(aux), strict=True)
+        """Yield each member with its table, counts and extra variables."""
+        members = zip(self.members, self.member_parts, strict=True)
+        pieces = zip(members, self.member_columns, self._split_aux(aux), strict=True)
         for (member, part), columns, member_aux in pieces:
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
             member_table = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
@@ -162,10 +162,10 @@ class Stack(MomentConstraint):
     def _each(
         self, rows: Placement, aux: Tensor
     ) -> Iterator[tuple[MomentConstraint, tuple[Placement, Tensor]]]:
-        """Each member with its own parts of the rows and its extra variables."""
+        """Yield each member with its parts of the rows and its extra variables."""
         pieces = zip(self.members, self.member_parts, self._split_aux(aux), strict=True)
-        for member, part, own_aux in pieces:
-            yield member, (rows.in_unions(part, member.n_parts), own_aux)
+        for member, part, member_aux in pieces:
+            yield member, (rows.in_unions(part, member.n_parts), member_aux)
 
     def _split_aux(self, aux: Tensor) -> Sequence[Tensor]:
         return torch.split(aux, [member.n_aux for member in self.members])
@@ -186,18 +186,18 @@ class Stack(MomentConstraint):
         raise IndexError(f"There are {first} values; got {j}.")
 
     def split(self, values: Tensor) -> list[Tensor]:
-        """The values of each member."""
+        """Split the values by member."""
         return list(torch.split(values, [len(member.slack) for member in self.members]))
 
     def measures(self, values: Tensor) -> dict[str, float]:
-        """Each criterion in its own units, by name; names that occur twice are numbered."""
+        """Measure each criterion in its own units, by name; names that occur twice are numbered."""
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
         pieces = zip(keys, self.members, self.split(values), strict=True)
         return {key: member.measure(values) for key, member, values in pieces}
 
     def measure(self, values: Tensor) -> float:
-        """The criterion that exceeds its slack most, in its own units."""
+        """Measure the criterion that exceeds its slack most, in its own units."""
         pieces = zip(self.members, self.split(values), strict=True)
         member, values = max(pieces, key=lambda pair: float(pair[1].max()))
         return member.measure(values)

@@ -60,18 +60,18 @@ class Above(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Each column by itself."""
+        """Return a width of 1 for each column by itself."""
         return (1,) * self.n_columns
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         return self.step.value(self._distance(scores))
 
     def slopes(self, soft: Tensor) -> Tensor:
-        """Derivative of each column by the score, from `soft`; its negative by the threshold."""
+        """Differentiate each column by the score, from `soft`; minus that by the threshold."""
         return self.temperature * self.step.slope(soft)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """In closed form, with the derivative by the scores only."""
+        """Differentiate in closed form, by the scores only."""
         soft = self.soft(scores, y)
 
         def pullback(weights: Tensor) -> Tensor:
@@ -85,13 +85,13 @@ class Above(Statistic):
         return (self._distance(scores) > 0).to(scores.dtype)
 
     def convex(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Two convex functions of scores and thresholds whose difference is `soft`."""
+        """Return two convex functions of scores and thresholds whose difference is `soft`."""
         distance = self._distance(scores)
         plus = self.step.convex(distance)
         return plus, plus - self.step.value(distance)
 
     def above(self, sums: Tensor) -> Tensor:
-        """Sums over the rows above each threshold, (n_parts, n_columns)."""
+        """Return sums over the rows above each threshold, (n_parts, n_columns)."""
         return sums
 
     def sharpened(self) -> Above:
@@ -114,7 +114,7 @@ class ScoreBins(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """All columns together."""
+        """Return one width for all columns together."""
         return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ class ScoreBins(Statistic):
         return replace(self, temperature=2.0 * self.temperature)
 
     def above(self, sums: Tensor) -> Tensor:
-        """Sums of the bins to the right of each threshold, (n_parts, n_columns - 1)."""
+        """Add up the bins to the right of each threshold, (n_parts, n_columns - 1)."""
         return sums.flip(1).cumsum(1).flip(1)[:, 1:]
 
     def _thresholds(self, scores: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class SplineBins(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """All columns together."""
+        """Return one width for all columns together."""
         return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -63,20 +63,20 @@ class SplineBins(Statistic):
         return self._table(scores, torch.ones_like(scores[:, 0]), rows, len(scores))
 
     def sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        """The table of `soft`, by four additions for each row."""
+        """Compute the table of `soft`, with four additions for each row."""
         if rows.part.ndim == 2:
             return super().sums(scores, rows)
         return self._table(scores, rows.weight, rows.part, rows.n_parts + 1)[:-1]
 
     def _table(self, scores: Tensor, weight: Tensor, index: Tensor, n_rows: int) -> Tensor:
-        """Weighted sums of `soft` over rows of equal index, (n_rows, n_columns)."""
+        """Add up weighted `soft` over rows of equal index, (n_rows, n_columns)."""
         table: Tensor = _Table.apply(  # type: ignore[no-untyped-call]
             self._place(scores), weight, index, (n_rows, self.n_columns)
         )
         return table
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """One-hot indicator of one of the two bins with the largest weights."""
+        """Mark one of the two bins with the largest weights, one-hot."""
         bins = 1 + _interval(self._place(scores), self.n_columns)
         columns = torch.arange(self.n_columns, device=scores.device)
         return (columns[:, None] == bins).T.to(scores.dtype)
@@ -85,7 +85,7 @@ class SplineBins(Statistic):
         return replace(self, n_columns=2 * self.n_columns - 3)
 
     def _place(self, scores: Tensor) -> Tensor:
-        """Squashed scores, (n,), as distances from the first knot in units of the spacing."""
+        """Squash scores, (n,), to distances from the first knot in units of the spacing."""
         z = scores[:, 0] / self.reach
         return 0.5 * (self.n_columns - 3) * (z * (1.0 + z**2).rsqrt() + 1.0)
 
@@ -113,7 +113,7 @@ class _Table(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        """Quadratic splines of the differences between neighbouring columns."""
+        """Evaluate quadratic splines of the differences between neighbouring columns."""
         at, t, weight = ctx.saved_tensors
         difference = torch.diff(gradient.reshape(-1))
         first, second, third = (difference[column:].index_select(0, at) for column in range(3))
@@ -123,7 +123,7 @@ class _Table(torch.autograd.Function):
 
 
 def _interval(place: Tensor, n_columns: int) -> Tensor:
-    """Index of the interval between knots; the ends belong to the outermost intervals."""
+    """Return the index of the interval between knots; ends belong to the outermost intervals."""
     return place.long().clamp(0, n_columns - 4)
 
 
@@ -135,11 +135,11 @@ class Surrogate:
 
     @property
     def statistic(self) -> Statistic:
-        """The statistic of the scores whose means are taken."""
+        """Return the statistic of the scores whose means are taken."""
         return ScoreMoments()
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """Estimate from the means (..., n_columns) of each part, (...)."""
+        """Estimate the probability from the means (..., n_columns) of each part, (...)."""
         raise NotImplementedError
 
 
@@ -163,12 +163,12 @@ class Quadratic(Surrogate):
     c2: float = 1.0
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        """The mean over all pairs, from the means of (z, z^2)."""
+        """Average over all pairs, from the means of (z, z^2)."""
         margin = first[..., 0] - second[..., 0] - self.c2
         return self.c1 * (_variance(first) + _variance(second) + margin**2)
 
     def form(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""The matrix F for which (w, 1)' F (w, 1) / 2 is the loss of scores x'w.
+        r"""Return the matrix F for which (w, 1)' F (w, 1) / 2 is the loss of scores x'w.
 
         Arguments are the means of :math:`(x, 1)(x, 1)'` over each part, (..., p + 1, p + 1).
         """

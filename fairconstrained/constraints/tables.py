@@ -24,7 +24,7 @@ from fairconstrained.losses import (
 )
 
 _MOST_NAMES = 10  # of groups in a description
-BLOCK_ROWS = 65_536
+BLOCK_ROWS = 65_536  # rows at a time, since vectors of all rows are slow to allocate
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to values of the rows, (n, k)
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
 
@@ -48,11 +48,11 @@ class Space(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of labels, and of indices of groups."""
+        """Return the numbers of labels, and of indices of groups."""
         return len(self.classes), len(self.groups) + self.unknown
 
     def shares(self, y: Tensor, group: Tensor) -> Tensor:
-        """Shares of rows in the groups, (n, n_groups + 1), where others have an unknown group.
+        """Return shares of rows in groups, (n, n_groups + 1), the last for unknown groups.
 
         A row of known group stands for as many rows of its label in its group, itself included. The
         last column has the rows of unknown group, less those that are stood for: shares add up to
@@ -66,7 +66,7 @@ class Space(NamedTuple):
         return shares
 
     def factors(self) -> Tensor:
-        """What the rows of each label and group count for in constraints, of :attr:`shape`."""
+        """Return the weight of rows of each label and group in constraints, of :attr:`shape`."""
         every = torch.ones(self.shape, dtype=torch.float64)
         return every if self.stands_for is None else every * self.stands_for[:, None]
 
@@ -87,7 +87,7 @@ class Space(NamedTuple):
         return ", ".join(words) or "all rows"
 
     def _common(self, groups: list[int]) -> list[str]:
-        """The values that all of these groups and no others have in common; empty if none."""
+        """Return the values that these groups alone have in common; empty if none."""
         columns = list(zip(*self.groups, strict=True))
         common = [column for column in columns if len({column[i] for i in groups}) == 1]
         values = list(zip(*common, strict=True))
@@ -114,21 +114,21 @@ class Placement(NamedTuple):
         return Placement(y, part, self.weight.index_select(0, index), self.n_parts)
 
     def sum(self, columns: Tensor) -> Tensor:
-        """Weighted sums of the columns (n, k) over the rows of each part, (n_parts, k)."""
+        """Add up weighted columns (n, k) over the rows of each part, (n_parts, k)."""
         weighted = columns * self.weight[:, None]
         if self.part.ndim == 2:
             return self.part.T @ weighted
         return sum_by(weighted, self.part, self.n_parts + 1)[:-1]
 
     def sums(self, function: OfRows, scores: Tensor) -> Tensor:
-        """The table of a function of scores and labels, some rows at a time, (n_parts, k)."""
+        """Compute the table of a function of scores and labels by blocks, (n_parts, k)."""
         table = scores.new_zeros(())
         for z, y, part, weight in blocks_of(scores, *self[:3]):
             table = table + Placement(y, part, weight, self.n_parts).sum(function(z, y))
         return table
 
     def sums_at(self, columns: Tensor, place: Tensor, n_places: int) -> Tensor:
-        """:meth:`sum` of the rows of each place from 0 to n_places - 1, (n_places, n_parts, k)."""
+        """Return :meth:`sum` at each place from 0 to n_places - 1, (n_places, n_parts, k)."""
         weighted = columns * self.weight[:, None]
         if self.part.ndim == 2:
             by_part = (self.part[:, :, None] * weighted[:, None]).flatten(start_dim=1)
@@ -138,14 +138,14 @@ class Placement(NamedTuple):
         return table.reshape(n_places, n_parts, -1)[:, :-1]
 
     def on_columns(self, on_table: Tensor, like: Tensor) -> Tensor:
-        """The derivative of :meth:`sum` by the columns, stored `like` them, from that by it."""
+        """Pull the derivative by :meth:`sum` back to the columns, stored `like` them."""
         if self.part.ndim == 2:
             return self.weight[:, None] * (self.part @ on_table)
         padded = F.pad(on_table, (0, 0, 0, 1))  # of rows in no part
         return look_up(padded, self.part, like) * self.weight[:, None]
 
     def copies(self) -> tuple[Any, Placement]:
-        """The rows by index, each as often as it is in parts by fractions, and in one part each."""
+        """Return the index and the rows, copied once for each part that has a fraction of them."""
         if self.part.ndim == 1:
             return slice(None), self
         row, part = torch.nonzero(self.part, as_tuple=True)
@@ -153,18 +153,18 @@ class Placement(NamedTuple):
         return row, Placement(self.y[row], part, weight, self.n_parts)
 
     def counts(self) -> Tensor:
-        """Weight of each part, (n_parts,)."""
+        """Return the weight of each part, (n_parts,)."""
         return self.sum(torch.ones_like(self.weight)[:, None])[:, 0]
 
     def weights(self) -> Tensor:
-        """Weight of each row in each part, (n_parts, n)."""
+        """Return the weight of each row in each part, (n_parts, n)."""
         if self.part.ndim == 2:
             return self.part.T * self.weight
         numbers = torch.arange(self.n_parts, device=self.part.device)[:, None]
         return (self.part == numbers) * self.weight
 
     def in_unions(self, union: Tensor, n_unions: int) -> Placement:
-        """The rows in unions of the parts, (n_parts,); `n_unions` is for parts in none."""
+        """Place the rows in unions of the parts, (n_parts,); `n_unions` is for parts in none."""
         union = union.to(self.part.device)
         if self.part.ndim == 2:
             part = sum_by(self.part.T, union, n_unions + 1)[:-1].T
@@ -174,14 +174,14 @@ class Placement(NamedTuple):
 
 
 def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
-    """Columns of the same rows, some rows at a time: vectors of all rows are slow to allocate."""
+    """Split columns of the same rows into blocks: vectors of all rows are slow to allocate."""
     if len(columns[0]) <= BLOCK_ROWS:
         return [columns]
     return list(zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True))
 
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
-    """Sums of rows with equal index, (n_parts, n_columns).
+    """Add up rows with equal index, (n_parts, n_columns).
 
     To follow the layout in memory takes at most half the time.
     """
@@ -191,7 +191,7 @@ def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
 
 
 def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
-    """Rows of a table by index, (n, n_columns), with the memory layout of `like`."""
+    """Select rows of a table by index, (n, n_columns), with the memory layout of `like`."""
     if like.stride(0) == 1:
         return table.T.contiguous().gather(1, index.expand(table.shape[1], -1)).T
     return table.index_select(0, index)
@@ -210,33 +210,33 @@ class Statistic:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Empty: nothing is known about the columns, and no table of them is released."""
+        """Return no widths: nothing is known of the columns, and no table of them is released."""
         return ()
 
     @property
     def bound(self) -> float:
-        """Largest l1 norm of a row's statistics: the sensitivity of the table to one row."""
+        """Return the largest l1 norm of a row's statistics: the table's sensitivity to one row."""
         return float(len(self.widths)) if sum(self.widths) == self.n_columns else inf
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Differentiable values, (n, n_columns)."""
+        """Return differentiable values, (n, n_columns)."""
         raise NotImplementedError
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
-        """`soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
+        """Return `soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
         soft, pullback = linearized(lambda z: self.soft(z, y), scores)
         return soft, lambda weights: pullback(weights)[0]
 
     def sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        """The table of `soft`, (n_parts, n_columns)."""
+        """Return the table of `soft`, (n_parts, n_columns)."""
         return rows.sums(self.soft, scores)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Values as users measure them on predicted labels, (n, n_columns)."""
+        """Return values as users measure them on predicted labels, (n, n_columns)."""
         return self.soft(scores, y)
 
     def sharpened(self) -> Statistic:
-        """The statistic with soft values closer to the hard ones, if possible."""
+        """Return the statistic with soft values closer to the hard ones, if possible."""
         return self
 
 
@@ -249,7 +249,7 @@ class ClassProbabilities(Statistic):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """All columns together."""
+        """Return one width for all columns together."""
         return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
@@ -326,16 +326,16 @@ class Columns(Statistic):
         return torch.cat([none, *(member.sums(scores, rows) for member in self.members)], dim=1)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Hard values of all members, side by side."""
+        """Return the hard values of all members, side by side."""
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def sharpened(self) -> Columns:
-        """All members sharpened."""
+        """Sharpen all members."""
         return Columns(tuple(member.sharpened() for member in self.members))
 
 
 def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
-    """Several statistics as one. A single one is returned as it is, which saves copies."""
+    """Join several statistics into one. A single one is returned as it is, which saves copies."""
     return statistics[0] if len(statistics) == 1 else Columns(statistics)
 
 

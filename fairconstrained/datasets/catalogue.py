@@ -71,7 +71,7 @@ def decode(column: str, *words: str, first: int = 0) -> Group:
 
 
 def either(is_first: Group, first: str, other: str) -> Group:
-    """Two groups: `first` where `is_first` holds, and `other` elsewhere."""
+    """Form two groups: `first` where `is_first` holds, and `other` elsewhere."""
     return lambda frame: is_first(frame).map({True: first, False: other})
 
 

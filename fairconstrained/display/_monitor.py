@@ -1,4 +1,4 @@
-"""A picture of what a monitor has seen."""
+"""Plots of the history of a monitor."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def new_label(ax: Any, label: str) -> str | None:
 
 
 def finished(display: Display, axes: Any) -> Display:
-    """Draw legends where there is something to say, and store the axes and their figure."""
+    """Draw legends where they have entries, and store the axes and their figure."""
     for panel in np.ravel(axes):
         if panel.get_legend_handles_labels()[1]:
             panel.legend()

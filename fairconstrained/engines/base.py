@@ -1,4 +1,4 @@
-"""What a fit asks of an engine, whichever it is."""
+"""The interface of an engine: partitions of a table, and functions that run where they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import add
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_ADDED = 16  # so many values are added up in one task
+_ADDED = 16  # values that one task adds up
 
 
 def added(values: list[Any], task: Callable[[list[Any]], Any]) -> Any:
@@ -34,7 +34,7 @@ class Parts(ABC):
 
     @abstractmethod
     def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
-        """Keep other objects in place of these: ``function(object, each[i])`` of the i-th."""
+        """Replace each object by ``function(object, each[i])``, where i is its place."""
 
     @abstractmethod
     def sum(self, function: Callable[[Any], T]) -> T:
@@ -46,7 +46,7 @@ class Parts(ABC):
 
 
 class Table(ABC):
-    """A table of named columns whose rows an engine has, in partitions.
+    """A table of named columns whose rows an engine holds, in partitions.
 
     Partitions reach our functions as DataFrames of pandas.
     """
@@ -56,7 +56,7 @@ class Table(ABC):
 
     @abstractmethod
     def parts(self, make: Callable[[Any], Any]) -> Parts:
-        """Keep what a function makes of each partition, except for None."""
+        """Apply a function to each partition, and keep all results but None."""
 
     @abstractmethod
     def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:

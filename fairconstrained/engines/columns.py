@@ -102,7 +102,7 @@ def where_rows_are(
 
 
 def _predicts(values: Any) -> bool:
-    """Whether this is a model; Spark's columns have every attribute, and their class has not."""
+    """Return whether this is a model; columns of Spark have any attribute, their class has not."""
     return callable(values) or hasattr(type(values), "predict")
 
 
@@ -111,7 +111,7 @@ def _itself(part: Any) -> Any:
 
 
 def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:
-    """Numbers as they are; texts by codes of few bytes, and each distinct one once."""
+    """Pack numbers as they are; texts by codes of few bytes, and each distinct one once."""
     values = column.to_numpy()
     if values.dtype.kind in "biuf":
         return values, None

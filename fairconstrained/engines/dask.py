@@ -64,7 +64,7 @@ class DaskParts(Parts):
 
 
 def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Delayed]:
-    """Tasks that apply a function, which every worker gets once, to the entries of lists."""
+    """Create tasks that apply a function, which every worker gets once, to the entries of lists."""
     sent, applied = delayed(_itself)(function), delayed(call)
     return [applied(sent, *entries) for entries in zip(*lists, strict=True)]
 

@@ -62,7 +62,7 @@ class RayParts(Parts):
 
 
 def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:
-    """Tasks that apply a function, which is stored once, to the entries of lists."""
+    """Start tasks that apply a function, which is stored once, to the entries of lists."""
     sent = ray.put(function)
     return [_called.remote(sent, *entries) for entries in zip(*lists, strict=True)]
 

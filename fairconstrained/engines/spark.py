@@ -93,7 +93,7 @@ def _called(function: Callable[..., Any], *entries: Any) -> Any:
 
 @cache
 def _freeze() -> None:
-    """Spark's workers collect garbage after each task: among torch's objects for .1 seconds."""
+    """Exempt torch's objects from the collection of garbage after each task, which takes 0.1 s."""
     gc.freeze()
 
 

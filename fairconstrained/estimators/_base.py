@@ -19,7 +19,7 @@ from fairconstrained.arrays import Array, Floats
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
-from fairconstrained.constraints.tables import Space
+from fairconstrained.constraints.tables import BLOCK_ROWS, Space
 from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
 from fairconstrained.engines import Table, as_table
 from fairconstrained.estimators._inputs import (
@@ -43,8 +43,6 @@ from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.solvers.base import Solver
-
-BLOCK_ROWS = 65_536
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
