@@ -1,4 +1,4 @@
-"""The view of solvers: problems, their linearizations and the rows they hold."""
+"""Problems as solvers see them, their linearizations and their rows."""
 
 from fairconstrained.problems.alternatives import Baseline
 from fairconstrained.problems.base import (

@@ -1,7 +1,4 @@
-"""Alternatives to a result: points known beforehand, and hard values on lines through a point.
-
-No result may be clearly worse than a known point.
-"""
+"""Baselines that no result may be clearly worse than, and hard values along lines."""
 
 from __future__ import annotations
 
@@ -28,49 +25,49 @@ from fairconstrained.problems.lines import (
     sums_at,
 )
 from fairconstrained.problems.objectives import MeanLoss
-from fairconstrained.problems.rows import Rows
+from fairconstrained.problems.rows import GOLDEN, Rows
 from fairconstrained.problems.thresholds import thresholds_by_group
 from fairconstrained.problems.values import ERM
 
-# A known point replaces a result whose excess over the slack, or whose error, is so much larger.
-# Smaller differences come from single rows, and the loss of a result is better.
+# A baseline replaces a result whose violation or error is larger by more than this. Smaller
+# differences come from single rows, and the result has the better loss.
 ERROR_TOL = 1e-3
-# The same for points of a relaxation. They are not what users expect, as constants and the model
-# without constraints are, and a converged result has the better loss.
+# The same for points of a relaxation. Users do not expect these, unlike constants and the model
+# without constraints, and a converged result has the better loss.
 RELAXED_TOL = 1e-2
 
 # Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
 # any threshold.
 _CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
-_MOST_VALUES = 500  # constraints whose gradients are computed
-_SINGULAR = 1e-9  # of the largest singular value: smaller ones are rounding errors
-_FEW_ROWS = 1000  # on which the whole way is searched
+_MOST_VALUES = 500  # most constraints for which the relaxation computes gradients
+_SINGULAR = 1e-9  # relative to the largest singular value: smaller ones are rounding errors
+_FEW_ROWS = 1000  # with at most this many rows the whole line to the relaxation is searched
 
-MOST_ENTRIES = 1_000_000  # of all tables; lines with more are seen at fewer points
-_MOST_ROWS = 400_000  # that thresholds are tried on, all together
+MOST_ENTRIES = 1_000_000  # entries of the tables of one line; longer lines use fewer points
+_MOST_ROWS = 400_000  # rows times thresholds tried on an offset line
 
-_MOST_ON_LINE = 20_000_000  # scores of a line that are there at a time: 160 MB
-_MOST_NAMED = 400_000  # changes of labels along a line that travel between workers: 3 MB
-_GOLDEN, _PLASTIC = 0.6180339887498949, 0.7548776662466927  # steps of even sequences modulo one
+_MOST_ON_LINE = 20_000_000  # scores of a line held in memory at a time: 160 MB
+_MOST_NAMED = 400_000  # label changes of a line that workers send: 3 MB
+_PLASTIC = 0.7548776662466927  # with GOLDEN: steps of a sequence that is even in two dimensions
 
 
 class Baseline(NamedTuple):
-    """A point, and the difference of hard objectives by which it must be better than a result.
+    """A point that replaces a result if its hard objective is lower by more than `by`.
 
-    With a `direction` the best of the line from x to x + direction is meant.
+    With a `direction`, the best point between x and x + direction competes.
     """
 
     x: Tensor  # (n_variables,)
     by: float = ERROR_TOL
-    smaller: Any = None  # a smaller problem with the same values there, where there is one
+    smaller: Any = None  # a cheaper problem with the same values at x
     direction: Tensor | None = None  # (n_variables,)
-    equal: bool = False  # whether all rows have the same scores there
+    equal: bool = False  # whether all rows have the same score at x
 
 
 def baselines(problem: ERM) -> list[Baseline]:
-    """Equal predictions, the solution without constraints, thresholds by group, a relaxation's.
+    """Return constants, the unconstrained solution, group thresholds and points of a relaxation.
 
-    Without the solution without constraints only the first.
+    Only constants if the unconstrained solution is missing.
     """
     # Where all scores are equal, one row of each label and group has the values of all of them.
     by_cell = replace(problem, data=problem.data.by_cell(problem.constraint))
@@ -89,18 +86,18 @@ def baselines(problem: ERM) -> list[Baseline]:
 
 
 def _standard_error(problem: ERM, x: Tensor) -> float:
-    """That of an error: thresholds fit these rows best, so that a smaller lead says little."""
+    """Return the standard error of the error rate; thresholds must win by more than it."""
     error = min(float(problem.evaluate(x).hard[0]), 1.0)
     return math.sqrt(error * (1.0 - error) / problem.n_rows)
 
 
 def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
-    """Points between the solution without constraints and that of a convex relaxation.
+    """Return points between the unconstrained solution and that of a convex relaxation.
 
     At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
-    That these are zero is the covariance constraint of Zafar et al. (2017, "Fairness constraints").
-    In the coordinates of solvers the Hessian is near the identity, so the projection of the
-    solution without constraints is near the best of all points that meet it. On few rows the best
+    Setting these to zero is the covariance constraint of Zafar et al. (2017, "Fairness
+    constraints"). In the coordinates of solvers the Hessian is near the identity, so projecting the
+    unconstrained solution gives nearly the best point that meets it. On few rows the best
     of the whole line is one of them. There are none for criteria with thresholds of their own,
     which are not defined here, and none where the solution without constraints is feasible.
     """
@@ -113,7 +110,7 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     constraint = problem.constraint.at_equal_scores()
     defined = replace(problem, risk=MeanLoss(log_loss), constraint=constraint)
     gradients = defined.linearize(start).jacobian()[1:]
-    if not bool(gradients.isfinite().all()):  # as those of a user's criterion may be
+    if not bool(gradients.isfinite().all()):  # a user's criterion may have infinite gradients
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
     rows = rows[values > _SINGULAR * values[0]]
@@ -124,7 +121,7 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
 
 
 def along(problem: ERM, x: Tensor, direction: Tensor, reach: float) -> Line:
-    """Hard values on a line: all of them if labels determine them, else at some points."""
+    """Return hard values on a line: all if labels determine them, else at selected points."""
     moves_offsets = bool(torch.isin(torch.nonzero(direction)[:, 0], problem.offsets).all())
     if not (isinstance(problem.model, LinearModel) or moves_offsets):
         return on_grid(lambda t: problem.evaluate(x + t * direction).hard, grid(x, reach))
@@ -135,7 +132,7 @@ def along(problem: ERM, x: Tensor, direction: Tensor, reach: float) -> Line:
         return _line_of_sums(problem, w, ahead, reach, n_thresholds)
     steps = grid(x, reach)
     if n_thresholds:
-        # Where only offsets move all slopes are equal: those of other rows belong to these scores.
+        # If only offsets move, all slopes are equal, so quantiles of scores keep their ranks.
         scores, there = (problem.model.scores(v, problem.data.quantiles.X) for v in (w, ahead))
         changes = changes_of_labels(scores, there - scores, reach)[1]
         steps = torch.cat((steps, between(changes, reach, n_thresholds)))
@@ -144,7 +141,7 @@ def along(problem: ERM, x: Tensor, direction: Tensor, reach: float) -> Line:
 
 
 def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterator[Tensor]:
-    """Scores that stand for all rows at each step of a line, from few passes over the rows."""
+    """Yield scores representing all rows at each step of a line, in few passes over the rows."""
     model, to_quantiles = problem.model, problem.data.to_quantiles
 
     def worker_scores(some: Tensor, local: Rows) -> Tensor:
@@ -157,10 +154,10 @@ def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterato
 
 
 def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresholds: int) -> Line:
-    """Between all changes of labels if these decide, else at steps and quantiles of changes.
+    """Sum between all label changes if labels decide, else at grid steps and change quantiles.
 
-    Of many rows that are not in memory each piece names evenly spaced changes of its own, in
-    proportion to its rows.
+    If many rows are not in memory, each piece sends evenly spaced changes, in proportion to its
+    number of rows.
     """
     affine, row_error, total = problem.affine, problem.risk.row_error, problem.data.total_weight
     assert affine is not None  # see `along`
@@ -198,13 +195,13 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
 def _named(
     on_line: Callable[[Rows], tuple[Tensor, Tensor]], reach: float, spacing: float, local: Rows
 ) -> Tensor:
-    """Changes that a worker names: all, or evenly spaced ones of each piece."""
+    """Return the label changes a worker sends: all, or evenly spaced ones of each piece."""
     named = []
     for place, rows in enumerate(local.pieces()):
         changes = changes_of_labels(*on_line(rows), reach)[1]
         if spacing > 1.0:
-            # Offsets run evenly over pieces and workers, so all ranks are named alike.
-            offset = (_GOLDEN * place + _PLASTIC * local.workers.rank) % 1.0
+            # Offsets are spread evenly over pieces and workers, so no rank is favoured.
+            offset = (GOLDEN * place + _PLASTIC * local.workers.rank) % 1.0
             ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
             changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
         named.append(changes)

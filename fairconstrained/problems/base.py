@@ -1,14 +1,14 @@
-"""The protocols through which solvers see a problem.
+"""Protocols through which solvers see a problem.
 
-The class attribute ``offers`` of a problem names its capabilities, and ``requires`` of a solver the
-ones it needs. A problem on rows in blocks or shards offers nothing of its ``in_memory_only``. Each
-capability stands for some methods:
+The class attribute ``offers`` of a problem names its capabilities; ``requires`` of a solver names
+those it needs. A problem on rows in blocks or shards lacks the capabilities in ``in_memory_only``.
+Each capability stands for some methods:
 
 =============================  =====================================================
-``exact``                      those of :class:`Problem`, on all rows
-``sharpness``                  those of :class:`Sharpenable`
+``exact``                      all of :class:`Problem`, on all rows
+``sharpness``                  all of :class:`Sharpenable`
 ``more_slack``                 ``loosened`` of the same
-``draws``                      those of :class:`SampledProblem`
+``draws``                      all of :class:`SampledProblem`
 ``held_out``                   ``split_holdout``, ``warm_point`` and ``holdout_risk`` of the same
 ``convex_parts``               :math:`(f, c^+, c^-)`, all convex, where c = c^+ - c^-
 ``convex_bounds``              convex bounds of constraints on draws, for any model
@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 
 class Linearization(NamedTuple):
-    """Values at a point, and the map from weights on them to the gradient of the weighted sum."""
+    """Values at a point, and the map from weights to the gradient of their weighted sum."""
 
     value: Tensor  # (m,)
     pullback: Callable[[Tensor], Tensor]  # (m,) -> (n_variables,)
@@ -46,19 +46,19 @@ class Linearization(NamedTuple):
     pullback_many: Callable[[Tensor], Tensor] | None = None  # `pullbacks` in one pass
 
     def pullbacks(self, weights: Tensor) -> Tensor:
-        """Gradients of several weighted sums, (k, n_variables), from weights (k, m)."""
+        """Return gradients of several weighted sums, (k, n_variables), from weights (k, m)."""
         if self.pullback_many is not None:
             return self.pullback_many(weights)
         return torch.stack([self.pullback(row) for row in weights])
 
     def gradients(self, which: Tensor) -> Tensor:
-        """Gradients of the values with these indices, (len(which), n_variables)."""
+        """Return gradients of the values with these indices, (len(which), n_variables)."""
         weights = self.value.new_zeros(len(which), len(self.value))
         weights[torch.arange(len(which)), which] = 1.0
         return self.pullbacks(weights)
 
     def jacobian(self) -> Tensor:
-        """The Jacobian J, (m, n_variables), from r gradients: J = U U'J for the span U."""
+        """Return the Jacobian J, (m, n_variables), from r gradients: J = U U'J for the span U."""
         span = self.span and self.span()
         if span is None:
             span = torch.eye(len(self.value)).to(self.value)
@@ -66,7 +66,7 @@ class Linearization(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Values at a point: soft ones as optimised, hard ones as measured on predicted labels.
+    """Soft values, which are optimised, and hard values, measured on predicted labels.
 
     The first soft value is the objective. The first hard value is the criterion among feasible
     points, such as the error rate. The next m values are the constraints. Any further values are
@@ -89,13 +89,13 @@ class Problem(Protocol):
         """Number m of constraints."""
 
     def start(self) -> Tensor:
-        """Starting point, (n_variables,)."""
+        """Return the starting point, (n_variables,)."""
 
     def linearize(self, x: Tensor) -> Linearization:
-        """(f, c_1, ..., c_m) on all rows; one pullback gives the gradient of the Lagrangian."""
+        """Linearize (f, c_1, ..., c_m) on all rows; a pullback gives the Lagrangian's gradient."""
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """All values at x on all rows, as in prediction, without gradients."""
+        """Evaluate all values at x on all rows, as in prediction, without gradients."""
 
 
 class SampledProblem(Problem, Protocol):
@@ -112,36 +112,37 @@ class SampledProblem(Problem, Protocol):
         """
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """(f, c_1, ..., c_m), estimated from `rows` if given, which are drawn uniformly."""
+        """Linearize (f, c_1, ..., c_m), estimated from uniformly drawn `rows` if given."""
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimates of f from `rows`, drawn uniformly, and of c from each draw in turn.
+        """Estimate f from `rows`, drawn uniformly, and c from each draw in turn.
 
         A draw consists of row indices and scales. The scale of a row is the number of rows of the
-        data that it stands for: the inverse of its expected number in a draw. Without draws the
+        data that it represents: the inverse of its expected number in a draw. Without draws the
         result is f alone.
         """
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on most rows, and the indices of the others.
+        """Return the problem on the training rows, and the indices of the rows held out.
 
-        These are one in `every` rows of each label in each group, chosen at random. If a label has
-        too few rows for that in all groups, every row is in both.
+        One in `every` rows of each label in each group is held out, chosen at random. If a label
+        has too few rows for that in all groups, all rows train and are held out.
         """
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where training on these rows begins: here, or at a simpler model fitted to them.
+        """Return a warm start and its multipliers: a simpler model fitted to these rows.
 
-        With the multipliers that belong to it.
+        Without one, return the arguments.
         """
 
     def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Soft and hard objective of these rows alone, without penalty, as in prediction, (2,)."""
+        """Return soft and hard objective on these rows, without penalty, as in prediction, (2,)."""
 
 
 def one_in(every: int, cell: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
-    """Indices of most rows, and of one in `every` rows of each cell chosen at random."""
+    """Split row indices: most rows, and one in `every` rows of each cell chosen at random."""
     order = torch.randperm(len(cell), generator=rng)
+    # Sorting a random order stably by cell shuffles the rows within each cell.
     order = order[torch.argsort(cell[order], stable=True)]
     counts = torch.bincount(cell)
     place = torch.arange(len(cell)) - (counts.cumsum(dim=0) - counts)[cell[order]]
@@ -153,10 +154,10 @@ class Sharpenable(Problem, Protocol):
     """A problem whose soft values can be sharpened, and whose slack can be increased."""
 
     def sharpened(self) -> Self:
-        """The problem with soft values twice as sharp, or itself if they cannot be sharpened."""
+        """Return the problem with soft values twice as sharp, or itself if they cannot be."""
 
     def subsample(self) -> Self:
-        """The problem on a part of its rows, or itself if these are few."""
+        """Return the problem on a subsample of its rows, or itself if there are few."""
 
     @property
     def offsets(self) -> Tensor:
@@ -166,18 +167,19 @@ class Sharpenable(Problem, Protocol):
         """
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
-        """Hard values at points of the line x + t direction with t at most `reach` from 0."""
+        """Return hard values on the line x + t direction with t at most `reach` from 0."""
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """Return the problem with `by` more slack and a start for it, or itself and `x`."""
 
 
 def cached_last(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answer]:
-    """The function, with its last value kept for the case that it is asked again."""
+    """Cache the most recent value of a function."""
     last: list[tuple[Tensor, Answer]] = []
 
     def cached(x: Tensor) -> Answer:
         if not (last and torch.equal(last[0][0], x)):
+            # A copy, because the caller may change x in place.
             last[:] = [(x.clone(), function(x))]
         return last[0][1]
 
@@ -202,7 +204,7 @@ class FixedSoftness:
         return self, x
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
-        """Hard values on a grid."""
+        """Return hard values on a grid."""
         return on_grid(lambda step: self.evaluate(x + step * direction).hard, grid(x, reach))
 
 
@@ -224,7 +226,7 @@ def through_scores(
 def separate_estimates(
     problem: Any, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]
 ) -> Linearization:
-    """:meth:`SampledProblem.estimates` with one pass for the objective and one for each draw."""
+    """Estimate the objective in one pass, and the constraints in one for each draw."""
     terms = [problem.objective(x, rows), *(problem.constraints(x, *draw) for draw in draws)]
     sizes = [len(term.value) for term in terms]
 

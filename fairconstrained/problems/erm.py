@@ -1,4 +1,4 @@
-"""The problem that solvers see: values on all rows and on draws of them, and similar problems."""
+"""The problem that solvers see: values on all rows or drawn ones, and related problems."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fairconstrained.problems.values import ERM
 
 @dataclass(frozen=True)
 class FairERM(ERM):
-    """Empirical risk minimisation, with all that solvers ask of it.
+    """Empirical risk minimisation with the capabilities that solvers need.
 
     The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
     Linear constraints are then estimated without bias, and a group may be missing in the draw. In
@@ -63,17 +63,17 @@ class FairERM(ERM):
     # ------------------------------------------------------------------ estimates from draws
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Objective and constraints; from all rows, or estimated from some that are drawn."""
-        return super().linearize(x) if rows is None else self._linearize_draw(x, rows)
+        """Linearize objective and constraints on all rows, or estimate them from drawn rows."""
+        return super().linearize(x) if rows is None else self._on_draw(x, rows)
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """The penalised risk alone, of all rows in memory or estimated from some."""
+        """Linearize the penalised risk alone, on all rows in memory or on drawn rows."""
         return self._penalised(x, self.linearize_scores(self._risk, x, rows))
 
     def constraints(
         self, x: Tensor, rows: Tensor | None = None, scale: Tensor | None = None
     ) -> Linearization:
-        """The constraints alone; `scale` is the number of rows that each row stands for."""
+        """Linearize the constraints alone; `scale` is how many rows each drawn row represents."""
         return self.linearize_scores(self._values, x, rows, scale)
 
     def linearize_scores(
@@ -102,21 +102,21 @@ class FairERM(ERM):
         placed.weight.mul_(torch.cat(scales))
         first, later = slice(0, n), slice(n, None)
         sizes = [len(drawn) for drawn, _ in draws]
-        return self._linearize_draws(self.affine, x, X, placed, first, later, sizes)
+        return self._on_draws(self.affine, x, X, placed, first, later, sizes)
 
-    def _linearize_draw(self, x: Tensor, rows: Tensor) -> Linearization:
-        """Objective and constraints from the same drawn rows."""
+    def _on_draw(self, x: Tensor, rows: Tensor) -> Linearization:
+        """Estimate objective and constraints from the same drawn rows."""
         if self.affine is not None:
             batch, whole = self._drawn(rows, None), slice(None)
             placed = self.placed.take(rows)._replace(weight=batch.weight)
-            return self._linearize_draws(self.affine, x, batch.X, placed, whole, whole, [len(rows)])
+            return self._on_draws(self.affine, x, batch.X, placed, whole, whole, [len(rows)])
 
         def terms(*arguments: Any) -> Tensor:
             return torch.cat((self._risk(*arguments), self._values(*arguments)))
 
         return self._penalised(x, self.linearize_scores(terms, x, rows))
 
-    def _linearize_draws(
+    def _on_draws(
         self,
         affine: AffineMap,
         x: Tensor,
@@ -126,7 +126,7 @@ class FairERM(ERM):
         drawn: slice,
         sizes: Sequence[int],
     ) -> Linearization:
-        """Risk of the `first` rows, and a linear constraint on each of the draws.
+        """Linearize the risk of the `first` rows, and a linear constraint on each of the draws.
 
         Autograd takes 1.9 times as long for a step on a batch of 128 rows, and 4.1 times for three
         draws of 128 rows (docs/decisions.md).
@@ -146,6 +146,7 @@ class FairERM(ERM):
         def pullback(weights: Tensor) -> Tensor:
             from_risk = weights[0] * risk_gradient()
             from_values, on_aux = statistics_pullback(table_pullback(weights[1:]))
+            # With one draw for both, gradients by the same scores add up.
             same = first == drawn
             on_scores = from_values + from_risk if same else torch.cat((from_risk, from_values))
             return torch.cat((model_pullback(on_scores), on_aux))
@@ -155,10 +156,10 @@ class FairERM(ERM):
         return self._penalised(x, Linearization(value, pullback, span))
 
     def _drawn(self, rows: Tensor | None, scale: Tensor | None) -> Rows:
-        """Rows, each with the weight of the rows that it stands for.
+        """Return drawn rows, each with the weight of the rows it represents.
 
-        By default all stand for as many. The sum of their weights is then that of the data in
-        expectation only: to divide by the batch's own sum would be biased.
+        By default all represent equally many. The sum of their weights equals the data's in
+        expectation only, so dividing by the batch's sum would be biased.
         """
         if rows is None:
             return self.data
@@ -167,11 +168,11 @@ class FairERM(ERM):
         return replace(batch, weight=batch.weight * factor)
 
     def _risk(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
-        """The objective, (1,), estimated from drawn rows."""
+        """Estimate the objective, (1,), from drawn rows."""
         return self.risk.soft(scores, rows.y, rows.weight, self.data.total_weight)[None]
 
     def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
-        """Values of the constraints, estimated from drawn rows."""
+        """Estimate the constraints from drawn rows."""
         sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
         if self.affine is None:
             return self.constraint.evaluate(sums, self.counts, aux)
@@ -184,9 +185,12 @@ class FairERM(ERM):
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         y, group = self.data.y.cpu(), self.data.group.cpu()
-        group = group if group.ndim == 1 else group.argmax(dim=1)  # of shares the largest
+        group = (
+            group if group.ndim == 1 else group.argmax(dim=1)
+        )  # a row with probabilities counts for its likeliest group
         cell = y * (group.max() + 1) + group
         train, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
+        # A label without rows held out could not be judged.
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
             return self, torch.arange(len(y), device=self.data.y.device)
         return replace(self, data=self.data.take(train)), held
@@ -204,12 +208,12 @@ class FairERM(ERM):
     # ------------------------------------------------------------------ similar problems
 
     def sharpened(self) -> Self:
-        """The problem with soft rates at twice the temperature, or itself without soft rates."""
+        """Return the problem with soft rates twice as sharp, or itself without soft rates."""
         constraint = self.constraint.sharpened()
         return self if constraint is self.constraint else replace(self, constraint=constraint)
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
-        """The problem with more slack, and x with extra variables that suit it."""
+        """Return the problem with more slack, and x with extra variables to match."""
         constraint = self.constraint.loosened(by)
         if constraint is self.constraint:
             return self, x
@@ -227,7 +231,7 @@ class FairERM(ERM):
         return isinstance(self.model, LinearModel) and self.constraint.difference_of_convex
 
     def convex_parts(self, x: Tensor) -> Linearization:
-        """The objective and both convex parts of the constraints, (1 + 2 m,)."""
+        """Linearize the objective and both convex parts of the constraints, (1 + 2 m,)."""
 
         def terms(scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
             parts = self.constraint.convex_parts(scores, self.placed_rows(rows), aux)
@@ -241,7 +245,7 @@ class FairERM(ERM):
         return self.constraint.difference_of_convex
 
     def convex_bounds(self, x: Tensor, anchor: Tensor, *draw: Tensor) -> Linearization:
-        r"""Convex upper bounds on the constraints, equal to them at an anchor, from drawn rows.
+        r"""Linearize convex upper bounds on the constraints, tight at an anchor, from drawn rows.
 
         Let :math:`c = c^+ - c^-` with both parts convex in the scores z and the extra variables a.
         With the values :math:`z_0, a_0` at an anchor,
@@ -275,5 +279,5 @@ class FairERM(ERM):
         return self.linearize_scores(bounds, x, *draw)
 
     def saddle(self) -> Saddle | None:
-        """The min-max form of AUCs with one quadratic surrogate, or None for other problems."""
+        """Return the min-max form of AUCs with one quadratic surrogate, or None."""
         return Saddle.of(self)

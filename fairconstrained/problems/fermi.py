@@ -47,8 +47,8 @@ class FermiERM(FairERM):
     ) -> tuple[Tensor, Tensor]:
         r"""Estimate gradients of the saddle form from rows that are drawn uniformly.
 
-        That in x of risk plus :math:`\lambda \psi(\cdot, W)`, and that of :math:`\psi` in W
-        (n_parts, n_classes), which is taken at predicted "labels" or "probabilities".
+        The gradient in x of risk plus :math:`\lambda \psi(\cdot, W)`, and the gradient of
+        :math:`\psi` in W (n_parts, n_classes) at predicted "labels" or "probabilities".
         """
         batch = self._drawn(rows, None)
         placed = self.placed.take(rows)._replace(weight=batch.weight)
@@ -67,7 +67,7 @@ class FermiERM(FairERM):
         return on_x, self.information.ascent(dual, placed.sum(counted))
 
     def label_objective(self, x: Tensor) -> tuple[float, float]:
-        """Error plus penalty of predicted labels, and their mutual information (0 if unused)."""
+        """Return error plus penalty of predicted labels, and their mutual information or 0."""
         *_, error, table = self._at(x)
         if not self._is_penalised:
             return float(error), 0.0
@@ -75,25 +75,25 @@ class FermiERM(FairERM):
         return float(error) + self.weight * information, information
 
     def on_rows_of(self, other: Self) -> Self:
-        """The problem on the rows of another one, without a shift."""
+        """Return the problem on the rows of another one, without a shift."""
         return replace(self, data=other.data, shift=None)
 
     def with_weight(self, weight: float) -> Self:
-        r"""The problem with another :math:`\lambda`."""
+        r"""Return the problem with another :math:`\lambda`."""
         return replace(self, weight=weight)
 
     def sharpened_at(self, x: Tensor) -> Self:
-        """The problem with probabilities twice as sharp, and the table of the labels at x."""
+        """Return the problem with probabilities twice as sharp, shifted to the labels at x."""
         return replace(self, constraint=self.constraint.sharpened(), shift=None).moved_to_labels(x)
 
     def moved_to_labels(self, x: Tensor, step: float = 1.0) -> Self:
-        """The problem with its table shifted towards that of the labels at x; itself if unused."""
+        """Return the problem with its table shifted towards the labels at x; itself if unused."""
         if not self._is_penalised:
             return self
         _, soft, _, hard = self._at(x)
         apart = hard - soft
         before = torch.zeros_like(apart) if self.shift is None else self.shift
-        # The first shift is whole: none is the paper's problem, not an estimate of it.
+        # No shift is the paper's problem, not an estimate of one: the first step is full.
         fraction = 1.0 if self.shift is None else step
         return replace(self, shift=torch.lerp(before, apart, fraction))
 
@@ -104,7 +104,7 @@ class FermiERM(FairERM):
         return Evaluation(self._measured(objective, soft), self._measured(error, hard))
 
     def _at(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Mean risk and the table of probabilities, then error and the table of labels."""
+        """Return mean risk and table of probabilities, then error and table of labels."""
         sums = self.data.total(partial(self._soft_and_hard_sums, x, x.new_zeros(0)))
         (risk, soft), (error, hard) = map(self._divided_sums, sums)
         return risk[0], soft, error[0], hard
@@ -118,8 +118,9 @@ class FermiERM(FairERM):
         return self.weight != 0 and self.information.n_parts > 0
 
     def _penalty_of(self, table: Tensor) -> Tensor:
-        """The penalty on a table of class probabilities, ()."""
+        """Return the penalty on a table of class probabilities, ()."""
         if not self._is_penalised:
+            # A zero that depends on the table, so that autograd still gives a gradient.
             return (0.0 * table).sum()
         moved = table if self.shift is None else table + self.shift
         return self.weight * self.information.value(moved)

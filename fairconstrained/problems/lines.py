@@ -17,9 +17,9 @@ from torch import Tensor
 
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of, sum_by
 
-_APART = 1e-9  # changes that are closer, relative to their size, may be equal but for rounding
-_SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, differ by rounding
-GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps where changes are not known
+_APART = 1e-9  # changes closer than this, relative to their size, may differ by rounding only
+_SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, are equal
+GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps to try where changes are unknown
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 PairValues = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
 
@@ -39,14 +39,14 @@ def rank_line(
     hard: Callable[[Tensor], Tensor],
     reach: float,
 ) -> Line:
-    """One point between any two changes of the order of rows, from all pairs of rows.
+    """Return hard values between any two changes of the order of rows, from all pairs.
 
     Parameters
     ----------
     scores, slopes : Tensor of shape (n,)
         Scores at t = 0, and their derivatives by t.
     pair_values : callable
-        What pairs add to (f, c_1, ..., c_m) if their first row ranks above the second, (k, 1 + m).
+        Contribution of pairs to (f, c_1, ..., c_m) if the first row ranks higher, (k, 1 + m).
     hard : callable
         (f, c_1, ..., c_m) at one point.
     reach : float
@@ -76,9 +76,9 @@ def sums_at(
     functions: tuple[OfRows, OfRows],
     reach: float,
 ) -> Tensor:
-    """Sums at sorted points between changes within reach, (T, 1 + n_parts n_columns).
+    """Return sums at sorted points between changes, (T, 1 + n_parts n_columns).
 
-    Sums of the error over the rows come first, then the table of the statistic, flattened: the two
+    Sums of the error over the rows come first, then the flattened table of the statistic: the two
     functions of scores and labels in `functions`. Both depend on predicted labels only.
     """
     error, statistic = functions
@@ -100,7 +100,7 @@ def sums_at(
 
 
 def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
-    """All changes of predicted labels on the line up to this distance from t = 0.
+    """Find all changes of predicted labels on the line up to this distance from t = 0.
 
     Returns
     -------
@@ -112,6 +112,7 @@ def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
         Scores with the label before the change, and after it.
     """
     rounding = _SAME_SLOPE * scores.abs().amax(dim=1, keepdim=True)
+    # A slope that is only rounding would put a change at an arbitrary far point.
     slopes = torch.where(slopes.abs() <= rounding, 0.0, slopes)
     if scores.shape[1] > 1:
         return _changes_of_classes(scores, slopes, reach)
@@ -123,7 +124,7 @@ def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
 
 
 def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
-    """The upper envelope of the scores of each row: labels in the order of their slopes."""
+    """Follow the upper envelope of each row's scores: labels in the order of their slopes."""
     n_classes = scores.shape[1]
     first, last = (_best_at(end, scores, slopes) for end in (-reach, reach))
     changes = [(scores[:0, 0], first[:0], first[:0], first[:0])]
@@ -135,7 +136,7 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes
         crossing = (scores[row, label][:, None] - scores[row]) / faster
         crossing = torch.where(faster > 0, crossing, torch.inf)
         step = crossing.amin(dim=1)
-        # Of the classes that cross at the same point the fastest is the label from there on.
+        # If several classes cross at the same point, the fastest is the label from there on.
         after = torch.where(crossing == step[:, None], faster, -torch.inf).argmax(dim=1)
         moves = step.isfinite() & (step <= reach)
         row, label, after = row[moves], label[moves], after[moves]
@@ -147,7 +148,7 @@ def _changes_of_classes(scores: Tensor, slopes: Tensor, reach: float) -> Changes
 
 
 def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:
-    """The label of each row at a point of the line: of equal scores the one that goes on."""
+    """Return each row's label at a point of the line; ties go to the label that lasts."""
     far = math.isinf(step)
     there = math.copysign(1.0, step) * slopes if far else scores + step * slopes
     allowed = there == there.amax(dim=1, keepdim=True)
@@ -155,7 +156,7 @@ def _best_at(step: float, scores: Tensor, slopes: Tensor) -> Tensor:
 
 
 def between(change: Tensor, reach: float, most: int) -> Tensor:
-    """Points between changes within reach, and beyond them, sorted, at most so many."""
+    """Return at most `most` sorted points between the changes within reach, and beyond them."""
     if most == 0 or len(change) == 0:
         return change.new_zeros(min(most, 1))
     # A sort by torch takes several times as long, and memory for indices as well.
@@ -164,6 +165,7 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
     ends = ends.clamp(-reach, reach)
     change = torch.cat((ends[:1], change, ends[1:]))
     sizes = change.abs()
+    # Between changes that may be equal, rounding alone would decide the values.
     places = torch.nonzero(change.diff() > _APART * (sizes[1:] + sizes[:-1]))[:, 0]
     if len(places) > most:
         places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
@@ -171,13 +173,14 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
 
 
 def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
-    """Values at given steps; `hard` gives (f, c_1, ..., c_m) at one of them."""
+    """Evaluate a line at given steps; `hard` returns (f, c_1, ..., c_m) at one step."""
     values = torch.stack([hard(step) for step in steps])
+    # Padded, because a maximum over no constraints is not defined.
     excess = torch.nn.functional.pad(values[:, 1:], (0, 1), value=-torch.inf).amax(dim=1)
     return Line(steps, values[:, 0], excess)
 
 
 def grid(like: Tensor, reach: float) -> Tensor:
-    """Steps of both signs on a logarithmic grid."""
+    """Return steps of both signs on a logarithmic grid."""
     steps = torch.cat((-GRID.flip(0), GRID)).to(like)
     return steps[steps.abs() <= reach]

@@ -42,7 +42,7 @@ class RankingERM(FairERM):
     """
 
     def start(self) -> Tensor:
-        """A gradient step from zero, scaled to give the scores unit variance."""
+        """Return a gradient step from zero, scaled to give the scores unit variance."""
         x = super().start()
         if x.any():
             return x
@@ -52,8 +52,9 @@ class RankingERM(FairERM):
         return step / spread if spread > 0 else x
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
-        """Hard values on a line: between all changes of ranks of few rows, else on a grid."""
+        """Return hard values between all rank changes if there are few rows, else on a grid."""
         n_pairs = self.n_rows * (self.n_rows - 1) // 2
+        # The table of all pairs must fit into memory.
         if n_pairs * (1 + self.n_constraints) > MOST_ENTRIES // 2:
             return super().along(x, direction, reach)
         X = self.data.quantiles.X
@@ -67,7 +68,7 @@ class RankingERM(FairERM):
         )
 
     def _pair_values(self, above: Tensor, below: Tensor) -> Tensor:
-        """Contribution of pairs to the hard values if their first row ranks above, (k, 1 + m)."""
+        """Return how pairs change hard values if the first row ranks higher, (k, 1 + m)."""
         rows = self.data.quantiles
         negative, positive = (rows.weight * (rows.y == label) for label in (0, 1))
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
@@ -87,11 +88,11 @@ class GroupMoments:
 
     @classmethod
     def from_rows(cls, data: Rows, n_groups: int) -> GroupMoments:
-        """Moments of the (label, group) cells of all workers, in two passes."""
+        """Compute moments of the (label, group) cells of all workers, in two passes."""
         n_cells = 2 * n_groups
 
         def cell_weights(rows: Rows) -> Tensor:
-            """Weight of each row in each cell, (n, n_cells)."""
+            """Return the weight of each row in each cell, (n, n_cells)."""
             one_hot = torch.nn.functional.one_hot
             group = rows.group if rows.group.ndim == 2 else one_hot(rows.group, n_groups)
             cells = one_hot(rows.y, 2)[:, :, None] * group[:, None]
@@ -118,7 +119,7 @@ class GroupMoments:
         return cls(weight[:, 0], mean, data.total(scatters))
 
     def union(self, cells: Tensor) -> GroupMoments:
-        """Moments of the given cells together."""
+        """Return the moments of the union of these cells."""
         weight, means = self.weight[cells], self.mean[cells]
         mean = weight @ means / weight.sum()
         steps = means - mean
@@ -126,13 +127,13 @@ class GroupMoments:
         return GroupMoments(weight.sum()[None], mean[None], scatter[None])
 
     def standard_scale(self) -> Tensor:
-        """Standard deviations of the columns, (d,), as of the rows; 1 for a constant column."""
+        """Return standard deviations of the columns, (d,); 1 for a constant column."""
         whole = self.union(torch.arange(len(self.weight)))
         variances = whole.scatter[0].diagonal() / whole.weight[0]
         return standard_scale(without_rounding(variances, whole.mean[0]))
 
     def by_label(self) -> tuple[GroupMoments, GroupMoments]:
-        """Moments of the negatives and of the positives: the two halves of the cells."""
+        """Return moments of the negatives and of the positives: the two halves of the cells."""
         halves = torch.arange(len(self.weight)).chunk(2)
         return self.union(halves[0]), self.union(halves[1])
 
@@ -140,7 +141,7 @@ class GroupMoments:
 def whitened_model(
     moments: GroupMoments, scale: Tensor, alpha: float, curvature: float
 ) -> LinearModel:
-    r"""Linear model in coordinates where the penalised quadratic objective has Hessian I.
+    r"""Return a linear model whose penalised quadratic objective has Hessian I.
 
     For the original columns the Hessian is :math:`c (\Sigma_+ + \Sigma_- + \delta \delta') +
     \alpha\, \mathrm{diag}(s)^2`, with the covariance of each label, the difference :math:`\delta`
@@ -152,6 +153,7 @@ def whitened_model(
     hessian = curvature * (covariances + torch.outer(step, step))
     hessian.diagonal().add_(alpha * scale**2)
     diagonal = hessian.diagonal()
+    # A constant column without penalty has no scale.
     units = torch.where(diagonal > 0, diagonal, torch.ones_like(diagonal)).rsqrt()
     none = torch.zeros_like(scale)
     return LinearModel(1, none, whitener(hessian, units), fit_intercept=False, scale=scale)
@@ -190,28 +192,28 @@ class MomentERM(FixedSoftness, FairERM):
         return scatter
 
     def _by_part(self, table: Tensor, constraint: MomentConstraint) -> Tensor:
-        """Sums over the cells of each part."""
+        """Sum over the cells of each part."""
         return constraint.pooled(table * self._factors.reshape(-1, *[1] * (table.ndim - 1)))
 
     @cached_property
     def _factors(self) -> Tensor:
-        """What the rows of each cell count for in the constraints, (C,)."""
+        """Factor on the weight of each cell in the constraints, (C,)."""
         return self.constraint.space.factors().reshape(-1).to(self.moments.weight)
 
     def start(self) -> Tensor:
-        """A Newton step on the objective from zero: its optimum if it is quadratic."""
+        """Return a Newton step on the objective from zero: the optimum if it is quadratic."""
         # At zero the scores are constant, and the binormal AUC has no gradient.
         negative, positive = self.moments.by_label()
         step = (positive.mean[0] - negative.mean[0])[:, None]
         return self.model.coordinates(step)[:, 0]
 
     def baselines(self) -> list[Baseline]:
-        """Zero, where all scores are equal, and the solution without constraints."""
+        """Return zero, where all scores are equal, and the unconstrained solution."""
         zero = Baseline(self.model.init(), equal=True)
         return [zero] if self.free is None else [zero, Baseline(self.free)]
 
     def values(self, x: Tensor) -> Tensor:
-        """(f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""
+        """Return (f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""
         mean = self._mean @ x
         weight = self.moments.weight
         square = (self._scatter @ x) @ x + weight * mean**2
@@ -222,13 +224,13 @@ class MomentERM(FixedSoftness, FairERM):
         return torch.cat((risk[None], self.constraint.evaluate(sums, self.counts, x[:0])))
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Objective and constraints, from moments."""
+        """Linearize objective and constraints from moments."""
         value, pullback = linearized(self.values, x)
         terms = Linearization(value, lambda weights: pullback(weights)[0])
         return with_penalty(terms, self.model.penalty(x), self.alpha)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft values from moments, hard values from the rows."""
+        """Evaluate soft values from moments and hard values from the rows."""
         scores = self.model.scores(x, self.data.quantiles.X)
         return Evaluation(self.linearize(x).value, self.hard(scores, x[:0]))
 
@@ -247,7 +249,7 @@ class MomentERM(FixedSoftness, FairERM):
         return all(isinstance(surrogate, Quadratic) for surrogate in surrogates)
 
     def quadratic_forms(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Hessians, gradients and values of (f, c_1, ..., c_m) at zero, where all are quadratic."""
+        """Return Hessians, gradients and values of quadratic (f, c_1, ..., c_m) at zero."""
         weight = self.moments.weight
         extended = torch.cat((self._mean, torch.ones_like(weight)[:, None]), dim=1)
         matrices = weight[:, None, None] * extended[:, :, None] * extended[:, None, :]

@@ -24,42 +24,42 @@ Gradient = Callable[[], Tensor]
 
 
 class Objective:
-    """Base of the first value of a problem: soft as optimised, hard as measured.
+    """Base of objectives: soft as optimised, hard as measured.
 
     A subclass implements :meth:`sums` and :meth:`from_sums`. By default derivatives come from
     autograd, and the hard value is 1 - AUC.
 
-    Sums are divided by `total`, by default the sum of the weights. For a batch whose weights are
-    scaled up it is that of all rows: the ratio to the batch's own would be biased.
+    Sums are divided by `total`, by default the sum of the weights. For a batch with scaled-up
+    weights it is the total weight of all rows: dividing by the batch's total would be biased.
     """
 
     is_additive = False  # whether `soft` is `sums` divided by the total weight
     row_error: OfRows | None = None  # the error of each row, if `hard` is its mean
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Sums over rows, of any shape, of which `soft` is a function."""
+        """Return sums over rows, of any shape, that determine `soft`."""
         raise NotImplementedError
 
     def from_sums(self, sums: Tensor) -> Tensor:
-        """`soft` from `sums`, also flattened, divided by the total weight."""
+        """Compute `soft` from `sums`, possibly flattened, divided by the total weight."""
         raise NotImplementedError
 
     def soft(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> Tensor:
-        """The value that is minimised, (), differentiable."""
+        """Return the value that is minimised, (), differentiable."""
         sums = self.sums(scores, y, weight)
         return self.from_sums(sums / (weight.sum() if total is None else total))
 
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> tuple[Tensor, Gradient]:
-        """`soft`, and a function that returns its derivative by the scores, (n, K)."""
+        """Return `soft` and a function that returns its derivative by the scores, (n, K)."""
         value, pullback = linearized(lambda z: self.soft(z, y, weight, total), scores)
         return value, lambda: pullback(torch.ones_like(value))[0]
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """The value by which solvers choose among feasible points, (); a tie counts one half."""
+        """Return the value by which solvers choose feasible points, (); a tie counts one half."""
         w, positive = weight.cpu().numpy(), y.cpu().numpy() == 1
         sides = np.where(positive, w, 0.0), np.where(positive, 0.0, w)
         won = sides[0] @ wins(ranks(scores[:, 0].cpu().numpy()), sides[1])
@@ -106,7 +106,7 @@ class MeanLoss(RankedLoss):
 
 @dataclass(frozen=True)
 class Nothing(Objective):
-    """No objective, where only the constraints are asked for."""
+    """The zero objective, for the values of the constraints alone."""
 
     is_additive = True
 
@@ -127,8 +127,8 @@ class Nothing(Objective):
 class Costs:
     """Costs of predictions: a loss for training, and the cost by which points are compared.
 
-    The loss is the log loss, weighted by what it costs at most to mistake a row of this label. Of
-    two labels the least mean cost then belongs to the sign of the best score (Elkan, "The
+    The loss is the log loss, weighted by the largest extra cost of misclassifying a row of this
+    label. With two labels the sign of the best score then has the least mean cost (Elkan, "The
     foundations of cost-sensitive learning", 2001).
     """
 
@@ -136,7 +136,7 @@ class Costs:
 
     @classmethod
     def of(cls, costs: Any, weight: Floats) -> MeanLoss:
-        """The objective for these costs, the largest as one, given the weight of each label."""
+        """Return the objective for these costs, scaled to at most 1, given each label's weight."""
         rates = expected_costs(costs, len(weight))
         table = torch.as_tensor(sum(r.hits / (r.possible.max(axis=1) @ weight) for r in rates))
         if not table.any():
@@ -145,18 +145,19 @@ class Costs:
         return MeanLoss(cls(table), cls(table).label_costs)
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Weighted log loss of each row, (n,)."""
+        """Return the weighted log loss of each row, (n,)."""
         return self._weight(y, scores) * log_loss(scores, y)
 
     def gradient(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Its derivative by the scores, (n, K)."""
+        """Return the derivative of the loss by the scores, (n, K)."""
         return self._weight(y, scores)[:, None] * log_loss.gradient(scores, y)
 
     def label_costs(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The cost of each predicted label, (n,)."""
+        """Return the cost of each predicted label, (n,)."""
         return self.table.to(scores)[y, hard_classes(scores)]
 
     def _weight(self, y: Tensor, like: Tensor) -> Tensor:
+        # Correct predictions may cost something, too: only the extra cost counts.
         least = self.table.diagonal()[:, None]
         return (self.table - least).amax(dim=1).to(like)[y]
 
@@ -174,7 +175,7 @@ class PairwiseLoss(Objective):
 
     @classmethod
     def from_data(cls, surrogate: Surrogate, data: Rows) -> Self:
-        """The loss with the fractions of the rows of all workers."""
+        """Return the loss with the fractions of the rows of all workers."""
 
         def by_label(local: Rows) -> Tensor:
             return torch.stack([local.weight[local.y == k].sum() for k in (0, 1)])
@@ -183,17 +184,17 @@ class PairwiseLoss(Objective):
         return cls(surrogate, (negatives, positives))
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Sums over negatives and positives, (2, n_columns), in O(n), without pairs."""
+        """Sum over negatives and positives, (2, n_columns), in O(n), without pairs."""
         return self.surrogate.statistic.sums(scores, Placement(y, y, weight, 2))
 
     def from_sums(self, sums: Tensor) -> Tensor:
-        """Surrogate loss from sums over negatives and positives, divided by the total weight."""
+        """Compute the surrogate loss from sums by label, divided by the total weight."""
         means = sums.reshape(2, -1) / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 
 
 def _weighted_sum(loss: OfRows, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Weighted sum of a function of some rows at a time, which fits into the cache, ()."""
+    """Sum a weighted loss over blocks of rows that fit into the cache, ()."""
     total = scores.new_zeros(())
     for z, label, w in blocks_of(scores, y, weight):
         total = total + w @ loss(z, label)

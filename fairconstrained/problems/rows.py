@@ -18,26 +18,26 @@ from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.models.features import ColumnValues, Features
 
 T = TypeVar("T")
-# What stands for the rows of one worker: indices of rows with its labels and groups, (k,), its
-# weights (k,), and the map from the scores of all rows, (n,), to its scores, (k,).
+# Representatives of the rows of one worker: indices of rows with their labels and groups, (k,),
+# their weights (k,), and the map from the scores of all rows, (n,), to their scores, (k,).
 Representatives = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 
-_PIECE_ROWS = 16_384  # so many rows of some tens of columns fit into the processor's cache
-_MOST_SCORES = 400_000  # of all workers that travel at a time: 3 MB
-_MANY_ROWS = 200_000  # of more rows a solver sees about so many first, or fewer
-_LEAST = 16  # one row in so many at most
-_FEW_OF_CELL = 1_000  # rows of a label and group that are kept at least, if it has so many
-_GOLDEN = 0.6180339887498949
+_PIECE_ROWS = 16_384  # rows of some tens of columns that fit into the processor's cache
+_MOST_SCORES = 400_000  # scores that all workers send at a time: 3 MB
+_MANY_ROWS = 200_000  # with more rows a solver starts on a subsample of about this size or less
+_MOST_FRACTION = 1 / 16  # of the rows in a subsample, but for small cells
+_FEW_OF_CELL = 1_000  # fewest rows of a label and group in a subsample, if there are as many
+GOLDEN = 0.6180339887498949  # multiples modulo 1 are evenly spread, whatever the order of rows
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of which each worker has some, in blocks.
+    """Rows divided among workers, in blocks.
 
-    Whatever is computed from all rows is a sum over them, and :meth:`total` is the only place where
-    such sums are taken: over the pieces of this worker's blocks, then over the workers. Rows in
-    memory are one piece: a tuple of one block.
+    All results are sums over rows, and :meth:`total` is the only place that takes such sums: over
+    the pieces of this worker's blocks, then over the workers. Rows in memory are one piece: a tuple
+    of one block.
     """
 
     blocks: Iterable[Features]  # this worker's rows, iterated over in every pass
@@ -46,7 +46,7 @@ class Rows:
     # (n, n_groups): fractions of each row that belong to the groups, which add up to one.
     group: Tensor
     weight: Tensor  # (n,) positive; ones that are expanded from one number take no memory
-    workers: Workers = field(default=ALONE)  # the processes that have the rows together
+    workers: Workers = field(default=ALONE)  # the processes that share the rows
 
     # ------------------------------------------------------------------ which rows these are
 
@@ -57,7 +57,7 @@ class Rows:
 
     @cached_property
     def X(self) -> Any:
-        """The columns; of rows that are not in memory their statistics."""
+        """The columns, or their statistics if the rows are not in memory."""
         return self.blocks[0] if self.in_memory else ColumnsOfAll(self)  # type: ignore[index]
 
     @property
@@ -75,7 +75,7 @@ class Rows:
 
     @cached_property
     def starts(self) -> list[int]:
-        """Number of rows before those of each worker, and of all."""
+        """Index of the first row of each worker, and the number of all rows."""
         return list(accumulate(self.gather(lambda local: len(local.y)), initial=0))
 
     @cached_property
@@ -86,19 +86,19 @@ class Rows:
     # ------------------------------------------------------------------ sums over all rows
 
     def sum(self, function: Callable[[Rows], Tensor]) -> Tensor:
-        """Sum over the workers of a function of the rows of each.
+        """Sum a function of each worker's rows over the workers.
 
-        It and :meth:`gather` are all that problems ask of whoever has the rows. The function may
-        travel to them, and with it all that it refers to.
+        Problems need only this and :meth:`gather` from the data backend. The function may be sent
+        to the workers, with everything it refers to.
         """
         return self.workers.sum(function(self))
 
     def gather(self, function: Callable[[Rows], T]) -> list[T]:
-        """Values of a function of the rows of each worker, in their order: small objects."""
+        """Return a function of each worker's rows, in the order of workers: small objects."""
         return self.workers.gather(function(self))
 
     def pieces(self) -> Iterator[Rows]:
-        """The rows of this worker, some at a time and in memory."""
+        """Yield this worker's rows in pieces that are in memory."""
         if self.in_memory:
             yield self
             return
@@ -110,20 +110,20 @@ class Rows:
                 yield Rows((X,), self.y[here], self.group[here], self.weight[here]).block
 
     def total(self, function: Callable[[Rows], Tensor]) -> Tensor:
-        """Sum of a function of some rows at a time over all rows of all workers.
+        """Sum a function of pieces of rows over all rows of all workers.
 
-        All workers must ask for the same sums in the same order.
+        All workers must compute the same sums in the same order.
         """
         if self.in_memory:
             return function(self)
         return self.sum(lambda local: reduce(torch.add, map(function, local.pieces())))
 
     def linearized(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Sums over all rows, and the map from weights on them to sums of gradients.
+        """Return sums over all rows, and the map from weights on them to sums of gradients.
 
         `function` gives for some rows their sums, (S,), and a function from weights (k, S) on them
-        to gradients, (k, n_variables). Rows in memory are passed once. Of others nothing is kept:
-        each piece is computed again for the gradients, in a second pass.
+        to gradients, (k, n_variables). Rows in memory are passed once. For others nothing is
+        stored: a second pass computes each piece again for the gradients.
         """
         if self.in_memory:
             return function(self)
@@ -133,7 +133,7 @@ class Rows:
         )
 
     def counts(self, constraint: MomentConstraint) -> Tensor:
-        """Weight of the rows in each part of a constraint, (n_parts,)."""
+        """Return the weight of the rows in each part of a constraint, (n_parts,)."""
 
         def local_counts(rows: Rows) -> Tensor:
             counts = rows.weight.new_zeros(constraint.n_parts)
@@ -146,18 +146,18 @@ class Rows:
     # ------------------------------------------------------------------ some of the rows
 
     def take(self, index: Tensor) -> Rows:
-        """Some rows of this worker, in memory, which may be drawn by a generator on the CPU."""
+        """Return rows of this worker, in memory; indices may be on the CPU."""
         (X,) = self.blocks
         index = index.to(self.y.device)
         y, group, weight = (c.index_select(0, index) for c in (self.y, self.group, self.weight))
         return Rows((X.rows(index),), y, group, weight)
 
     def select(self, choose: Callable[[Rows], Rows]) -> Rows:
-        """Some of all rows, given a function that chooses some of those of each worker."""
+        """Return the rows that `choose` selects on each worker."""
         return choose(self)
 
     def subset(self, index: Tensor, weight: Tensor) -> Rows:
-        """Some of this worker's rows, by ascending indices, with other weights from now on."""
+        """Return this worker's rows at ascending indices, with new weights."""
         blocks, start = [], 0
         for block in self.blocks:
             stop = start + block.shape[0]
@@ -169,14 +169,14 @@ class Rows:
         return Rows(tuple(blocks), y, group, weight, self.workers)
 
     def subsample(self, constraint: MomentConstraint) -> Rows:
-        """Fewer rows that stand for all, or all if they are few or most would be kept.
+        """Return a weighted subsample, or all rows if there are few or most would be kept.
 
         Also all, if some worker would have none.
 
-        A fraction of each label and group is kept, the same for all but small cells, of which at
-        least 1,000 rows are kept. Rows are spaced by the golden ratio, which no order of the rows
-        repeats. Of several workers they are those that one worker would choose who has the rows of
-        all, in the order of the workers.
+        The fraction is the same for each label and group, except that small cells keep at least
+        1,000 rows. Rows are spaced by the golden ratio, so no periodic order of the rows matters.
+        Several workers choose the same rows as one worker who has them all, in the order of the
+        workers.
         """
         if self.n_rows <= _MANY_ROWS:
             return self
@@ -189,7 +189,7 @@ class Rows:
             return sizes
 
         counts = self.sum(counted)
-        most = min(1.0 / _LEAST, _MANY_ROWS / self.n_rows)
+        most = min(_MOST_FRACTION, _MANY_ROWS / self.n_rows)
         fraction = (_FEW_OF_CELL / counts.clamp_min(1.0)).clamp(most, 1.0)
         if fraction @ counts > 0.5 * self.n_rows:  # most cells are small
             return self
@@ -197,7 +197,7 @@ class Rows:
         def chosen(local: Rows) -> Rows:
             choices = []
             for place, cell in local._cells(constraint):
-                spaced = ((starts[local.workers.rank] + place).double() * _GOLDEN).frac()
+                spaced = ((starts[local.workers.rank] + place).double() * GOLDEN).frac()
                 some = torch.nonzero(spaced < fraction[cell])[:, 0]
                 choices.append((place[some], 1.0 / fraction[cell[some]]))
             index, stands_for = map(torch.cat, zip(*choices, strict=True))
@@ -207,9 +207,9 @@ class Rows:
         return subsample if min(subsample.workers.gather(len(subsample.y))) else self
 
     def by_cell(self, constraint: MomentConstraint) -> Rows:
-        """One row of each label and group of a worker, which has the weight of all of them.
+        """Return one row of each label and group of a worker, with the weight of all of them.
 
-        Where rows belong to groups by fractions, one of each label, with the mean of these.
+        Where rows belong to groups by fractions, one of each label, with the mean fractions.
         """
         n_cells = constraint.part_of_cell.numel()
 
@@ -229,9 +229,9 @@ class Rows:
         return self.select(chosen)
 
     def _cells(self, constraint: MomentConstraint) -> Iterator[tuple[Tensor, Tensor]]:
-        """Places of some rows of this worker at a time, and their label and group as one index.
+        """Yield positions of blocks of this worker's rows, and label and group as one index.
 
-        Rows that belong to groups by fractions are told apart by their labels.
+        Rows that belong to groups by fractions are indexed by their labels alone.
         """
         start, n_groups = 0, constraint.part_of_cell.shape[1]
         for y, group in blocks_of(self.y, self.group):
@@ -245,8 +245,8 @@ class Rows:
     def quantiles(self) -> Rows:
         r"""Rows whose scores have the distributions of all rows within each label and group.
 
-        They are the rows themselves if these are in memory, or of all workers at most 400,000. Of
-        more rows each of W workers sends, for each of its cells (labels in groups, C at most), all
+        They are the rows themselves if these are in memory or at most 400,000 in all. Otherwise
+        each of W workers sends, for each of its cells (labels in groups, C at most), all
         rows if they are at most :math:`K = 400000 / (W C)`, else K quantiles of their scores, of
         equal weight. The levels of worker w are :math:`(k + o_w) / K` for k = 0, ..., K - 1 and
         :math:`o_w = (w + 1/2) / W`.
@@ -271,19 +271,19 @@ class Rows:
         return self if self.in_memory else self._gathered(partial(_spaced, self.starts))
 
     def spaced(self) -> Tensor:
-        """Indices of up to 400,000 rows, evenly spaced: all rows, or every second, third...
+        """Return indices of up to 400,000 evenly spaced rows: every n-th row.
 
-        Of several workers they are those that one worker would choose who has the rows of all.
+        Several workers choose the same rows as one worker who has them all.
         """
         return _spaced(self.starts, self)[0]
 
     @property
     def to_quantiles(self) -> Callable[[Rows, Tensor], Tensor]:
-        """Map from the scores of a worker's rows, (n, 1), to its part of :attr:`quantiles`."""
+        """Map from the scores of a worker's rows, (n, 1), to its scores in :attr:`quantiles`."""
         return _unchanged if self.in_memory else partial(_to_quantiles, self.n_rows)
 
     def _gathered(self, representatives: Callable[[Rows], Representatives]) -> Rows:
-        """Rows of all workers: what stands for those of each."""
+        """Gather the representatives of each worker's rows."""
 
         def columns(local: Rows) -> tuple[Tensor, Tensor, Tensor]:
             index, weight, _ = representatives(local)
@@ -295,7 +295,7 @@ class Rows:
 
     @cached_property
     def places_of_cells(self) -> list[Tensor]:
-        """Places of the rows of each label and group of this worker."""
+        """Positions of this worker's rows of each label and group."""
         if self.group.ndim == 2:
             raise ValueError(
                 f"rankings of more than {_MOST_SCORES:,} rows in blocks or shards need the group "
@@ -307,12 +307,13 @@ class Rows:
 
 
 def _quantiles(n_rows: int, local: Rows) -> Representatives:
-    """All rows of a worker if there are few in all; else quantiles within label and group."""
+    """Return all rows if all workers have few, else quantiles within label and group."""
     if n_rows <= _MOST_SCORES:  # in the order in which they were given
         cells, most = [torch.arange(len(local.y), device=local.y.device)], n_rows
     else:
         cells = local.places_of_cells
         most = max(_MOST_SCORES // (local.workers.size * len(cells)), 1)
+    # Offsets by rank make the levels of all workers evenly spaced.
     levels = (np.arange(most) + (local.workers.rank + 0.5) / local.workers.size) / most
     rows, weight = [], []
     for cell in cells:
@@ -336,8 +337,9 @@ def _quantiles(n_rows: int, local: Rows) -> Representatives:
 
 
 def _spaced(starts: list[int], local: Rows) -> Representatives:
-    """Evenly spaced rows, given how many rows there are before those of each worker."""
+    """Return evenly spaced rows, given the index of the first row of each worker."""
     spacing = -(-starts[-1] // _MOST_SCORES)
+    # Continue the spacing of the workers before this one.
     first = -starts[local.workers.rank] % spacing
     index = torch.arange(first, max(len(local.y), first), spacing, device=local.y.device)
     return index, local.weight[index], lambda scores: scores[index]
@@ -353,23 +355,23 @@ def _to_quantiles(n_rows: int, local: Rows, scores: Tensor) -> Tensor:
 
 
 def _as_index(group: Tensor) -> Tensor:
-    """Group indices as torch needs them; fractions as they are."""
+    """Convert group indices to torch's index type; return fractions unchanged."""
     return group.long() if group.ndim == 1 else group
 
 
 @dataclass(frozen=True, eq=False)
 class TravellingScores:
-    """X of rows that stand for those of all workers: its products are scores that travel.
+    """Columns of representatives of all rows, whose scores the workers send.
 
-    An AUC, and a gap at all thresholds, are no sums over rows. They are computed from scores of all
-    workers, which travel whenever the parameters of the model change: 8 bytes for each.
+    AUCs and gaps at all thresholds are not sums over rows. They are computed from the scores of all
+    workers, which are sent whenever the parameters of the model change: 8 bytes each.
     """
 
     data: Rows
     representatives: Callable[[Rows], Representatives]
 
     def matmul(self, v: Tensor) -> Tensor:
-        """X v, (n, 1), in one pass over the rows."""
+        """Return X v, (n, 1), in one pass over the rows."""
         representatives = self.representatives
 
         def local_scores(local: Rows) -> Tensor:
@@ -393,19 +395,19 @@ class ColumnsOfAll:
         return self._rows.n_rows, n_columns[0]
 
     def mean(self, weight: Tensor) -> Tensor:
-        """Weighted column means, of shape (d,)."""
+        """Return weighted column means, (d,)."""
         return self._average(lambda piece: piece.X.mean(piece.weight))
 
     def covariance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """Weighted second moments about `centre`, of shape (d, d)."""
+        """Return weighted second moments about `centre`, (d, d)."""
         return self._average(lambda piece: piece.X.covariance(piece.weight, centre))
 
     def variance(self, weight: Tensor, centre: Tensor) -> Tensor:
-        """The diagonal of `covariance`, of shape (d,)."""
+        """Return the diagonal of `covariance`, (d,)."""
         return self._average(lambda piece: piece.X.variance(piece.weight, centre))
 
     def values(self) -> ColumnValues:
-        """Least and largest value of each column, and whether there are others."""
+        """Return each column's smallest and largest value, and whether it has others."""
 
         def local_values(local: Rows) -> ColumnValues:
             pieces: Iterator[ColumnValues] = (piece.X.values() for piece in local.pieces())
@@ -414,6 +416,6 @@ class ColumnsOfAll:
         return reduce(ColumnValues.joined, self._rows.gather(local_values))
 
     def _average(self, function: Callable[[Rows], Tensor]) -> Tensor:
-        """The weighted mean over all rows, from weighted means over pieces."""
+        """Return the weighted mean over all rows, from weighted means over pieces."""
         total = self._rows.total(lambda piece: function(piece) * piece.weight.sum())
         return total / self._rows.total_weight

@@ -125,17 +125,17 @@ class Saddle:
         return self.extended(self.problem.model.init())
 
     def parameters(self, x: Tensor) -> Tensor:
-        """The parameters w in x."""
+        """Return the parameters w in x."""
         return x[: len(x) - 2 * self.n_pairs]
 
     def objective_of_constants(self) -> float:
-        """The risk of scores that are all zero, without the penalty."""
+        """Return the risk of scores that are all zero, without the penalty."""
         data = self.problem.data
         zeros = data.weight.new_zeros(len(data.y), 1)
         return float(self.problem.risk.soft(zeros, data.y, data.weight))
 
     def linearize(self, x: Tensor, batch: Rows) -> Linearization:
-        """(F_0, ..., F_M, G_1, ..., G_P) on these rows, with the slack subtracted from each F."""
+        """Linearize (F_0, ..., F_M, G_1, ..., G_P) on these rows, each F less its slack."""
         problem, n_pairs = self.problem, self.n_pairs
         w = self.parameters(x)
         u, u_ = self.sides[:, self._cells(batch)] * (batch.weight / self._mean_weight)[:, None]
@@ -157,7 +157,7 @@ class Saddle:
 
 
 def _surrogate_of(problem: ERM) -> Quadratic | None:
-    """The quadratic surrogate that all AUCs of a problem have in common, or None."""
+    """Return the quadratic surrogate shared by all AUCs of a problem, or None."""
     members = getattr(problem.constraint, "members", ())
     if not all(isinstance(member, AUCConstraint) for member in members):
         return None

@@ -1,4 +1,4 @@
-r"""The best thresholds by group, which no head on posteriors may be clearly worse than.
+r"""The best thresholds by group: the baseline for heads on posteriors.
 
 Error and constraints are affine in how many rows of each label and group are predicted 1. For
 thresholds on one score these numbers lie, in each group, between the convex hull of its ROC curve
@@ -20,19 +20,19 @@ from torch import Tensor
 from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.problems.values import ERM
 
-_NODES = 100  # of the tree of the integer program; the best point that it has found by then is kept
-_GAP = 1e-3  # relative difference of errors that is none
-_ALIKE = 4e-4  # constraint values of a group that differ by less are alike: two exceed no slack
-_PARTS_OF_SLACK = (1.0, 0.5, 0.25)  # aimed at, until thresholds of whole rows keep all of it
-_FAR = 0.1  # excess that does not come from single rows
-_TOPS = 64  # tried numbers of rows above the highest of three thresholds
-_BEYOND = 16.0  # log odds beyond those of all rows
+_NODES = 100  # node limit of the integer program, whose best point by then is used
+_GAP = 1e-3  # relative optimality gap at which the integer program stops
+_ALIKE = 4e-4  # tolerance on the constraint values of one group; two groups may differ by twice it
+_PARTS_OF_SLACK = (1.0, 0.5, 0.25)  # fractions to aim at until whole rows keep the full slack
+_FAR = 0.1  # a larger violation does not come from single rows
+_TOPS = 64  # candidates for the highest of three thresholds
+_BEYOND = 16.0  # log odds more extreme than those of any row
 
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
 
 
 def thresholds_by_group(problem: ERM) -> Tensor | None:
-    r"""Parameters whose scores are the nearest to those of the best thresholds by group.
+    r"""Return the parameters whose scores are nearest to the best thresholds by group.
 
     A group at a corner of its ROC curve has one threshold. Any other has three, t > v > u, and the
     rule predicts 1 above t and between u and v, so that fewer rows of both labels are right and no
@@ -73,13 +73,14 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
         if excess <= 2 * _ALIKE:
             return rule
         first = rule if first is None else first
+        # The columns cannot express these thresholds: aiming at less slack does not help.
         if excess > _FAR:
             break
     return first
 
 
 def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
-    """The ROC curve of a group, in sums of weight."""
+    """Return the ROC curve of a group, in sums of weight."""
     order = np.argsort(-log_odds, kind="stable")
     falling = log_odds[order]
     by_label = weight[order, None] * (label[order, None] == [0, 1])
@@ -90,9 +91,9 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
 
 
 def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
-    """Error and constraints, (1 + m,), if no row is predicted 1, and slopes, (n_groups, 2, 1 + m).
+    """Return error and constraints, (1 + m,), if no row is predicted 1, and their slopes.
 
-    The slopes are by the weight of the rows of each group and label that are.
+    Slopes, (n_groups, 2, 1 + m), are per weight predicted 1 of each group and label.
     """
     cells = problem.data.by_cell(problem.constraint)
     small = replace(problem, data=cells)
@@ -102,6 +103,7 @@ def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
     slopes = np.zeros((n_groups, 2, n_values))
     _, group = np.unique(as_numpy(cells.group), return_inverse=True)
     for i, (g, y) in enumerate(zip(group, as_numpy(cells.y), strict=True)):
+        # Values are affine: one row per cell gives its slope.
         one = none.clone()
         one[i] = 1.0
         slopes[g, y] = as_numpy((small.hard(one, aux)[:n_values] - values) / cells.weight[i])
@@ -111,10 +113,10 @@ def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
 def _program(
     curves: list[Curve], values: Floats, slopes: Floats, unit: float | None
 ) -> Floats | None:
-    """Weight that is predicted 1 of each group and label, (n_groups, 2), or None.
+    """Solve for the weight predicted 1 of each group and label, (n_groups, 2), or None.
 
-    All rows have the weight `unit`, if they have the same. Then the solution is whole numbers of
-    rows, but for the limit of nodes.
+    If all rows have the same weight, it is `unit`, and the solution is whole numbers of rows, up to
+    the node limit.
     """
     n = 2 * len(curves)
     size, flat = unit or 1.0, slopes.reshape(n, -1).T
@@ -141,7 +143,7 @@ def _program(
 
 
 def _hull(points: Floats) -> Floats:
-    """The corners of the upper convex hull of points with ascending coordinates."""
+    """Return the corners of the upper convex hull of points with ascending coordinates."""
     corners: list[Floats] = []
     for point in points:
         while len(corners) > 1:
@@ -154,9 +156,9 @@ def _hull(points: Floats) -> Floats:
 
 
 def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
-    """One or three thresholds, falling, with about the values of a target; slopes are (2, 1 + m).
+    """Find one or three falling thresholds that nearly reach a target; slopes are (2, 1 + m).
 
-    Of three the widest apart are taken: other scores then change the fewest predictions.
+    Among triples, the widest apart win: errors in scores then change the fewest predictions.
     """
     thresholds, above = curve
 
@@ -184,7 +186,7 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
 
 
 def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
-    """Scores that change their sign at one or three thresholds and are positive beyond them."""
+    """Return scores that change sign at one or three thresholds and are positive above them."""
     if len(thresholds) == 1:
         return np.asarray(log_odds - thresholds[0])
     parabola = np.linalg.solve(np.vander(expit(thresholds), 3), thresholds)
@@ -192,7 +194,7 @@ def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
 
 
 def _nearest(problem: ERM, scores: Floats) -> Tensor:
-    """The parameters with the scores of least squared distance from these."""
+    """Return the parameters whose scores fit these best in least squares."""
     units = torch.eye(problem.model.n_params).to(problem.data.weight)
     columns = torch.cat([problem.model.scores(w, problem.data.X) for w in units], dim=1)
     solution = np.linalg.lstsq(as_numpy(columns), scores)[0]

@@ -23,10 +23,7 @@ from fairconstrained.constraints.tables import Placement, blocks_of
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import Model
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems.base import (
-    Evaluation,
-    Linearization,
-)
+from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.problems.objectives import Objective
 from fairconstrained.problems.rows import Rows, Sums
 
@@ -57,17 +54,17 @@ class ERM:
     constraint: MomentConstraint
     alpha: float  # weight of half the squared norm of the coefficients
     initial: Tensor | None = None  # parameters (n_params,) to start from in place of the model's
-    # Solutions that no result may be worse than: without constraints, and thresholds by group on
-    # the scores of these parameters of a linear model, which are log odds of two classes.
+    # Parameters of baselines: of the unconstrained solution, and of the log odds of two classes in
+    # a linear model, on which group thresholds are found.
     free: Tensor | None = None
     log_odds: Tensor | None = None
-    # Gives the point and the multipliers of a simpler model that is fitted to the rows of a
-    # problem, from which training on them begins.
+    # Returns the point and multipliers of a simpler model fitted to the rows of a problem: a warm
+    # start for training on them.
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     @cached_property
     def placed(self) -> Placement:
-        """All rows, which are in memory, with the part of each, as the constraint sees them."""
+        """All rows, in memory, with their parts of the constraint's table."""
         return self.constraint.place(self.data.y, self.data.group, self.data.weight)
 
     @cached_property
@@ -96,7 +93,7 @@ class ERM:
         return self.model.offsets
 
     def start(self) -> Tensor:
-        """Starting point, (n_variables,): the solution without constraints if that keeps them."""
+        """Return the start, (n_variables,): the unconstrained solution if it is feasible."""
         if self.initial is not None:
             return self.variables(self.initial)
         if self.free is not None:
@@ -106,7 +103,7 @@ class ERM:
         return self.variables(self.model.init())
 
     def variables(self, w: Tensor) -> Tensor:
-        """The parameters w, with extra variables of the constraint that suit them."""
+        """Append to the parameters w the matching extra variables of the constraint."""
         if not self.constraint.n_aux:
             return w
         if self.subsampled is not self:
@@ -116,26 +113,26 @@ class ERM:
         return torch.cat((w, self.constraint.init_aux(scores, self.placed_rows(rows))))
 
     def subsample(self) -> Self:
-        """The problem on some hundred thousand rows that stand for all; itself if few."""
+        """Return the problem on a weighted subsample of the rows, or itself if there are few."""
         data = self.data.subsample(self.constraint)
         return self if data is self.data else replace(self, data=data)
 
     @cached_property
     def subsampled(self) -> Self:
-        """`subsample`, kept for what need not be known exactly."""
+        """The cached `subsample`, for quantities that need no exact value."""
         return self.subsample()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The problem without other problems' rows: it travels to workers that have its own."""
-        self.counts  # noqa: B018 (cached: no worker knows it)
+        """Drop the cached subsample before the problem is sent to workers with their own rows."""
+        self.counts  # noqa: B018 (caches the counts of all workers, which none can compute alone)
         return {name: value for name, value in vars(self).items() if name != "subsampled"}
 
     # ------------------------------------------------------------------ values and gradients
 
     def linearize(self, x: Tensor) -> Linearization:
-        """Objective and constraints, from one pass over all rows.
+        """Linearize objective and constraints in one pass over all rows.
 
-        Of rows that are not in memory one more pass gives any number of gradients.
+        If rows are not in memory, one more pass gives any number of gradients.
         """
         w, aux = x.tensor_split([self.model.n_params])
         penalty, affine = self.model.penalty(w), self.affine
@@ -148,27 +145,23 @@ class ERM:
         value = value.clone()
         value[0] += self.alpha * penalty.value
 
-        def pullback_many(weights: Tensor) -> Tensor:
+        def pullbacks(weights: Tensor) -> Tensor:
             if affine is None:
                 sum_weights, on_aux = map(torch.stack, zip(*map(pullback, weights), strict=True))
             else:
                 on_table = affine.on_table(weights[:, 1:]).flatten(start_dim=1)
-                sum_weights, on_aux = (
-                    torch.cat((weights[:, :1], on_table), dim=1),
-                    torch.zeros_like(aux),
-                )
+                sum_weights = torch.cat((weights[:, :1], on_table), dim=1)
+                on_aux = torch.zeros_like(aux)
             gradients = on_sums(sum_weights)
             gradients[:, : len(w)] += (self.alpha * weights[:, :1]) * penalty.gradient
             gradients[:, len(w) :] += on_aux
             return gradients
 
         span = partial(self._span, value, 1)
-        return Linearization(
-            value, lambda weights: pullback_many(weights[None])[0], span, pullback_many
-        )
+        return Linearization(value, lambda weights: pullbacks(weights[None])[0], span, pullbacks)
 
     def evaluate(self, x: Tensor) -> Evaluation:
-        """Soft and hard values, from one pass of the model in evaluation mode."""
+        """Evaluate soft and hard values in one pass of the model in evaluation mode."""
         self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
         w, aux = x.tensor_split([self.model.n_params])
         if self.sums_decide:
@@ -177,24 +170,23 @@ class ERM:
             values = self.constraint.evaluate_hard(table, self.counts, aux)
             hard = torch.cat((error, self.constraint.without_rounding(values)))
         else:
-            gathered = self.data.gather(
-                partial(self._sums_and_scores, self.data.to_quantiles, w, aux)
-            )
-            worker_sums, scores = zip(*gathered, strict=True)
+            # The order of all scores matters here, so workers send their scores.
+            pairs = self.data.gather(partial(self._sums_and_scores, self.data.to_quantiles, w, aux))
+            worker_sums, scores = zip(*pairs, strict=True)
             sums, hard = sum(worker_sums), self.hard(torch.cat(scores), aux)
         soft = self._from_sums(sums, aux)
         soft[0] += self.alpha * self.model.penalty(w).value
         return Evaluation(soft, hard)
 
     def hard(self, scores: Tensor, aux: Tensor) -> Tensor:
-        """Hard values from the scores of the rows that stand for all."""
+        """Return hard values from the scores of the representative rows."""
         rows = self.data.quantiles
         error = self.risk.hard(scores, rows.y, rows.weight)[None]
         values = self.constraint.hard_values(scores, self.placed_rows(rows), aux)
         return torch.cat((error, self.constraint.without_rounding(values)))
 
     def standard_errors(self, x: Tensor) -> Tensor:
-        """Standard errors of the hard values of the constraints at `x`, (m,)."""
+        """Return standard errors of the hard constraint values at `x`, (m,)."""
         w, aux = x.tensor_split([self.model.n_params])
         in_one_group = self.data.group.ndim == 1  # rates of several groups err together
         if self.sums_decide and in_one_group and not self.data.in_memory:
@@ -212,7 +204,7 @@ class ERM:
     # ------------------------------------------------------------------ sums over rows
 
     def _piece_sums(self, x: Tensor, rows: Rows) -> Sums:
-        """Sums over some rows, and the map from weights on them to gradients."""
+        """Sum over a piece of the rows, and return the map from weights on sums to gradients."""
         w, aux = x.tensor_split([self.model.n_params])
         placed, steps = self.placed_rows(rows), self.constraint.steps_at(aux)
         scores, model_pullback = self.model.linearize(w, rows.X)
@@ -236,12 +228,11 @@ class ERM:
     def _in_closed_form(
         self, scores: Tensor, aux: Tensor, rows: Placement
     ) -> tuple[Tensor, OnScores]:
-        """Sums of the risk and of the statistics, and the map from weights on them to scores.
+        """Sum risk and statistics, and return the map from weights on sums to scores.
 
-        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). Of many
-        rows nothing but the scores is kept: the statistics of some rows at a time fit into the
-        cache and are computed again for the gradient. To keep them would take five vectors of
-        length n.
+        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). With many
+        rows only the scores are stored: the statistics of a block fit into the cache and are
+        computed again for the gradient. Storing them would take five vectors of length n.
         """
         risk, risk_gradient = self.risk.linearize(
             scores, rows.y, rows.weight, self.data.total_weight
@@ -265,7 +256,7 @@ class ERM:
                 block, soft, on_statistics = placed(i)
                 parts.append(on_statistics(block.on_columns(on_table, soft)))
             on_blocks, on_aux = zip(*parts, strict=True)
-            # One block keeps its layout in memory, which products with it are faster for.
+            # A single block keeps its memory layout, which makes products with it faster.
             on_scores = on_blocks[0] if len(blocks) == 1 else torch.cat(on_blocks)
             return on_scores + weights[0] * risk_gradient(), torch.stack(on_aux).sum(dim=0)
 
@@ -278,7 +269,7 @@ class ERM:
         rows: Placement,
         model_pullback: Callable[[Tensor], Tensor],
     ) -> Sums:
-        """Sums where extra variables are thresholds: many gradients in one product.
+        """Sum where extra variables are thresholds, with many gradients in one product.
 
         With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
         gradient takes about the same time (docs/decisions.md).
@@ -293,10 +284,10 @@ class ERM:
         def gradients(weights: Tensor) -> Tensor:
             tables, slopes = weights[:, 1:].reshape(-1, *table.shape), steps.slopes(soft)
             on_scores = risk_gradient() * weights[:, 0]
-            for q, row_weights in enumerate(part_weights):
-                inside = torch.nonzero(row_weights)[:, 0]
+            for q, row_weight in enumerate(part_weights):
+                inside = torch.nonzero(row_weight)[:, 0]
                 weighted = (
-                    slopes.index_select(0, inside) * row_weights.index_select(0, inside)[:, None]
+                    slopes.index_select(0, inside) * row_weight.index_select(0, inside)[:, None]
                 )
                 on_scores.index_add_(0, inside, weighted @ tables[:, q].T)
             on_aux = -(tables * (part_weights @ slopes)).sum(dim=1)
@@ -305,14 +296,14 @@ class ERM:
         return torch.cat((risk[None], table.reshape(-1))), gradients
 
     def _soft_and_hard_sums(self, w: Tensor, aux: Tensor, rows: Rows) -> Tensor:
-        """Sums over some rows from which soft and hard values follow, (2, n_sums)."""
+        """Sum over a piece of the rows for soft and hard values, (2, n_sums)."""
         placed, scores = self.placed_rows(rows), self.model.scores(w, rows.X)
         return torch.stack((self._sums(scores, placed, aux), self.hard_sums(scores, placed)))
 
     def _sums_and_scores(
         self, to_quantiles: Callable[[Rows, Tensor], Tensor], w: Tensor, aux: Tensor, local: Rows
     ) -> tuple[Tensor, Tensor]:
-        """Sums over a worker's rows, and the scores that stand for theirs."""
+        """Return sums over a worker's rows, and its scores in the quantiles."""
         sums, scores = [], []
         for rows in local.pieces():
             scores.append(self.model.scores(w, rows.X))
@@ -320,31 +311,31 @@ class ERM:
         return torch.stack(sums).sum(dim=0), to_quantiles(local, torch.cat(scores))
 
     def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Sums over some rows, of the objective and then of the constraint, as one vector."""
+        """Sum objective and then constraint over a piece of the rows, as one vector."""
         risk = self.risk.sums(scores, rows.y, rows.weight) / self.data.total_weight
         table = self.constraint.sums(scores, rows, aux)
         return torch.cat((risk.reshape(-1), table.reshape(-1)))
 
     def _from_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
-        """(f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
+        """Compute (f, c_1, ..., c_m) from the sums over all rows, without the penalty."""
         risk_sums, table = self._divided_sums(sums)
         risk = risk_sums if self.risk.is_additive else self.risk.from_sums(risk_sums)[None]
         return torch.cat((risk, self.constraint.evaluate(table, self.counts, aux)))
 
     def _divided_sums(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """The sums of the objective, and the table of the constraint."""
+        """Split sums into those for the objective and the table of the constraint."""
         shape = self.constraint.n_parts, self.constraint.statistic.n_columns
         risk_sums, table = sums.tensor_split([len(sums) - shape[0] * shape[1]])
         return risk_sums, table.reshape(shape)
 
     @property
     def sums_decide(self) -> bool:
-        """Whether hard values are functions of sums over rows, which no order of scores changes."""
+        """Whether sums over rows determine the hard values, without the order of scores."""
         by_sums = self.affine is not None or self.constraint.label_based
         return not self.constraint.n_aux and by_sums and self.risk.row_error is not None
 
     def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Sums over some rows from which the hard values follow."""
+        """Sum over a piece of the rows for the hard values."""
         error = self.risk.hard(scores, rows.y, rows.weight) * (
             rows.weight.sum() / self.data.total_weight
         )
@@ -352,13 +343,13 @@ class ERM:
         return torch.cat((error[None], table.reshape(-1)))
 
     def placed_rows(self, rows: Rows) -> Placement:
-        """The parts of some rows, or of all that are in memory."""
+        """Return rows with their parts, cached for all rows in memory."""
         if rows is self.data:
             return self.placed
         return self.constraint.place(rows.y, rows.group, rows.weight)
 
     def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
-        """The span of the risk and of the values of each draw, where these are few."""
+        """Return the span of the risk and of each draw's values, or None if it is unknown."""
         affine = self.affine
         if affine is None or self.constraint.n_aux:
             return None

@@ -1,4 +1,4 @@
-"""Algorithms: each is given a problem and yields iterates; ``run`` does the rest."""
+"""Algorithms: each yields iterates of a problem; ``run`` does the rest."""
 
 from fairconstrained.solvers.alm import ALM, SSLALM, SwitchingSubgradient
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian

@@ -46,7 +46,7 @@ class ALM(StochasticSolver):
     max_dual : float, default=10.0
         :math:`M`.
     batch_size : int, default=128
-        Rows of each of the three draws; those for constraints are equally many from each part.
+        Rows of each of the three draws; draws for constraints take equally many from each part.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
     n_evaluations : int, default=30
@@ -55,14 +55,14 @@ class ALM(StochasticSolver):
         ``(parameters, lr=...) -> torch.optim.Optimizer``, such as ``torch.optim.Adam``, whose
         update rule takes the place of the plain step in x.
     schedule : callable, default=constant
-        From the fraction of the run that is done to the factor of all step sizes, such as
+        Maps the completed fraction of the run to the factor of all step sizes, such as
         :func:`fairconstrained.solvers.cosine`.
 
     Notes
     -----
     Slack starts at :math:`[-c(x)]_+` of the full data: a constraint that stays inactive keeps
-    :math:`C = 0` and exerts no force. Constraints are moved by the difference of hard and soft
-    values on the full data, measured after each iteration: the multipliers follow predicted labels.
+    :math:`C = 0` and exerts no force. Constraints are shifted by the difference of hard and
+    soft values on all rows, measured after each iteration: multipliers follow predicted labels.
     The feasible iterate with the smallest error is kept.
 
     References
@@ -87,10 +87,11 @@ class ALM(StochasticSolver):
     optimizer: Callable[..., Any] | None = None
     schedule: Callable[[float], float] = constant
 
-    smoothing = averaging = 0.0  # of SSLALM
+    smoothing = averaging = 0.0  # SSLALM sets them
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         now.y = now.dual
+        # Slack fills inactive constraints, so that these exert no force at the start.
         now.slack = (-estimates.problem.evaluate(now.x).soft[1:]).clamp_min(0.0)
         now.centre = torch.cat((now.x, now.slack))
 
@@ -99,6 +100,7 @@ class ALM(StochasticSolver):
         step_size = factor * self.step_size
         first, second, weighted = estimates.independent(now.x)
         y = now.y.add(first + now.slack, alpha=factor * self.dual_step_size)
+        # Paper: the multipliers restart at zero instead of being clipped, which keeps them bounded.
         if float(torch.linalg.vector_norm(y)) >= self.max_dual:
             y = torch.zeros_like(y)
         force = y.add(second + now.slack, alpha=self.penalty)
@@ -132,7 +134,7 @@ class SSLALM(ALM):
 
     References
     ----------
-    As of :class:`ALM`; the defaults are those of its experiments, but for the batch (there 8).
+    See :class:`ALM`; defaults follow its experiments, except for the batch size (there 8).
 
     Examples
     --------
@@ -147,7 +149,7 @@ class SSLALM(ALM):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SwitchingSubgradient(StochasticSolver):
-    r"""A step on the objective where the constraints seem to hold, else one on the worst of them.
+    r"""Steps on the objective where the constraints seem to hold, else on the worst constraint.
 
     .. math::
 
@@ -183,8 +185,8 @@ class SwitchingSubgradient(StochasticSolver):
 
     References
     ----------
-    As of :class:`ALM`, Algorithm 3, after Huang and Lin (2023). The defaults are those of its
-    experiments but for the batch (there 8 to 16).
+    See :class:`ALM`, Algorithm 3, after Huang and Lin (2023). Defaults follow its experiments,
+    except for the batch size (there 8 to 16).
 
     Examples
     --------
@@ -193,7 +195,7 @@ class SwitchingSubgradient(StochasticSolver):
     SwitchingSubgradient(constraint_step_size=0.02, step_size=0.02)
     """
 
-    keeps_last = True  # the point drawn
+    keeps_last = True  # the drawn point
 
     step_size: float = positive(0.5)
     constraint_step_size: float = positive(0.05)
@@ -213,8 +215,8 @@ class SwitchingSubgradient(StochasticSolver):
     def step(self, estimates: Estimates, now: Memory) -> None:
         _, deciding, weighted = estimates.independent(now.x)
         weights = torch.zeros_like(now.dual)
-        # Paper: the tolerance falls by 3 % an epoch after 500 steps; here it is constant,
-        # because 1e-4 is below anything that a batch can tell.
+        # Paper: the tolerance falls by 3 % an epoch after 500 steps; here: it is constant,
+        # because 1e-4 is already below the noise of a batch.
         if max(deciding.tolist(), default=0.0) <= self.tolerance:
             descent, size, gradient = now.descent, self.step_size, weighted(1.0, weights)
         else:
@@ -223,7 +225,7 @@ class SwitchingSubgradient(StochasticSolver):
             descent, size = now.on_constraint, self.constraint_step_size
         size *= self.schedule(now.progress)
         if now.progress >= self.record_from and size > 0:
-            # One point kept, replaced with probability size / total: drawn in proportion.
+            # Replacing the point with probability size / total draws it in proportion to the sizes.
             now.total += size
             u = torch.rand((), generator=estimates.rng, dtype=torch.float64).item()
             if now.total * u < size:

@@ -1,4 +1,4 @@
-"""The deterministic default: an augmented Lagrangian with targets that follow the hard values."""
+"""The deterministic default: an augmented Lagrangian whose targets follow the hard values."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from fairconstrained.solvers.base import (
 )
 from fairconstrained.solvers.lbfgs import (
     FEW_ROWS,
+    MANY_ROWS,
     ROUNDING,
     Curvature,
     Function,
@@ -35,15 +36,14 @@ from fairconstrained.solvers.lbfgs import (
 from fairconstrained.solvers.run import along_offsets, repair, repair_candidates
 
 _LOOSE = 1e-3  # accuracy of a subproblem while its targets still move
-_UPDATES = 5  # multiplier updates in one round
-_AIM = 0.5 * NEARLY  # target for the largest hard value while the shifts move
-_SAME = 1e-12  # soft and hard values that differ by no more are the same function
-_ROOM = 5e-4  # unused slack of a binding hard constraint that is not worth another round
-_ROUNDS_FOR_ROOM = 8  # after so many rounds any feasible point is enough
-_MAX_ROUNDS = 15
-_SHARPENINGS = 3
-_MANY_ROWS = 10_000  # with more rows the first feasible sharpness is enough,
-_FEW_NUMBERS = 1_000_000  # but not if it ended without a solution and rows times variables are few
+_UPDATES = 5  # multiplier updates per round
+_AIM = 0.5 * NEARLY  # largest hard value that counts as feasible while the shifts move
+_SAME = 1e-12  # soft and hard values closer than this come from the same function
+_ROOM = 5e-4  # unused slack of a binding constraint that is not worth another round
+_ROUNDS_FOR_ROOM = 8  # rounds after which any feasible point is enough
+_MAX_ROUNDS = 15  # rounds at one sharpness
+_SHARPENINGS = 3  # attempts at higher sharpness without a feasible point
+_FEW_NUMBERS = 1_000_000  # rows times variables that leave time for a second sharpness
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -58,17 +58,17 @@ class AugmentedLagrangian(Solver):
             + \tfrac{1}{2\rho} \lVert [\lambda + \rho (c(x) + s)]_+ \rVert^2, \\
         \lambda &\leftarrow [\lambda + \rho (c(x) + s)]_+ ,
 
-    by L-BFGS from the last point with the curvature found so far. Users measure hard rates, so
+    by L-BFGS from the last point with the curvature estimated so far. Users measure hard rates, so
     every round ends with a step of the shifts towards the difference of hard values :math:`h` and
     soft ones,
     :math:`s \leftarrow s + \theta\,(h(x) - c(x) - s)`, until the hard constraints are met and their
     slack is used up.
 
     With up to 10,000 rows, or up to 1,000,000 entries and no solution, this is repeated with soft
-    rates twice as sharp, and the result of smaller error is kept. If soft rates lead to no feasible
-    point, they are made four times as sharp, up to three times. With many rows a part is solved
-    first, and its solution is the start. If the start is optimal without constraints and keeps
-    them, it is the result.
+    rates twice as sharp, and the result of smaller error wins. If soft rates lead to no feasible
+    point, they are made four times as sharp, up to three times. With many rows a subsample
+    is solved first, and its solution is the start. If the start is optimal without constraints and
+    feasible, it is the result.
 
     Parameters
     ----------
@@ -124,9 +124,10 @@ class AugmentedLagrangian(Solver):
             if rough.excess <= NEARLY:
                 x, dual, warm = rough.x, rough.dual, True
         start, shift = (x, dual), torch.zeros_like(dual)
-        opinions = 2 if problem.n_rows <= _MANY_ROWS else 1
+        opinions = 2 if problem.n_rows <= MANY_ROWS else 1
+        # After a failure, a second sharpness is worth its time only on small problems.
         cheap = problem.n_rows * len(x) <= _FEW_NUMBERS and not warm
-        if warm:  # the start is close to its solution at this sharpness
+        if warm:  # the start nearly solves the problem at this sharpness
             soft, hard = problem.evaluate(x)
             shift, opinions = _shift_solved_at(soft[1:], hard[1:], dual), 1
         feasible: list[Iterate] = []  # the result of each sharpness that has one
@@ -154,6 +155,7 @@ class AugmentedLagrangian(Solver):
                 infeasible = repair_candidates(infeasible, best)
                 if last and best.excess <= NEARLY:
                     break
+                # Double twice at once: soft rates at this sharpness led to no feasible point.
                 problem = problem.sharpened()
                 x, dual = best.x, best.dual
                 soft, hard = problem.evaluate(x)
@@ -165,20 +167,22 @@ class AugmentedLagrangian(Solver):
     def _rounds(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, shift: Tensor, tol: float
     ) -> Iterator[Iterate]:
-        """Solve, compare with the hard values and move the targets, until patience runs out."""
-        linearize = cached_last(problem.linearize)  # a minimisation starts where one ended
+        """Solve, compare with the hard values and move the targets until patience runs out."""
+        linearize = cached_last(
+            problem.linearize
+        )  # each minimisation starts where the last one ended
         if not dual.any():
             gradient = linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
             residual = float(gradient.abs().max())
             if residual <= tol and violation(problem.evaluate(x).hard) <= 0.0:
                 yield Iterate(x, *problem.evaluate(x), dual, residual)
                 return
-        bound = torch.inf  # on the objective: few rows take no time, whatever comes of them
+        bound = torch.inf  # on the objective; no early stop on small problems
         if problem.n_rows > FEW_ROWS:
             equal_scores = problem.evaluate(torch.zeros_like(x)).soft
             bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
-        # The last minimisation goes beyond tol, and with few rows to the accuracy of their sums:
-        # the result then depends neither on their order nor on weights given as repetitions.
+        # The last minimisation goes beyond tol, and with few rows to rounding: the result then
+        # depends neither on the order of rows nor on whether weights are given as repeated rows.
         curvature = Curvature()
         if problem.n_rows <= FEW_ROWS:
             polish = partial(lbfgs_then_newton, accuracy=ROUNDING, curvature=curvature)
@@ -191,11 +195,11 @@ class AugmentedLagrangian(Solver):
                 minimise = partial(lbfgs, accuracy=0.5 * accuracy, curvature=curvature)
                 iterate, gap = self._update(problem, linearize, x, dual, targets.shift, minimise)
                 x, dual = iterate.x, iterate.dual
-                # While the targets move it is enough that the constraints are met.
+                # While the targets move, meeting the constraints is enough.
                 if (iterate.residual if targets.settled else gap) <= accuracy:
                     break
                 yield iterate._replace(residual=torch.inf)
-                # The dual function: in convex problems no point that meets the targets is better.
+                # Weak duality: in convex problems no point that meets the targets is better.
                 if float(iterate.soft[0] + dual @ (iterate.soft[1:] + targets.shift)) > bound:
                     return
             done = targets.settled and iterate.excess <= FEASIBILITY_TOL
@@ -235,21 +239,21 @@ class AugmentedLagrangian(Solver):
 
 @dataclass
 class _Targets:
-    """Shifts of the soft constraints, moved until the hard ones are met and their slack is used."""
+    """Shifts of the soft constraints, moved until the hard ones hold and use their slack."""
 
     shift: Tensor
     settled: bool = False  # whether shifts are fixed, for a solution of full accuracy
     stalled: int = 0  # consecutive rounds without progress
     rounds: int = 0
     _step: float = 0.7
-    _tighter: float = 1e-4  # least that a violated constraint is tightened by, since rows jump
+    _tighter: float = 1e-4  # least tightening of a violated constraint, since hard values jump
     _last: Tensor | float = 0.0
     _least: float = torch.inf  # least hard violation so far
     _miss: float = torch.inf  # least violation or unused slack of binding constraints so far
     _best: tuple[Iterate, Tensor] | None = None  # best feasible iterate, and its shifts
 
     def follow(self, iterate: Iterate) -> tuple[Tensor, Tensor]:
-        """Move the shifts; return the point and the multipliers to go on from."""
+        """Move the shifts; return the point and multipliers from which to continue."""
         self.rounds += 1
         excess = iterate.excess
         feasible = excess <= (FEASIBILITY_TOL if self.settled else _AIM)
@@ -274,7 +278,7 @@ class _Targets:
             return iterate.x, iterate.dual
         patient = self.stalled < 2 and self.rounds < _ROUNDS_FOR_ROOM
         if self._best is not None and not (patient or self.settled):
-            # The unused slack oscillates, because few rows decide: take the best shifts so far.
+            # Single rows make the unused slack oscillate: return to the best shifts so far.
             self.settled, self.stalled = True, 0
             iterate, self.shift = self._best
             return iterate.x, iterate.dual
@@ -282,19 +286,19 @@ class _Targets:
         overshot = float((gap * self._last).sum()) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
-        # All constraints take the same step. With a step of each, shifts of pairs could contradict
-        # each other (a > b and b > a).
+        # All constraints take the same step: with separate steps, the shifts of a pair could
+        # contradict each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
 
     def _tightened(self, hard: Tensor) -> Tensor:
-        """Return what to add to the shifts of violated constraints: more than is missing."""
+        """Return increments of the shifts of violated constraints: twice the violation."""
         more = (2.0 * hard).clamp_min(self._tighter)
         return torch.where(hard > FEASIBILITY_TOL, more, torch.zeros_like(hard))
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:
-    """Return shifts for which a point solves the subproblem; 0 where soft and hard values agree."""
+    """Return the shifts for which a point solves the subproblem; 0 where soft equals hard."""
     shift = torch.where(dual > 0, -soft, torch.minimum(hard - soft, -soft))
     same = torch.isclose(hard, soft, rtol=0.0, atol=_SAME)  # their sums may round differently
     return torch.where(same, torch.zeros_like(soft), shift)

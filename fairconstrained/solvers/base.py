@@ -1,4 +1,4 @@
-"""The base of solvers, their iterates and results, and which problems a solver is for."""
+"""The base class of solvers, their iterates and results, and checks of compatibility."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from torch import Generator, Tensor
 
 from fairconstrained.exceptions import IncompatibleSolverError
 
-# A hard constraint that is exceeded by no more is met. Users compare numbers to the last digit.
+# Largest violation of a feasible point: none, as users compare numbers to the last digit.
 FEASIBILITY_TOL = 0.0
-NEARLY = 1e-3  # a larger excess does not come from a row, or from the accuracy of a solution
+NEARLY = 1e-3  # a larger violation comes neither from a single row nor from limited accuracy
 
 
 def number(
     default: float | None, sign: str, least: float, *, below: float = inf, kind: type = Real
 ) -> Any:
-    """Return the field of a parameter within bounds, or None where that is the default."""
+    """Define a parameter within bounds, which may be None if that is the default."""
     return field(default=default, metadata={"range": (kind, sign, least, below)})
 
 
 def choice(default: str, *others: str) -> Any:
-    """Return the field of a parameter that is one of these names."""
+    """Define a parameter that is one of these names."""
     return field(default=default, metadata={"choices": [default, *others]})
 
 
@@ -63,7 +63,7 @@ class Iterate(NamedTuple):
 
 
 class Status(Enum):
-    """Why a run ended. The values are the texts that users see.
+    """Reasons why a run ended, as texts that users see.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Status(Enum):
     STOPPED = "a callback asked to stop"
     FINISHED = "the solver came to the end of its schedule"
     MAX_ITER = "max_iter iterations were made without reaching tol"
-    KNOWN = "a point that was known beforehand is better than all iterates"
+    KNOWN = "a baseline beat every iterate"
     STREAMING = "all rows of the stream so far were used; more may come"
 
 
@@ -95,15 +95,17 @@ class Solution:
     iterate: Iterate
     n_iter: int
     status: Status  # KNOWN, or why the solver ended
-    history: list[Any]  # what `run` was asked to record of each iterate
+    history: list[Any]  # what the argument `record` of `run` returns for each iterate
     times: list[float]
     ended: Status  # why the solver ended
-    better: Iterate | None = None  # the iterate, or a known point that the solver does not take
-    equal: float = inf  # hard objective of equal predictions that might have been taken
+    better: Iterate | None = (
+        None  # the iterate, or a baseline that beats it if the solver takes none
+    )
+    equal: float = inf  # least hard objective of feasible constant predictions
 
     @property
     def words(self) -> str:
-        """Return the status, and why the solver ended if that is not the same, for users."""
+        """Status for users, followed by the reason why the solver ended if that differs."""
         return "; ".join(dict.fromkeys((self.status.value, self.ended.value)))
 
 
@@ -120,18 +122,18 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     ----------
     requires : tuple of str
         Capabilities that a problem must have (``offers``), such as ``("exact",)``, which
-        ``fairconstrained.problems.base`` lists. A solver that requires nothing tries every problem.
+        ``fairconstrained.problems.base`` lists. A solver that requires nothing tries any problem.
     assumes : str or None
         Attribute of such problems that must be true, such as ``"is_quadratic"``.
     keeps_last : bool
-        Whether the last iterate is the result, and not the best feasible one.
+        Whether the last iterate is the result, instead of the best feasible one.
     takes_known : bool
-        Whether a known point that is better, such as equal predictions, takes the place of the
-        result, as for the solvers of this package. Otherwise estimators warn that there is one.
+        Whether a better baseline, such as constant predictions, replaces the result, as for the
+        solvers of this package. Otherwise estimators warn about it.
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str
-        The problems that the solver is for, in messages.
+        Problems that the solver can solve, for messages.
 
     Examples
     --------
@@ -149,7 +151,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     scope = "other problems"
 
     def check(self, problem: Any) -> None:
-        """Raise ValueError for a bad :func:`number` or :func:`choice`."""
+        """Raise ValueError for an invalid parameter."""
         for parameter in getattr(self, "__dataclass_fields__", {}).values():
             value, choices = getattr(self, parameter.name), parameter.metadata.get("choices")
             name = f"{type(self).__name__}.{parameter.name}"
@@ -166,7 +168,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def suits(cls, problem: Any) -> bool:
-        """Whether a problem with the required capabilities meets the algorithm's assumptions."""
+        """Return whether a problem that has the required capabilities meets the assumptions."""
         return cls.assumes is None or bool(getattr(problem, cls.assumes))
 
     def iterate(
@@ -176,20 +178,20 @@ class Solver(BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def diverged(self, iterate: Iterate) -> bool:
-        """Whether the run has diverged at this iterate."""
+        """Return whether the run has diverged at this iterate."""
         return not bool(iterate.x.isfinite().all() and iterate.soft.isfinite().all())
 
     def select(self, iterates: Sequence[Iterate]) -> Iterate:
-        """Choose among the last choice and a new iterate of a run that has not converged."""
+        """Choose between the previous choice and a new iterate of an unconverged run."""
         return iterates[-1] if self.keeps_last else best_feasible(iterates)
 
 
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
-    """Return whether a solver is for a problem, or None if one of them does not say.
+    """Return whether a solver can solve a problem, or None if one of them does not say.
 
     The problem, or its class if it has not been built yet, must offer all capabilities that the
-    solver requires; of rows in blocks or shards, which are not `in_memory`, it offers fewer. If
-    `problem` is an object, ``suits`` of the solver is asked as well.
+    solver requires; it offers fewer for rows in blocks or shards, which are not `in_memory`. If
+    `problem` is an object, ``suits`` of the solver must hold as well.
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None
@@ -201,7 +203,7 @@ def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = Tru
 
 
 def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> None:
-    """Raise IncompatibleSolverError, which names others, if a solver is not for a problem."""
+    """Raise IncompatibleSolverError, naming alternatives, if a solver cannot solve a problem."""
     if solves(solver, problem, in_memory=in_memory) is not False:
         return
     from fairconstrained import solvers  # which imports this module
@@ -219,7 +221,7 @@ def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> Non
 
 
 def best_feasible(iterates: Sequence[Iterate]) -> Iterate:
-    """Choose the feasible iterate of least error, or the least violation if none is feasible."""
+    """Choose the feasible iterate of least error, or the least violation if there is none."""
     best, least = iterates[0], (inf, inf)
     for iterate in iterates:
         merit = max(iterate.excess, FEASIBILITY_TOL), float(iterate.hard[0])
@@ -234,5 +236,5 @@ def violation(values: Tensor) -> float:
 
 
 def not_complementary(dual: Tensor, value: Tensor) -> float:
-    """Return the largest violation of: constraints are met, or complementary to multipliers."""
+    """Return the largest violation of feasibility and complementarity."""
     return float(torch.minimum(dual, -value).abs().max()) if len(dual) else 0.0

@@ -1,4 +1,4 @@
-"""The rounds of a booster as steps on a constrained problem: multipliers, and the best round."""
+"""Boosting rounds as steps on a constrained problem: multipliers, and the best round."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from fairconstrained.exceptions import DivergenceError
 from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.solvers.base import Iterate
 
-_GAIN = 2.0  # of the multipliers
-_PERIOD = 0.3  # between two moves of them, in rounds times the learning rate
-_INSIDE = 0.1  # of the slack: where multipliers aim
-_LEAST = 1e-6  # Hessian or curvature
-_WORTH = 0.25  # of what the best round gains over equal predictions, for a round to count
+_GAIN = 2.0  # step of the multipliers, relative to steepest ascent
+_PERIOD = 0.3  # between two multiplier updates, in rounds times the learning rate
+_INSIDE = 0.1  # fraction of the slack that multipliers leave unused, for rows held out
+_LEAST = 1e-6  # smallest Hessian or curvature to divide by
+_WORTH = 0.25  # of the best round's gain over constant predictions that makes a round eligible
 
 
 class Rounds:
-    """What the constraints add to each round of a booster, and what some rounds are worth.
+    """The constraints' terms in the gradients of each boosting round, and the best round.
 
     Parameters
     ----------
     problem : FairERM
-        Of the scores of all rows as parameters, without an objective. Rows that are held out weigh
-        nothing.
+        Its parameters are the scores of all rows; it has no objective. Rows held out have weight
+        zero.
     measure : callable
-        Soft and hard values of the rows held out, from the scores of all rows.
+        Returns soft and hard values on the rows held out, given the scores of all rows.
     slack : Tensor of shape (m,)
-        In the values of the constraints.
+        Slack of each constraint value.
     learning_rate : float
     limit : int
         Number of rounds.
     patience : int or None
-        Rounds after which to stop, since the one of least loss and the best one, if it keeps the
-        slack.
+        Stop after this many rounds without a smaller loss or a better feasible round.
     watch : callable
         Called with the iterate before a round, and after the last. Returning True stops.
     """
@@ -67,7 +66,8 @@ class Rounds:
         self.values = np.empty((4, 0))  # number, loss, error and excess of rounds
 
     def __call__(self, raw: Floats, gradient: Floats, hessian: Floats) -> bool:
-        """Complete gradient and Hessian (n, K) at raw scores; return whether to stop before."""
+        """Add constraint terms to gradient and Hessian (n, K); return whether to stop first."""
+        # Without gradients, trees do not learn from rows held out.
         gradient *= self.counted
         hessian *= self.counted
         if self.number % self.period == 0 or self.number == self.limit:
@@ -81,11 +81,12 @@ class Rounds:
                 self._move(self.problem.linearize(scores.reshape(-1)), moves, hessian)
         self.number += 1
         gradient += self.added
+        # Absolute values keep the Hessian positive and steps short where constraints pull hard.
         hessian += np.abs(self.added)
         return False
 
     def _stops(self, now: Iterate) -> bool:
-        """Record the values before a round, and say whether it is not to be."""
+        """Record the values before a round, and return whether to stop."""
         row = self.number, float(now.soft[0]), float(now.hard[0]), now.excess
         if not np.isfinite(row).all():
             raise DivergenceError(f"Scores of the booster are not finite in round {self.number}.")
@@ -97,7 +98,7 @@ class Rounds:
         return self.watch(now) or self.number >= self.limit or waited >= self.patience
 
     def _move(self, terms: Linearization, moves: Tensor, hessian: Floats) -> None:
-        """Move the multipliers: by a fraction of the step of steepest ascent, which decides now."""
+        """Update multipliers by a part of a steepest-ascent step; weights take the full step."""
         curved = np.maximum(hessian, _LEAST)
         squares = self._gradient(terms, moves, hessian.shape) ** 2 / curved
         curvature = float(squares.sum() / self.problem.data.total_weight)
@@ -107,15 +108,15 @@ class Rounds:
         self.added = self._gradient(terms, self.weights, hessian.shape)
 
     def _gradient(self, terms: Linearization, weights: Tensor, shape: Any) -> Floats:
-        """Gradient of weighted constraints by the scores, for losses that are sums over rows."""
+        """Return the gradient of weighted constraints by the scores, scaled to sums over rows."""
         gradient = terms.pullback(torch.cat((weights.new_zeros(1), weights)))
         return np.asarray((self.problem.data.total_weight * gradient).numpy().reshape(shape))
 
 
 def best_round(loss: Floats, error: Floats, excess: Floats) -> int:
-    """Return the place of the best round: of least loss if it keeps the slack, else the nearest.
+    """Return the index of the feasible round of least loss, or of the least violation.
 
-    Rounds count that gain enough over equal predictions, which stand first.
+    Only rounds that gain enough over constant predictions, the first entry, are eligible.
 
     >>> loss, error = np.array([0.7, 0.6, 0.5, 0.6]), np.array([0.5, 0.3, 0.3, 0.2])
     >>> best_round(loss, error, np.array([-0.1, 0.1, 0.0, 0.0]))

@@ -1,4 +1,4 @@
-r"""Difference-of-convex constraints: the paper's IDCA, also on mini-batches, and its inner method.
+r"""Difference-of-convex constraints: IDCA, its mini-batch version, and its inner method.
 
 For min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-. Concave parts are linearised, so
 subproblems are convex, and their feasible sets lie inside that of the problem.
@@ -22,7 +22,7 @@ Terms = Callable[[Tensor], Linearization]
 
 
 class FromFeasible(Solver):
-    """Base: from a nearly feasible point on all iterates are nearly feasible; the last counts."""
+    """Base of methods that stay nearly feasible, so that the last iterate is the result."""
 
     epsilon: float
     keeps_last = True  # these methods do not use hard values
@@ -33,8 +33,8 @@ class FromFeasible(Solver):
         if violation(value) > self.epsilon:
             raise ValueError(
                 f"{type(self).__name__} found no point that meets its constraints: the surrogates "
-                f"are exceeded by {violation(value):.3g} > epsilon={self.epsilon:g}. Constant "
-                "scores meet them if all groups have the same interval. Take a larger slack, more "
+                f"are violated by {violation(value):.3g} > epsilon={self.epsilon:g}. Constant "
+                "scores meet them if all groups have the same interval. Use a larger slack, more "
                 "steps, or another solver."
             )
 
@@ -99,7 +99,7 @@ class IDCA(FromFeasible):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Solve one subproblem after the other; deterministic."""
+        """Solve one subproblem after another; deterministic."""
         # Paper: from a feasible point; here: from any, because constant scores are not feasible
         # for intervals that differ between groups.
         for _ in range(self.max_outer):
@@ -149,7 +149,7 @@ class DirectSwitching(FromFeasible):
     ) -> Iterator[Iterate]:
         """Yield the best nearly feasible point so far, a hundred times; deterministic."""
         # Paper: a constant tolerance or c / (t + 1), whichever validates better; here: the constant
-        # one, because it is what nearly feasible means in the result too.
+        # one, because it also defines nearly feasible results.
         path = subgradient_path(problem.linearize, x, self.epsilon)
         best = merit(problem.linearize(x).value, self.epsilon)
         for _ in range(self.length):
@@ -289,15 +289,16 @@ def subgradient_path(terms: Terms, x: Tensor, epsilon: float) -> Iterator[tuple[
         feasible = excess <= epsilon
         unit[0 if feasible else 1 + int(at_x.value[1:].argmax())] = 1.0
         subgradient = at_x.pullback(unit)
+        # Polyak: for a linear function this step removes the violation, or epsilon of f.
         step = (epsilon if feasible else excess) / (subgradient @ subgradient).clamp_min(1e-30)
         x = x - subgradient * step
 
 
 def best_of(path: Iterable[tuple[Tensor, Tensor]], epsilon: float) -> Tensor:
-    """Return the nearly feasible point of least objective, or that of least violation."""
+    """Return the nearly feasible point of least objective, or the point of least violation."""
     return min(path, key=lambda there: merit(there[1], epsilon))[0]
 
 
 def merit(value: Tensor, epsilon: float) -> tuple[float, float]:
-    """Return the violation, if it is above `epsilon`, and the objective: less is better."""
+    """Return the violation, at least `epsilon`, and the objective: less is better."""
     return max(violation(value), epsilon), float(value[0])

@@ -1,4 +1,4 @@
-"""Smooth minimisation by L-BFGS, and by Newton steps; the solvers without constraints."""
+"""Smooth minimisation by L-BFGS and Newton steps; solvers for problems without constraints."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
 Minimum = tuple[Floats, Floats]  # x, gradient
 
-FEW_ROWS = 1000
-_MAX_ITER = 60  # of one minimisation
-_NOISE = 1e-14  # rounding error of the entries of a gradient, and relative one of a value
-ROUNDING = 1e-12  # rounding error of a gradient summed over few rows, with a margin
+FEW_ROWS = 1000  # with at most this many rows solutions are accurate to rounding
+MANY_ROWS = 10_000  # with more rows time matters more than another attempt
+_MAX_ITER = 60  # iterations of one minimisation
+_NOISE = 1e-14  # rounding error of gradient entries, and relative rounding error of a value
+ROUNDING = 1e-12  # bound on the rounding error of a gradient summed over few rows
 _DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
-_TRIALS = 50  # a step across the edge of a steep penalty may need 30
+_TRIALS = 50  # of a line search; a step across the edge of a steep penalty may need 30
 _FLAT = 1e-7  # curvature added in Newton steps
-_BENT = 1e-10  # smaller curvature along a step, relative to the norms, is rounding error
-_FIRST = 1e-1  # accuracy of the solver's first iteration; each later one is ten times as accurate
+_BENT = 1e-10  # smaller relative curvature along a step is rounding error
+_FIRST = 1e-1  # accuracy of the solver's first iteration; later ones divide it by ten
 _MOST = 100  # iterations of the solver
 
-# Of LabelRounds
-_TOWARDS = 0.5  # of the shift, towards its value; with 1 rounds alternate at large penalties
-_PATIENCE = 3  # rounds without a better one
-_INDEPENDENT = 1e-12  # mutual information of labels that is left to rounding
-_SHARPENINGS = 4
-_MANY_ROWS = 10_000  # with more rows time matters more
-# Largest weight of the penalty at first, and its growth from sharpness to sharpness. Flat
-# probabilities of many cells that are exactly independent leave little but constant predictions.
+# LabelRounds
+_TOWARDS = 0.5  # fraction of a shift's step; with 1 rounds alternate at large penalties
+_PATIENCE = 3  # rounds without a better one that end a sharpness
+_INDEPENDENT = 1e-12  # mutual information of labels that is due to rounding
+_SHARPENINGS = 4  # doublings of the sharpness
+# Largest penalty weight at the first sharpness, and its growth per sharpness. If flat
+# probabilities of many cells are exactly independent, little but constant predictions remains.
 _FIRST_WEIGHT, _GROWTH = 100.0, 10.0
-_REPAIRS = 10
+_REPAIRS = 10  # rounds of short moves at the end
 _NEAR = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of scores
 
 
@@ -49,17 +49,18 @@ class Curvature:
 
     def __init__(self, memory: int = 20):
         self.pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
-        self._scale = 1.0  # of the identity matrix from which the recursion starts
+        self._scale = 1.0  # of the initial inverse Hessian, a multiple of the identity
 
     def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
+        # Pairs of negative curvature would make the estimate indefinite.
         if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change, bend))
             self._scale = bend / float(change @ change)
 
     def learn_damped(self, step: Floats, change: Floats) -> None:
-        """Add any pair, after Powell's damping if its curvature is too small."""
+        """Add a pair, with Powell's damping if its curvature is too small."""
         expected, bend = float(step @ step) / self._scale, float(step @ change)
         if bend < 0.2 * expected:
             fraction = 0.8 * expected / (expected - bend)
@@ -78,19 +79,20 @@ class Curvature:
         return result
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Drop all pairs."""
         self.pairs.clear()
         self._scale = 1.0
 
 
 def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvature) -> Minimum:
-    """Return the first point with no gradient entry above `accuracy`, or the last; its gradient."""
+    """Minimise until no gradient entry exceeds `accuracy`; return the point and its gradient."""
     point: Point = (np.asarray(x, dtype=float), *function(x))
     for _ in range(_MAX_ITER):
         x, _, gradient = point
         if np.abs(gradient).max(initial=0.0) <= accuracy:
             break
         reached = _line_search(function, point, curvature)
+        # Pairs from a similar function may mislead here: try again without them.
         if reached is None and curvature.pairs:
             curvature.forget()
             reached = _line_search(function, point, curvature)
@@ -104,13 +106,14 @@ def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvatur
 def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
     """Return a point that meets the Wolfe conditions, by bisection, or None.
 
-    Where values differ by rounding only, slopes decide (Hager and Zhang 2005, condition T2).
+    If values differ by rounding only, slopes decide (Hager and Zhang 2005, condition T2).
     """
     x, value, gradient = point
     direction = -curvature.inverse(gradient)
     slope = float(gradient @ direction)
     if not slope < 0:
         return None
+    # Without pairs the scale of the Hessian is unknown: move by at most 1.
     step = 1.0 if curvature.pairs else min(1.0, 1.0 / float(np.linalg.norm(gradient)))
     low, high = 0.0, np.inf
     for _ in range(_TRIALS):
@@ -134,9 +137,9 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
 def lbfgs_then_newton(
     function: Function, x: Floats, *, accuracy: float, curvature: Curvature
 ) -> Minimum:
-    """Run :func:`lbfgs`, then Newton steps by conjugate gradients while these halve the gradient.
+    """Run :func:`lbfgs`, then Newton steps by conjugate gradients while they halve the gradient.
 
-    They use no values, because values near the minimum differ by rounding.
+    Newton steps use no values, because values near the minimum differ by rounding.
     """
     x, at_x = lbfgs(function, x, accuracy=accuracy, curvature=curvature)
     if np.abs(at_x).max() <= accuracy:
@@ -145,8 +148,8 @@ def lbfgs_then_newton(
     def bend(direction: Floats) -> Floats:
         step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
-        # Where there is no curvature, as along equal intercepts of all classes, a step would be a
-        # quotient of rounding errors.
+        # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
+        # rounding errors.
         return (there - back) / (2.0 * step) + _FLAT * direction
 
     # Steps from smaller gradients are rounding errors, and long where there is no curvature.
@@ -205,17 +208,16 @@ class LBFGS(Solver):
         point, accuracy = x.cpu().numpy(), _FIRST
         for _ in range(_MOST):
             least = max(accuracy, tol)
-            minimiser, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
+            end, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
             residual = float(np.abs(gradient).max())
-            stuck = np.array_equal(minimiser, point)
+            # Without a step at full accuracy rounding is the limit: more iterations are in vain.
+            stuck = np.array_equal(end, point)
             if residual <= tol:
                 last_steps = lbfgs_then_newton if exact else lbfgs
                 goal = ROUNDING if exact else 1e-3 * tol
-                minimiser, gradient = last_steps(
-                    objective, minimiser, accuracy=goal, curvature=curvature
-                )
+                end, gradient = last_steps(objective, end, accuracy=goal, curvature=curvature)
                 residual = min(residual, float(np.abs(gradient).max()))
-            point = minimiser
+            point = end
             there = torch.as_tensor(point, device=x.device)
             yield Iterate(there, *problem.evaluate(there), dual, residual)
             if stuck and accuracy <= tol:
@@ -225,7 +227,7 @@ class LBFGS(Solver):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LabelRounds(LBFGS):
-    r"""Minimise loss plus mutual information in rounds that bring its table to predicted labels.
+    r"""Minimise loss plus mutual information in rounds that shift its table to predicted labels.
 
     Class probabilities can be independent of the groups where labels are not. With tables M of
     probabilities and H of predicted labels, round k minimises, from where the last round ended,
@@ -234,8 +236,8 @@ class LabelRounds(LBFGS):
         S_0 = 0, \quad S_1 = H(x_0) - M(x_0), \quad
         S_{k+1} = S_k + \tfrac12 \big( H(x_k) - M(x_k) - S_k \big) .
 
-    Where the rounds settle, the penalty is that of the labels, with the slopes of probabilities.
-    The best round is that of least error plus penalty, both of predicted labels,
+    Once the rounds settle, the penalty is the penalty of the labels, with slopes of probabilities.
+    The best round has the least error plus penalty, both of predicted labels,
 
     .. math:: \frac{1}{\sum_i \omega_i} \sum_i \omega_i 1[\hat y_i \neq y_i]
         + \lambda\, \mathrm{ERMI}(H(x_k), N) .
@@ -260,7 +262,7 @@ class LabelRounds(LBFGS):
     reached: if there are hardly more parameters than equations of independence, exactly independent
     *probabilities* are nearly constant, and labels need not be.
 
-    Of more than 200,000 rows a part stands for all at first. The residual is that of the chosen
+    With more than 200,000 rows the first rounds use a subsample. The residual is that of the chosen
     round's minimisation, and infinite before the end. An iteration is one of :class:`LBFGS`.
 
     References
@@ -290,11 +292,11 @@ class LabelRounds(LBFGS):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield the iterates of all rounds, and at last the best point; no randomness."""
+        """Yield the iterates of all rounds and finally the best point; deterministic."""
         best, coarse = _Best(problem), problem.subsample()
         if coarse is problem:
             yield from self._sharpened(problem, x, dual, tol, rng, best)
-        else:  # what all rows are needed for begins near its end
+        else:  # rounds on all rows start near the solution on a subsample
             rough = _Best(coarse)
             for _ in self._sharpened(coarse, x, dual, tol, rng, rough):
                 pass
@@ -307,14 +309,14 @@ class LabelRounds(LBFGS):
     def _sharpened(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
-        """Yield the iterates of the rounds at all sharpnesses."""
+        """Yield the iterates of the rounds at increasing sharpness."""
         largest = _FIRST_WEIGHT
         posed = problem.with_weight(min(problem.weight, largest))
         for _ in range(1 + _SHARPENINGS):
             before = best.value
             yield from self._rounds(posed, x, dual, tol, rng, best)
             x = best.x
-            stalled = best.value == before and problem.n_rows > _MANY_ROWS
+            stalled = best.value == before and problem.n_rows > MANY_ROWS
             sharper = posed.sharpened_at(x)
             if stalled or sharper is posed or best.information <= _INDEPENDENT:
                 break
@@ -324,7 +326,7 @@ class LabelRounds(LBFGS):
     def _rounds(
         self, posed: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
-        """Yield the iterates of rounds at one sharpness, and show their ends to `best`."""
+        """Yield the iterates of rounds at one sharpness, and record their results in `best`."""
         since = 0
         for _ in range(self.rounds):
             for iterate in super().iterate(posed, x, dual, tol, rng):
@@ -340,14 +342,14 @@ class LabelRounds(LBFGS):
 
 
 class _Best:
-    """The point of least error plus penalty of labels so far."""
+    """The point of least error plus label penalty so far."""
 
     def __init__(self, problem: Any):
         self._problem = problem
         self.value = self.information = self.residual = torch.inf
 
     def see(self, x: Tensor, residual: float, posed: Any) -> bool:
-        """Take in the end of a round; whether it is better."""
+        """Record the result of a round if it is better; return whether it is."""
         value, information = self._problem.label_objective(x)
         better: bool = value < self.value
         if better:
@@ -356,7 +358,7 @@ class _Best:
         return better
 
     def repair(self) -> None:
-        """Make short moves while they bring labels nearer to independence."""
+        """Make short moves while they bring labels closer to independence."""
         for _ in range(_REPAIRS if self.information > _INDEPENDENT else 0):
             near = self._problem.moved_to_labels(self.x)
             if near is self._problem:

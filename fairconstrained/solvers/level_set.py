@@ -22,7 +22,7 @@ class Dual(NamedTuple):
 
 
 def dual_step(y: Dual, u: Tensor, v: Tensor, tau: float, bound: float, owner: Tensor) -> Dual:
-    r"""Mirror step in y (Lemma 3): closed forms for every alpha, then for the weights.
+    r"""Take a mirror step in y (Lemma 3): closed forms for every alpha, then for the weights.
 
     .. math::
 
@@ -37,11 +37,12 @@ def dual_step(y: Dual, u: Tensor, v: Tensor, tau: float, bound: float, owner: Te
     exponent = tau * (u - torch.zeros_like(u).index_add(0, owner, mu)) / scale
     # In logarithms; the weights could underflow otherwise.
     weights = torch.softmax(y.weights.log() + exponent, dim=0)
+    # A weight of exactly zero could never grow again, since steps multiply weights.
     return Dual(weights.clamp_min(torch.finfo(u.dtype).tiny), alpha)
 
 
 def upper_bound(u: Tensor, v: Tensor, bound: float, owner: Tensor) -> float:
-    r"""Maximum over y of u'y + v'alpha - d(y) (Lemma 4), without the proximal term.
+    r"""Maximise u'y + v'alpha - d(y) over y (Lemma 4), without the proximal term.
 
     .. math:: \max_i \; u_i + \sum_{k \in i} \max_{|\alpha| \le I} \alpha v_k - \alpha^2
     """
@@ -65,7 +66,7 @@ class MirrorDescent:
 
     @classmethod
     def begin(cls, x: Tensor, saddle: Saddle) -> MirrorDescent:
-        """At x, with equal weights and alpha = 0."""
+        """Begin at x, with equal weights and alpha = 0."""
         n = saddle.n_values
         y = Dual(x.new_full((n,), 1.0 / n), x.new_zeros(saddle.n_pairs))
         zeros = torch.zeros_like
@@ -77,7 +78,7 @@ class MirrorDescent:
         return self.x_sum / self.total
 
     def multipliers(self) -> Tensor:
-        """The constraints' averaged weights over that of the objective."""
+        """Return the averaged weights of the constraints, divided by the objective's."""
         weights = self.weights_sum / self.total
         return weights[1:] / weights[0]
 
@@ -120,8 +121,8 @@ class LevelSet(Solver):
     An iteration is a level. Multipliers are the averaged weights over that of the objective.
 
     Paper: the error of U is at most :math:`\epsilon_{opt} (\theta - 1) / (2 \theta (\theta + 1))`
-    (Proposition 1), by as many steps as that takes; here: the number of steps is given, because
-    their error depends on constants that nobody knows. So nothing is certified: the residual is
+    (Proposition 1), by as many steps as that takes; here: a fixed number of steps, because their
+    error depends on unknown constants. So nothing is certified: the residual is
     infinite, ``converged_`` is False, and a run may stop well above the optimum.
 
     ``AUCFairClassifier.partial_fit`` takes a step for each `batch_size` rows of the stream. A step
@@ -197,8 +198,8 @@ class LevelSet(Solver):
             bound = self.upper_bound(saddle, state, rho)
             if first:
                 accuracy = self.accuracy(bound)
-            # Paper: halts with the point at hand; here: with the last one of U < 0, because U >= 0
-            # above the optimum says that these steps were too inaccurate.
+            # Paper: halts with the current point; here: with the last one of U < 0, because U >= 0
+            # above the optimum means that these steps were too inaccurate.
             if bound < 0 or first:
                 w = saddle.parameters(state.average())
                 yield Iterate(w, *problem.evaluate(w), state.multipliers(), torch.inf)
@@ -220,7 +221,7 @@ class LevelSet(Solver):
     def step(
         self, saddle: Saddle, state: MirrorDescent, batch: Any, r: float, rho: float, centre: Tensor
     ) -> MirrorDescent:
-        """Take a step of Algorithm 2 on these rows: both x and y move from where they are."""
+        """Take a step of Algorithm 2 in x and y on these rows."""
         decay = (state.t + 1) ** -0.5
         eta, tau = self.step_size * decay, self.dual_step_size * decay
         terms = saddle.linearize(state.x, batch)
@@ -244,7 +245,7 @@ class LevelSet(Solver):
         )
 
     def upper_bound(self, saddle: Saddle, state: MirrorDescent, rho: float) -> float:
-        """Return U(r) of equation 26, averaged as Algorithm 2 averages."""
+        """Return U(r) of equation 26, with the averages of Algorithm 2."""
         u, v = state.u_sum / state.total, state.v_sum / state.total
         bound = upper_bound(u, v, self._largest_alpha(saddle), saddle.owner)
         return bound + 0.5 * rho * state.distance_sum / state.total
@@ -323,7 +324,7 @@ class ProximalLevelSet(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Levels of the first proximal problem, then of the next about its solution."""
+        """Yield the levels of each proximal problem, centred at the last solution."""
         saddle, inner = problem.saddle(), self._inner()
         # Paper: starts nearly feasible; here: at the network's own start, because constants, which
         # are feasible, have no gradient in the layers below.
@@ -337,7 +338,7 @@ class ProximalLevelSet(Solver):
 
 @dataclass(frozen=True)
 class LevelSetStream:
-    """State of Algorithm 1 between two mini-batches of a stream; a step gives a new one."""
+    """Immutable state of Algorithm 1 between two mini-batches of a stream."""
 
     saddle: Saddle  # with the fractions of all rows so far
     centre: Tensor  # where it began: constant scores, of a linear model
@@ -360,11 +361,11 @@ class LevelSetStream:
 
     @property
     def x(self) -> Tensor:
-        """The output so far: the average of the level's points (w, a, b), or where it begins."""
+        """The output so far: the average of the level's points (w, a, b), or its start."""
         return self.descent.average() if self.descent.t else self.descent.x
 
     def after(self, solver: LevelSet, batch: Any) -> LevelSetStream:
-        """Take a step on these rows, and end the level if it was its last."""
+        """Take a step on these rows, and end the level after its last step."""
         saddle = self.saddle.after(batch)
         descent = solver.step(saddle, self.descent, batch, self.level, 0.0, self.centre)
         moved = replace(self, saddle=saddle, descent=descent, n_steps=self.n_steps + 1)

@@ -1,7 +1,7 @@
-"""The loop that runs every solver, and feasible points near its result.
+"""The loop that runs every solver, and searches for feasible points near its result.
 
 Labels change row by row, so there are many feasible points close to a slightly infeasible one, and
-along a line all of them are seen at once.
+a line search over all label changes finds them at once.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from fairconstrained.solvers.base import (
     check_solves,
 )
 
-_DIGITS = 12  # hard values that agree to so many are equal but for rounding
-_SAME = 1e-9  # hard values that differ by no more may be the same
-_WORTH = 0.01  # of the error: what removes an excess that is nearly none may cost this
-_REPAIRABLE = 0.05  # a larger excess does not come from single rows
-_REPAIRED = 3  # iterates of least violation that are repaired
-_MOVES = 10  # of each
-_REACH = 1.0  # of a move along a direction, in units of scores
-_FEW_NUMBERS = 20_000  # rows times variables: moves along coordinates cost little
-_BINDING = 20  # constraints that a move considers
-_NEARLY = 0.01  # largest unused slack of a constraint that nearly binds
+_DIGITS = 12  # decimals to which equal hard values agree, up to rounding
+_SAME = 1e-9  # hard values closer than this may be equal
+_WORTH = 0.01  # error that removing a violation of at most NEARLY may cost
+_REPAIRABLE = 0.05  # a larger violation does not come from single rows
+_REPAIRED = 3  # number of iterates of least violation to repair
+_MOVES = 10  # moves per repair
+_REACH = 1.0  # largest move along a direction, in units of scores
+_FEW_NUMBERS = 20_000  # rows times variables up to which moves along coordinates cost little
+_BINDING = 20  # most constraints that a move considers
+_NEAR_BINDING = 0.01  # largest unused slack of a constraint that nearly binds
 
 
 def run(
@@ -77,18 +77,18 @@ def run(
     callbacks : sequence of callables
         Each is called with every iterate. Returning True ends the run. Exceptions pass through.
     known : sequence of Baseline
-        Points that the result must not be worse than, each with the difference that matters. A
-        point that is infeasible is moved along its offsets. The problem must be ``Sharpenable``.
+        Points that the result must not be worse than, each with the difference that matters.
+        Infeasible ones are moved along their offsets. The problem must be ``Sharpenable``.
     record : callable, optional
-        Makes the history's entry for an iterate; default: the iterate itself.
+        Returns the history's entry for an iterate; default: the iterate itself.
 
     Returns
     -------
     Solution
-        The last iterate if the run converged, otherwise the one that the solver selects. A known
-        point is better if its violation is lower by more than 0.001 or, where both are feasible,
-        its hard objective by ``Baseline.by``. It takes the place of the result, as one more iterate
-        of status ``Status.KNOWN``, if the solver takes known points.
+        The last iterate if the run converged, otherwise the one that the solver selects. A
+        baseline is better if its violation is lower by more than 0.001 or, where both are feasible,
+        its hard objective by ``Baseline.by``. It replaces the result, as one more iterate
+        of status ``Status.KNOWN``, if the solver takes baselines.
 
     Raises
     ------
@@ -164,9 +164,9 @@ def run(
 def best_of_baselines(
     problem: Sharpenable, result: Iterate, known: Sequence[Baseline]
 ) -> tuple[Iterate, float]:
-    """Return the result, or a clearly better point among known ones and those on offset lines.
+    """Return the result or a clearly better point among the baselines and on offset lines.
 
-    The number is the least hard objective of feasible equal predictions.
+    Also return the least hard objective of feasible constant predictions.
     """
     rivals, equal = [(along_offsets(problem, result), ERROR_TOL)], torch.inf
     for x, by, smaller, direction, is_equal in known:
@@ -181,7 +181,7 @@ def best_of_baselines(
     excess, error, better = result.excess, float(result.hard[0]), []
     for rival, by in rivals:
         nearer = excess > FEASIBILITY_TOL and rival.excess < excess - ERROR_TOL
-        # An excess that is nearly none is worth a little of the error.
+        # Removing a tiny violation may cost a little error.
         gain = by if excess <= FEASIBILITY_TOL else -_WORTH if excess <= NEARLY else -torch.inf
         if nearer or (rival.excess <= FEASIBILITY_TOL and float(rival.hard[0]) < error - gain):
             better.append(rival)
@@ -197,9 +197,9 @@ def best_on_lines(
         line = problem.along(iterate.x, direction, reach)
         if len(line.steps):
             steps, error = line.steps.cpu().numpy(), line.error.cpu().numpy().round(_DIGITS)
-            # Strictly within the slack, where there is one: values at it may round to more.
+            # Prefer points strictly within the slack: values at its limit may round to more.
             excess = line.excess.cpu().numpy().clip(min=-_SAME).round(_DIGITS)
-            # The nearest of all feasible points of least error.
+            # Sort by violation, then error, then distance.
             step = float(steps[np.lexsort((np.abs(steps), error, excess))[0]])
             candidates.append(_moved(problem, iterate, iterate.x + step * direction))
     return best_feasible(candidates)
@@ -219,20 +219,20 @@ def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:
 
 
 def repair_candidates(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
-    """Return which iterates repairs start from: the best one, then those of least violation."""
+    """Return the iterates from which repairs start: the best, then the least violations."""
     seen = [*seen, iterate]
     nearest = sorted(seen[1:] or seen, key=attrgetter("excess"))
     return [best_feasible(seen), *nearest[:_REPAIRED]]
 
 
 def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
-    """Return the best point that moves on lines from the iterates of least violation lead to."""
+    """Return the best point reached by line moves from the iterates of least violation."""
     best, *nearest = seen
     candidates = [best]
     for iterate in nearest:
         small = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
         for _ in range(_MOVES if iterate.excess <= _REPAIRABLE else 0):
-            # A move must remove its part of the excess: others do not get there.
+            # A move must remove its share of the violation, or ten moves will not suffice.
             goal = max((1.0 - 1.0 / _MOVES) * iterate.excess, FEASIBILITY_TOL)
             better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
             if small and better.excess > goal:
@@ -247,18 +247,19 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
 
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
-    """Return directions of the offsets, and against the violated constraints.
+    """Return directions of the offsets, and three against the violated constraints.
 
-    The latter are the gradient of the worst, one that changes it alone among those nearly binding,
-    and one that corrects all at once.
+    These are the gradient of the worst, a direction that changes only the worst of the nearly
+    binding constraints, and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(one_hot(problem.offsets, len(x)).to(x))
     if iterate.excess <= FEASIBILITY_TOL:
         return directions
     worst = hard.argsort(descending=True)[:_BINDING]
-    near = worst[hard[worst] > -_NEARLY]
+    near = worst[hard[worst] > -_NEAR_BINDING]
     gradients = problem.linearize(x).gradients(1 + near)
+    # Gradients of overlapping constraints are nearly dependent, hence the cut-off.
     inverse = torch.linalg.pinv(gradients, rtol=1e-6)
     moves = torch.stack((gradients[0], inverse[:, 0], inverse @ hard[near].clamp_min(0.0)))
     return directions + list(moves / moves.norm(dim=1, keepdim=True).clamp_min(1e-30))

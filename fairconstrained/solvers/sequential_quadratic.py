@@ -1,4 +1,4 @@
-"""Quadratic programs: in sequence with hard values, and of convex quadratics through the dual."""
+"""Sequential quadratic programming with hard values, and convex QCQPs through the dual."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import repair, repair_candidates
 
-_INSIDE = 5e-4  # of the slack, where steps aim: hard values move row by row
+_INSIDE = 5e-4  # slack that steps leave unused, since hard values move row by row
 _NEAR = 0.02  # constraints with at most this much room enter the quadratic program
 _HALVED = 0.02  # larger violations are halved in a step instead of removed
-_APPROACHES = 10
-_BACKTRACKS = 10
+_APPROACHES = 10  # most problems with more slack before the first step
+_BACKTRACKS = 10  # of a line search
 _SUFFICIENT = 1e-4  # fraction of the predicted decrease that a step must bring
-_MAX_DUAL = 100.0
-_RIDGE, _TINY = 1e-9, 1e-30  # relative ridge on the Gram matrix, and what replaces a zero trace
+_MAX_DUAL = 100.0  # bound on multipliers, so contradictory constraints give a compromise
+_RIDGE, _TINY = 1e-9, 1e-30  # relative ridge on the Gram matrix, and substitute for a zero trace
 _LOOSE = 2e-3  # residual and change of the shifts at which to go on to sharper soft values
 _ROUNDING = 1e-10  # residual of a solution that depends on the data alone
-_EQUAL = 1e-13  # merits that differ by no more are the same up to rounding
-_RESCUE_STEPS = 15
+_EQUAL = 1e-13  # merits closer than this differ by rounding only
+_RESCUE_STEPS = 15  # iterations of the augmented Lagrangian if no step is feasible
+# Attempts to solve with fixed shifts, their steps, and the steps that must halve the residual
 _POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
 _ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
-_SMALLEST_STEP = 1e-12
-_UNBOUNDED = 1e8  # multipliers of an infeasible problem
+_SMALLEST_STEP = 1e-12  # of the line search on the dual
+_UNBOUNDED = 1e8  # larger multipliers mean that no point is feasible
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -111,9 +112,9 @@ class SequentialQuadratic(Solver):
             return
         if not dual.any():
             x = yield from self._approach(problem, x, dual)
-        best, posed, was_feasible = None, problem, False  # of all sharpnesses so far
-        nearest: list[Iterate] = []  # those of least violation
-        # A warm start is already close to its solution.
+        best, posed, was_feasible = None, problem, False  # over all sharpnesses so far
+        nearest: list[Iterate] = []  # iterates of least violation
+        # A warm start is already close to the solution.
         for _ in range(1 if dual.any() else self.sharpenings + 1):
             iterates = []
             for iterate in self._moving(problem, x, dual):
@@ -148,7 +149,7 @@ class SequentialQuadratic(Solver):
     def _approach(
         self, problem: Sharpenable, x: Tensor, dual: Tensor
     ) -> Steps[Iterate, None, Tensor]:
-        """Halve the violation until it is small, by problems with that much more slack."""
+        """Halve the violation until it is small, by solving problems with more slack."""
         hard = problem.evaluate(x).hard
         for _ in range(_APPROACHES):
             excess = violation(hard)
@@ -164,7 +165,7 @@ class SequentialQuadratic(Solver):
         return x
 
     def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
-        """Take steps with shifts that follow the hard values; they do not end the run."""
+        """Take steps with shifts that follow the hard values; residuals are infinite."""
         state = _SQPState(problem, x, dual)
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
@@ -179,9 +180,9 @@ class SequentialQuadratic(Solver):
             shift = shift + fraction * change
 
     def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
-        """Solve with fixed shifts, to the accuracy of sums over few rows, in any order.
+        """Solve with fixed shifts to rounding, so that the order of rows does not matter.
 
-        If the hard values exceed the slack, the start is the result.
+        If no such solution is feasible, the start is the result.
         """
         room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
@@ -221,6 +222,7 @@ class _SQPState:
         excess = float(values.max())
         target = 0.5 * excess if excess > _HALVED else 0.0
         direction, dual = program.solve(values - target)
+        # An l1 penalty is exact if it exceeds the largest multiplier.
         penalty = 2.0 * float(dual.max())
         merit = float(terms.value[0] + penalty * values.clamp_min(0.0).sum())
         ahead = (values + program.linear(direction)).clamp_min(0.0)
@@ -263,17 +265,18 @@ class _QuadraticProgram:
         self.curved = torch.as_tensor(curvature.inverse(gradients.T.cpu().numpy())).to(values)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
+        # With more constraints than variables the Gram matrix is singular.
         ridge = _RIDGE * (np.trace(inner) + _TINY) / max(len(inner), 1)
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 
     def solve(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return direction and multipliers (m,) for other values of the constraints."""
+        """Return direction and multipliers, (m,), for these constraint values."""
         dual = torch.zeros_like(values)
         if len(self.near):
             room = self._free - values[self.near].cpu().numpy()
             target = -np.linalg.solve(self._root, room)
-            multipliers = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
-            dual[self.near] = torch.as_tensor(multipliers).to(values)
+            active = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
+            dual[self.near] = torch.as_tensor(active).to(values)
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual
 
@@ -298,7 +301,7 @@ class Quadratics:
         return 0.5 * (self.P @ x) @ x + self.q @ x + self.r
 
     def minimiser(self, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """The minimiser of the Lagrangian, and the Cholesky factor of its Hessian."""
+        """Return the minimiser of the Lagrangian, and the Cholesky factor of its Hessian."""
         weights = torch.cat((dual.new_ones(1), dual))
         factor = torch.linalg.cholesky(torch.tensordot(weights, self.P, dims=1))
         x = torch.cholesky_solve(-(weights @ self.q)[:, None], factor)[:, 0]
@@ -376,7 +379,7 @@ class QCQP(Solver):
 def _line_search(
     quadratics: Quadratics, x: Tensor, dual: Tensor, step: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor] | None:
-    """Halve the projected step until the dual increases enough; None if it never does."""
+    """Halve the projected step until the dual increases enough; return None if it never does."""
     values = quadratics.values(x)
     before, size = float(values[0] + dual @ values[1:]), 1.0
     while size > _SMALLEST_STEP:

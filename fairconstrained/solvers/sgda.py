@@ -20,9 +20,9 @@ from fairconstrained.solvers.base import (
 )
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver, cosine
 
-_WARM_UP = 0.05  # fraction of the steps in which step sizes grow to the given ones
-_GAIN = 0.2  # how much of a violation the shift takes up after each evaluation
-_FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers
+_WARM_UP = 0.05  # fraction of the steps during which step sizes grow to their maximum
+_GAIN = 0.2  # fraction of a violation added to the shift after each evaluation
+_FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers without and with a warm start
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -88,7 +88,7 @@ class SGDA(StochasticSolver):
         self.move(now, estimates.moved(terms), cosine(now.progress), self.dual_step_size)
 
     def move(self, now: Memory, terms: Linearization, factor: float, dual_step_size: float) -> None:
-        """Take a step in the point and one in the multipliers, both by the same estimates."""
+        """Take a step in the point and one in the multipliers, both from the same estimates."""
         value = terms.value[1:]
         active = (now.dual + self.penalty * value).clamp_min(0.0) if self.penalty else now.dual
         gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
@@ -117,7 +117,7 @@ class EarlyStoppedSGDA(SGDA):
     values. The average may stay away from the points where multipliers settle, so a fifth of each
     violation is added to s, and removed again if labels leave slack. The error of an iterate is
     measured on the held-out rows. Its objective is their loss, plus the amount by which its error
-    exceeds that of the start: if a network predicts worse labels than the linear model, its loss
+    exceeds the start's: if a network predicts worse labels than the linear model, its loss
     must be much smaller. The result is the feasible iterate with the smallest objective. Training
     ends after `patience` iterates without a smaller objective plus violation, if one was feasible.
 
@@ -136,7 +136,7 @@ class EarlyStoppedSGDA(SGDA):
     n_evaluations : int, default=40
         Iterations after the first: evaluations on all the data, evenly spread over the steps.
     patience : int, default=10
-        Iterations without a better one after which training ends.
+        Iterations without improvement after which training ends.
     held_out : int, default=7
         One in this many rows is held out; none if a label has fewer rows in all groups.
     averaging : float, default=0.995
@@ -179,7 +179,7 @@ class EarlyStoppedSGDA(SGDA):
         return Estimates(part, self.batch_size, rng, held_out=held_out)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Begin here, or at a simpler model; the average begins there too."""
+        """Begin at the start or a simpler model; the average begins there too."""
         here = now.x
         now.x, now.dual = estimates.problem.warm_point(now.x, now.dual)
         now.dual_step_size = self.dual_step_size or (_FROM_HERE if now.x is here else _FROM_SIMPLER)
@@ -195,11 +195,12 @@ class EarlyStoppedSGDA(SGDA):
         else:
             terms = problem.linearize(now.x, rows)
         self.move(now, estimates.moved(terms), factor, now.dual_step_size)
+        # Early averages forget faster, because the first points are far from the last ones.
         now.average = now.average.lerp(now.x, 1.0 - min(self.averaging, step / (step + 9.0)))
 
     def evaluated(self, problem: SampledProblem, estimates: Estimates, now: Memory) -> Iterate:
-        """Return the average as an iterate, and end training where these are no longer better."""
-        # This also gives a network the batch statistics with which it is judged.
+        """Return the average as an iterate, and end training if it no longer improves."""
+        # `evaluate` also sets the batch statistics of a network that `holdout_risk` uses.
         soft, hard = problem.evaluate(now.average)
         assert estimates.held_out is not None
         loss, error = problem.holdout_risk(now.average, estimates.held_out)
@@ -241,7 +242,7 @@ class FERMI(StochasticSolver):
     starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches
     of any size. Fairness is measured on labels: after a quarter of the steps, when scores have left
     the threshold, the gradient in W is taken with predicted labels, 0 or 1, in place of class
-    probabilities. Where W settles, the penalty is that of the labels, with the slopes of
+    probabilities. Once W settles, the penalty is the penalty of the labels, with slopes of
     probabilities, as in :class:`LabelRounds`.
 
     Parameters
@@ -301,12 +302,12 @@ class FERMI(StochasticSolver):
 
 
 def last_step(output: str, n_steps: int, rng: Generator) -> int:
-    """Return the number of the last step that the result depends on, drawn if it is random."""
+    """Return the last step that affects the result, drawn at random if so chosen."""
     return 1 + int(torch.randint(n_steps, (), generator=rng)) if output == "random" else n_steps
 
 
 def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int) -> Tensor:
-    """Return the output if this step, counted from 1, was the last: an average, or the point."""
+    """Return the output after this step, counted from 1: an average, or the point."""
     averaged = step - n_steps // 2
     if output == "average" and averaged > 1:
         return torch.lerp(before, x, 1.0 / averaged)
@@ -314,5 +315,5 @@ def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int
 
 
 def followed(table: str, step: int, n_steps: int) -> str:
-    """Return the table that W answers to in a step: probabilities in the first quarter."""
+    """Return the table for the step in W: probabilities in the first quarter of the run."""
     return "probabilities" if step <= n_steps // 4 else table

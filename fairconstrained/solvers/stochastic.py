@@ -1,4 +1,4 @@
-"""The loop of the stochastic algorithms, the draws of rows that their steps see, and updates."""
+"""The loop of the stochastic algorithms, their draws of rows, and updates."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch import Generator, Tensor
 from fairconstrained.problems.base import Linearization, SampledProblem
 from fairconstrained.solvers.base import Iterate, Solver, count, positive
 
-_BLOCK_ROWS = 65_536
+_BLOCK_ROWS = 65_536  # rows drawn at a time, which costs less than drawing each batch
 
 
 def constant(progress: float) -> float:
-    """Return 1, the factor of step sizes that stay the same throughout.
+    """Return 1, the factor of constant step sizes.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def constant(progress: float) -> float:
 
 
 def cosine(progress: float) -> float:
-    """Return the factor of step sizes that fall to zero along half a cosine.
+    """Return a factor that falls from 1 to 0 along half a cosine.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def cosine(progress: float) -> float:
 
 
 def evaluated_steps(n_steps: int, n_evaluations: int) -> set[int]:
-    """Return the numbers of the steps, from 1, that an evaluation follows; the last is one."""
+    """Return the steps, counted from 1, after which to evaluate, including the last."""
     return set(torch.linspace(0, n_steps, n_evaluations + 1).round().int().tolist()[1:])
 
 
@@ -75,25 +75,25 @@ class Balanced:
         self._starts = len(strata) - counts.flip(0).cumsum(0).flip(0)
 
     def draw(self, size: int, rng: Generator) -> tuple[Tensor, Tensor]:
-        """Return row indices, (size * n_strata,), and how many rows of the data each stands for."""
+        """Return row indices, (size * n_strata,), and how many rows of the data each represents."""
         u = torch.rand((size, self.n_strata), generator=rng, dtype=torch.float64)
         index = self._order[self._starts + (u * self._counts).long()]
         return index.reshape(-1), self.scale(size)
 
     def batches(self, batch_size: int, rng: Generator) -> tuple[Batches, Tensor]:
-        """Return draws of about `batch_size` rows for ever, and how many each row stands for."""
+        """Return endless draws of about `batch_size` rows, and how many each row represents."""
         size = max(1, round(batch_size / self.n_strata))
         n_rows = size * self.n_strata
         many = size * max(1, _BLOCK_ROWS // n_rows)
         return Batches(n_rows, lambda: self.draw(many, rng)[0]), self.scale(size)
 
     def scale(self, size: int) -> Tensor:
-        """Return how many rows of the data each row of a draw stands for, (size * n_strata,)."""
+        """Return how many rows of the data each row of a draw represents, (size * n_strata,)."""
         return (self._counts.double() / size).expand(size, -1).reshape(-1)
 
 
 class Batches:
-    """Batches of row indices for ever, cut from longer draws of rows, which cost less."""
+    """Endless batches of row indices, cut from longer draws of rows, which cost less."""
 
     def __init__(self, size: int, draw: Callable[[], Tensor]):
         self._size = size
@@ -108,16 +108,16 @@ class Batches:
 
 
 def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Batches:
-    """Return batches of which every pass visits each row once, in a new order."""
+    """Return batches that visit each row once per pass, in a new order."""
     return Batches(min(batch_size, n_rows), lambda: torch.randperm(n_rows, generator=rng))
 
 
 class Estimates:
-    """A problem's values and gradients, each call from rows of its own.
+    """Estimates of a problem's values and gradients, from new rows in each call.
 
     The objective comes from uniform rows (every pass visits each row once), the constraints from
-    equal numbers of rows of each part, moved by `shift`: the difference of hard and soft values
-    where it was measured last, so that algorithms answer to predicted labels. The second of two
+    equal numbers of rows of each part. They are moved by `shift`, the latest difference of hard
+    and soft values, so that algorithms follow predicted labels. The second of two
     independent draws for constraints has `constraint_batch_size` rows.
     """
 
@@ -143,13 +143,13 @@ class Estimates:
         return next(self._streams[0])
 
     def balanced_rows(self) -> tuple[Tensor, Tensor]:
-        """Return rows for constraints, and how many rows of the data each stands for."""
+        """Return rows for constraints, and how many rows of the data each represents."""
         return next(self._streams[1]), self._scale
 
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
-        """Estimate the constraints twice, (m,), each from rows of its own.
+        """Estimate the constraints, (m,), twice from independent rows.
 
-        The last value maps weights of the objective and of the first estimates to a gradient.
+        The third value maps weights of the objective and of the first estimates to a gradient.
         """
         rows, first = self.rows(), self.balanced_rows()
         second = next(self._streams[2]), self._second_scale
@@ -172,16 +172,17 @@ class Estimates:
 
 
 class Descent:
-    """Steps against gradients, plain or by the update rule of a torch optimiser."""
+    """Gradient descent steps, plain or with the update rule of a torch optimiser."""
 
     def __init__(self, x: Tensor, optimizer: Callable[..., Any] | None, step_size: float):
         self._x = x.clone()
         self._optimizer = None if optimizer is None else optimizer([self._x], lr=step_size)
 
     def step(self, x: Tensor, gradient: Tensor, step_size: float) -> Tensor:
-        """Return the next point, as a tensor of its own."""
+        """Return the next point as a new tensor."""
         if self._optimizer is None:
             return x.add(gradient, alpha=-step_size)
+        # The solver, not the optimiser, schedules step sizes.
         for group in self._optimizer.param_groups:
             group["lr"] = step_size
         self._x.copy_(x)
@@ -191,14 +192,14 @@ class Descent:
 
 
 class Memory(SimpleNamespace):
-    """The state of an algorithm between steps: the point, multipliers and whatever it keeps."""
+    """State of an algorithm between steps: the point, multipliers and further attributes."""
 
     x: Tensor
     dual: Tensor
     step: int  # number of steps made
     n_steps: int
     descent: Descent
-    output: Any = None  # the result, where it is not the last point
+    output: Any = None  # the result, if it is not the last point
 
     @property
     def progress(self) -> float:
@@ -208,10 +209,10 @@ class Memory(SimpleNamespace):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StochasticSolver(Solver):
-    """Base: subclasses implement :meth:`step`; the loop around steps is here.
+    """Base of stochastic solvers: subclasses implement :meth:`step`.
 
-    An iteration is a part of the steps and one evaluation on the full data; there are
-    ``n_evaluations`` of them. The residual is infinite: a run ends with its steps.
+    An iteration is several steps and one evaluation on the full data; there are ``n_evaluations``
+    of them. The residual is infinite: a run ends with its steps.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("draws",)
@@ -238,18 +239,18 @@ class StochasticSolver(Solver):
                 raise ValueError(f"{type(self).__name__}.{name} must be callable; got {value!r}.")
 
     def estimates(self, problem: Any, rng: Generator) -> Estimates:
-        """Return the draws of rows that steps see."""
+        """Return the estimates that steps use."""
         return Estimates(problem, self.batch_size, rng)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
-        """Add to the memory what steps keep from one to the next."""
+        """Add the algorithm's state to the memory."""
 
     def step(self, estimates: Estimates, now: Memory) -> None:
-        """Take `now` one step on."""
+        """Advance `now` by one step."""
         raise NotImplementedError
 
     def evaluated(self, problem: Any, estimates: Estimates, now: Memory) -> Iterate:
-        """Return the point as an iterate, and let algorithms answer to predicted labels there."""
+        """Return the point as an iterate, and shift constraints to predicted labels there."""
         ended = now.step == now.n_steps and now.output is not None
         point = now.output if ended else now.x
         soft, hard = problem.evaluate(point)

@@ -15,11 +15,12 @@ from fairconstrained.problems.base import SampledProblem
 from fairconstrained.solvers.base import count, nonnegative, positive
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
 
-_INFEASIBLE = 1e-12
-# L-BFGS-B ends early if a line search meets kinks of the dual: in 1 of 3,000 random problems.
+_INFEASIBLE = 1e-12  # residual of least distance programming at which no step exists
+# Most runs of L-BFGS-B, and its accuracy. It ends early if a line search meets kinks of the dual:
+# in 1 of 3,000 random problems.
 _RESTARTS, _EXCESS = 5, 1e-7
 
-# Rows drawn for the objective, and for the constraints with what each stands for
+# Rows drawn for the objective; for the constraints, with the number of rows each represents
 Drawn = tuple[Tensor, tuple[Tensor, Tensor]]
 
 
@@ -78,13 +79,13 @@ class StochasticGhost(StochasticSolver):
 
     Notes
     -----
-    With levels up to `max_level` L, whose probabilities sum to one, the bias left is that of a
-    batch of :math:`2^{L+1}` rows. Multipliers are those of the largest batch's programme in the
+    With levels up to `max_level` L, whose probabilities sum to one, the remaining bias equals that
+    of a batch of :math:`2^{L+1}` rows. Multipliers come from the largest batch's programme in the
     last step. Steps with one row do not go with batch normalisation.
 
     References
     ----------
-    As of :class:`ALM`, Algorithm 1, after Facchinei and Kungurtsev (2023). Its code calls the
+    See :class:`ALM`, Algorithm 1, after Facchinei and Kungurtsev (2023). Its code calls the
     programme for :math:`\kappa` with :math:`\rho` and :math:`\lambda` exchanged.
 
     Examples
@@ -132,7 +133,7 @@ class StochasticGhost(StochasticSolver):
     def debiased(self, estimates: Estimates, x: Tensor, level: int, chance: float) -> Direction:
         """Estimate the direction at `x` for a drawn level."""
         single, even, odd = (self.draw(estimates, n) for n in (1, 2**level, 2**level))
-        # The whole sample is measured as one: values need not be means over rows.
+        # The whole sample is evaluated as one, because values need not be means over rows.
         (rows, (index, scale)), (others, (other, other_scale)) = even, odd
         constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, other_scale))
         whole = torch.cat((rows, others)), constraints
@@ -143,13 +144,13 @@ class StochasticGhost(StochasticSolver):
         return Direction(first.d + (fine.d - coarse) / chance, fine.dual)
 
     def draw(self, estimates: Estimates, size: int) -> Drawn:
-        """Draw `size` rows; for the constraints, as many of each part."""
+        """Draw `size` rows for the objective, and as many of each part for the constraints."""
         size = size * self.batch_size
         rows = torch.randint(estimates.problem.n_rows, (size,), generator=estimates.rng)
         return rows, estimates.balanced.draw(size, estimates.rng)
 
     def solve(self, estimates: Estimates, x: Tensor, rows: Drawn) -> Direction:
-        """Return the direction d(S) of these rows, and its multipliers."""
+        """Return the direction d(S) of these rows and its multipliers."""
         terms = estimates.problem.estimates(x, *rows)
         gradients = terms.jacobian().cpu().double().numpy()
         gradient, jacobian = gradients[0], gradients[1:]

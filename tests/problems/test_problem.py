@@ -202,7 +202,7 @@ def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
 @pytest.fixture
 def thinning(monkeypatch):
     """One row in four of tables with more than 300 rows, but 30 of each cell."""
-    for name, value in {"_MANY_ROWS": 300, "_LEAST": 4, "_FEW_OF_CELL": 30}.items():
+    for name, value in {"_MANY_ROWS": 300, "_MOST_FRACTION": 0.25, "_FEW_OF_CELL": 30}.items():
         monkeypatch.setattr(f"fairconstrained.problems.rows.{name}", value)
 
 
