@@ -39,15 +39,15 @@ RELAXED_TOL = 1e-2
 # Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
 # any threshold.
 _CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
-_MOST_VALUES = 500  # most constraints for which the relaxation computes gradients
-_SINGULAR = 1e-9  # relative to the largest singular value: smaller ones are rounding errors
+_MAX_GRADIENTS = 500  # most constraints for which the relaxation computes gradients
+_RANK_TOL = 1e-9  # relative to the largest singular value: smaller ones are rounding errors
 _FEW_ROWS = 1000  # with at most this many rows the whole line to the relaxation is searched
 
 MOST_ENTRIES = 1_000_000  # entries of the tables of one line; longer lines use fewer points
-_MOST_ROWS = 400_000  # rows times thresholds tried on an offset line
+_MAX_THRESHOLD_ROWS = 400_000  # rows times thresholds tried on an offset line
 
-_MOST_ON_LINE = 20_000_000  # scores of a line held in memory at a time: 160 MB
-_MOST_NAMED = 400_000  # label changes of a line that workers send: 3 MB
+_MAX_LINE_SCORES = 20_000_000  # scores of a line held in memory at a time: 160 MB
+_MAX_SENT_CHANGES = 400_000  # label changes of a line that workers send: 3 MB
 _PLASTIC = 0.7548776662466927  # with GOLDEN: steps of a sequence that is even in two dimensions
 
 
@@ -102,7 +102,7 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     which are not defined here, and none where the solution without constraints is feasible.
     """
     start = problem.variables(torch.zeros_like(free))
-    if len(start) > len(free) or not 0 < problem.n_constraints <= _MOST_VALUES:
+    if len(start) > len(free) or not 0 < problem.n_constraints <= _MAX_GRADIENTS:
         return []
     if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
         return []
@@ -113,7 +113,7 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     if not bool(gradients.isfinite().all()):  # a user's criterion may have infinite gradients
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
-    rows = rows[values > _SINGULAR * values[0]]
+    rows = rows[values > _RANK_TOL * values[0]]
     move = -rows.T @ (rows @ free)
     points = [Baseline(free + 0.5 * move, RELAXED_TOL), Baseline(free + move, RELAXED_TOL)]
     line = [Baseline(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
@@ -127,7 +127,7 @@ def along(problem: ERM, x: Tensor, direction: Tensor, reach: float) -> Line:
         return on_grid(lambda t: problem.evaluate(x + t * direction).hard, grid(x, reach))
     n_params = [problem.model.n_params]
     (w, aux), (ahead, _) = x.tensor_split(n_params), (x + direction).tensor_split(n_params)
-    n_thresholds = max(_MOST_ROWS // problem.n_rows, len(GRID)) if moves_offsets else 0
+    n_thresholds = max(_MAX_THRESHOLD_ROWS // problem.n_rows, len(GRID)) if moves_offsets else 0
     if problem.sums_decide and problem.affine is not None:
         return _line_of_sums(problem, w, ahead, reach, n_thresholds)
     steps = grid(x, reach)
@@ -149,7 +149,7 @@ def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterato
         scores, there = map(torch.cat, zip(*pairs, strict=True))
         return torch.stack([to_quantiles(local, scores + t * (there - scores)) for t in some])
 
-    for some in torch.split(steps, max(1, _MOST_ON_LINE // len(problem.data.quantiles.y))):
+    for some in torch.split(steps, max(1, _MAX_LINE_SCORES // len(problem.data.quantiles.y))):
         yield from torch.cat(problem.data.gather(partial(worker_scores, some)), dim=1)
 
 
@@ -170,8 +170,8 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
     if problem.data.in_memory:
         changes = changes_of_labels(*on_line(problem.data), reach)[1]
     else:
-        spacing = max(1.0, problem.n_rows / _MOST_NAMED)
-        changes = torch.cat(problem.data.gather(partial(_named, on_line, reach, spacing)))
+        spacing = max(1.0, problem.n_rows / _MAX_SENT_CHANGES)
+        changes = torch.cat(problem.data.gather(partial(_sent_changes, on_line, reach, spacing)))
     if problem.constraint.label_based:
         most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
         steps = between(changes, reach, max(most, 2))
@@ -192,11 +192,11 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
     return Line(steps, sums[:, 0], affine.largest(tables))
 
 
-def _named(
+def _sent_changes(
     on_line: Callable[[Rows], tuple[Tensor, Tensor]], reach: float, spacing: float, local: Rows
 ) -> Tensor:
     """Return the label changes a worker sends: all, or evenly spaced ones of each piece."""
-    named = []
+    sent = []
     for place, rows in enumerate(local.pieces()):
         changes = changes_of_labels(*on_line(rows), reach)[1]
         if spacing > 1.0:
@@ -204,5 +204,5 @@ def _named(
             offset = (GOLDEN * place + _PLASTIC * local.workers.rank) % 1.0
             ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
             changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
-        named.append(changes)
-    return torch.cat(named)
+        sent.append(changes)
+    return torch.cat(sent)

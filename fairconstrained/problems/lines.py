@@ -17,8 +17,8 @@ from torch import Tensor
 
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of, sum_by
 
-_APART = 1e-9  # changes closer than this, relative to their size, may differ by rounding only
-_SAME_SLOPE = 1e-13  # slopes that differ by less, relative to the scores, are equal
+_MIN_GAP = 1e-9  # changes closer than this, relative to their size, may differ by rounding only
+_SLOPE_ROUNDING = 1e-13  # slopes that differ by less, relative to the scores, are equal
 GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps to try where changes are unknown
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 PairValues = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs
@@ -55,7 +55,7 @@ def rank_line(
     first, second = torch.triu_indices(len(scores), len(scores), 1, device=scores.device)
     faster = slopes[first] - slopes[second]
     step = (scores[second] - scores[first]) / faster
-    rounding = _SAME_SLOPE * scores.abs().max()
+    rounding = _SLOPE_ROUNDING * scores.abs().max()
     moving = torch.nonzero((faster.abs() > rounding) & (step.abs() <= reach))[:, 0]
     first, second, step, up = first[moving], second[moving], step[moving], faster[moving] > 0
     above, below = torch.where(up, first, second), torch.where(up, second, first)
@@ -111,7 +111,7 @@ def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
     before, after : Tensor of shape (k, K)
         Scores with the label before the change, and after it.
     """
-    rounding = _SAME_SLOPE * scores.abs().amax(dim=1, keepdim=True)
+    rounding = _SLOPE_ROUNDING * scores.abs().amax(dim=1, keepdim=True)
     # A slope that is only rounding would put a change at an arbitrary far point.
     slopes = torch.where(slopes.abs() <= rounding, 0.0, slopes)
     if scores.shape[1] > 1:
@@ -166,7 +166,7 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
     change = torch.cat((ends[:1], change, ends[1:]))
     sizes = change.abs()
     # Between changes that may be equal, rounding alone would decide the values.
-    places = torch.nonzero(change.diff() > _APART * (sizes[1:] + sizes[:-1]))[:, 0]
+    places = torch.nonzero(change.diff() > _MIN_GAP * (sizes[1:] + sizes[:-1]))[:, 0]
     if len(places) > most:
         places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
     return 0.5 * (change[places] + change[places + 1])

@@ -20,13 +20,13 @@ from torch import Tensor
 from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.problems.values import ERM
 
-_NODES = 100  # node limit of the integer program, whose best point by then is used
-_GAP = 1e-3  # relative optimality gap at which the integer program stops
-_ALIKE = 4e-4  # tolerance on the constraint values of one group; two groups may differ by twice it
+_NODE_LIMIT = 100  # node limit of the integer program, whose best point by then is used
+_OPTIMALITY_GAP = 1e-3  # relative optimality gap at which the integer program stops
+_TOLERANCE = 4e-4  # on the constraint values of one group; two may differ by twice as much
 _PARTS_OF_SLACK = (1.0, 0.5, 0.25)  # fractions to aim at until whole rows keep the full slack
-_FAR = 0.1  # a larger violation does not come from single rows
-_TOPS = 64  # candidates for the highest of three thresholds
-_BEYOND = 16.0  # log odds more extreme than those of any row
+_LARGE_VIOLATION = 0.1  # a larger violation does not come from single rows
+_N_TOPS = 64  # candidates for the highest of three thresholds
+_EXTREME_LOG_ODDS = 16.0  # log odds more extreme than those of any row
 
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
 
@@ -70,11 +70,11 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
             scores[rows] = _scores(log_odds[rows], _thresholds(curve, target, slope))
         rule = _nearest(problem, scores)
         excess = float(problem.evaluate(rule).hard[1:].max())
-        if excess <= 2 * _ALIKE:
+        if excess <= 2 * _TOLERANCE:
             return rule
         first = rule if first is None else first
         # The columns cannot express these thresholds: aiming at less slack does not help.
-        if excess > _FAR:
+        if excess > _LARGE_VIOLATION:
             break
     return first
 
@@ -87,7 +87,7 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
     above = np.concatenate((np.zeros((1, 2)), by_label.cumsum(axis=0)))
     between = 0.5 * (falling[1:] + falling[:-1])
     cuts = np.concatenate(([True], np.diff(falling) != 0, [True]))
-    return np.concatenate(([_BEYOND], between, [-_BEYOND]))[cuts], above[cuts]
+    return np.concatenate(([_EXTREME_LOG_ODDS], between, [-_EXTREME_LOG_ODDS]))[cuts], above[cuts]
 
 
 def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
@@ -137,7 +137,7 @@ def _program(
         ],
         bounds=Bounds(0.0, np.concatenate([above[-1] for _, above in curves]) / size),
         integrality=np.full(n, int(unit is not None)),
-        options={"node_limit": _NODES, "mip_rel_gap": _GAP},
+        options={"node_limit": _NODE_LIMIT, "mip_rel_gap": _OPTIMALITY_GAP},
     )
     return None if result.x is None else np.asarray(size * result.x.reshape(-1, 2))
 
@@ -164,16 +164,16 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
 
     def missed(weight: Floats) -> Floats:
         deviation = np.abs((weight - target) @ slopes[:, 1:]).max(axis=1)
-        return np.asarray(deviation.clip(min=_ALIKE))
+        return np.asarray(deviation.clip(min=_TOLERANCE))
 
     miss = missed(above)
     single = int(np.lexsort((above @ slopes[:, 0], miss))[0])
-    if miss[single] <= _ALIKE or np.linalg.matrix_rank(slopes[:, 1:]) < 2:
+    if miss[single] <= _TOLERANCE or np.linalg.matrix_rank(slopes[:, 1:]) < 2:
         return np.asarray(thresholds[[single]])
     total, most = above.sum(axis=1), target.sum()
     best, cuts = (miss[single], 0.0), [single]
     last = np.searchsorted(total, most, side="right")
-    tops = np.unique(np.linspace(0, last - 1, _TOPS).astype(int))
+    tops = np.unique(np.linspace(0, last - 1, _N_TOPS).astype(int))
     for top in tops[tops + 2 < len(total)]:
         upper = np.arange(top + 1, len(total) - 1)
         lower = np.searchsorted(total, total[upper] + most - total[top]).clip(max=len(total) - 1)

@@ -15,11 +15,11 @@ from fairconstrained.exceptions import DivergenceError
 from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.solvers.base import Iterate
 
-_GAIN = 2.0  # step of the multipliers, relative to steepest ascent
-_PERIOD = 0.3  # between two multiplier updates, in rounds times the learning rate
-_INSIDE = 0.1  # fraction of the slack that multipliers leave unused, for rows held out
-_LEAST = 1e-6  # smallest Hessian or curvature to divide by
-_WORTH = 0.25  # of the best round's gain over constant predictions that makes a round eligible
+_DUAL_STEP = 2.0  # step of the multipliers, relative to steepest ascent
+_UPDATE_PERIOD = 0.3  # between two multiplier updates, in rounds times the learning rate
+_RESERVE = 0.1  # fraction of the slack that multipliers leave unused, for rows held out
+_MIN_CURVATURE = 1e-6  # smallest Hessian or curvature to divide by
+_MIN_GAIN = 0.25  # of the best round's gain over constant predictions that makes a round eligible
 
 
 class Rounds:
@@ -55,8 +55,8 @@ class Rounds:
         watch: Callable[[Iterate], bool],
     ):
         self.problem, self.measure, self.watch = problem, measure, watch
-        self.inside, self.limit = _INSIDE * slack, limit
-        self.period = max(round(_PERIOD / learning_rate), 1)  # in rounds
+        self.inside, self.limit = _RESERVE * slack, limit
+        self.period = max(round(_UPDATE_PERIOD / learning_rate), 1)  # in rounds
         self.time = self.period * learning_rate
         self.patience = inf if patience is None else patience
         self.counted = (problem.data.weight > 0).numpy()[:, None]
@@ -99,10 +99,10 @@ class Rounds:
 
     def _move(self, terms: Linearization, moves: Tensor, hessian: Floats) -> None:
         """Update multipliers by a part of a steepest-ascent step; weights take the full step."""
-        curved = np.maximum(hessian, _LEAST)
+        curved = np.maximum(hessian, _MIN_CURVATURE)
         squares = self._gradient(terms, moves, hessian.shape) ** 2 / curved
         curvature = float(squares.sum() / self.problem.data.total_weight)
-        step = _GAIN * float(moves @ moves) / max(curvature, _LEAST)
+        step = _DUAL_STEP * float(moves @ moves) / max(curvature, _MIN_CURVATURE)
         self.dual = (self.dual + self.time * step * moves).clamp_min(0.0)
         self.weights = (self.dual + step * moves).clamp_min(0.0)
         self.added = self._gradient(terms, self.weights, hessian.shape)
@@ -125,6 +125,6 @@ def best_round(loss: Floats, error: Floats, excess: Floats) -> int:
     if len(error) < 2:
         return 0
     gain = error[0] - error
-    worth = gain >= _WORTH * gain.max()
+    worth = gain >= _MIN_GAIN * gain.max()
     loss, excess = (np.where(worth, column, inf)[1:] for column in (loss, np.maximum(excess, 0.0)))
     return 1 + int(np.lexsort((loss, excess))[0])

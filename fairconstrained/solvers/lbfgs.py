@@ -26,14 +26,14 @@ _MAX_ITER = 60  # iterations of one minimisation
 _NOISE = 1e-14  # rounding error of gradient entries, and relative rounding error of a value
 ROUNDING = 1e-12  # bound on the rounding error of a gradient summed over few rows
 _DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
-_TRIALS = 50  # of a line search; a step across the edge of a steep penalty may need 30
-_FLAT = 1e-7  # curvature added in Newton steps
-_BENT = 1e-10  # smaller relative curvature along a step is rounding error
-_FIRST = 1e-1  # accuracy of the solver's first iteration; later ones divide it by ten
-_MOST = 100  # iterations of the solver
+_MAX_TRIALS = 50  # of a line search; a step across the edge of a steep penalty may need 30
+_DAMPING = 1e-7  # curvature added in Newton steps
+_MIN_CURVATURE = 1e-10  # smaller relative curvature along a step is rounding error
+_FIRST_ACCURACY = 1e-1  # accuracy of the solver's first iteration; later ones divide it by ten
+_MAX_ACCURACIES = 100  # iterations of the solver
 
 # LabelRounds
-_TOWARDS = 0.5  # fraction of a shift's step; with 1 rounds alternate at large penalties
+_SHIFT_STEP = 0.5  # fraction of a shift's step; with 1 rounds alternate at large penalties
 _PATIENCE = 3  # rounds without a better one that end a sharpness
 _INDEPENDENT = 1e-12  # mutual information of labels that is due to rounding
 _SHARPENINGS = 4  # doublings of the sharpness
@@ -41,7 +41,7 @@ _SHARPENINGS = 4  # doublings of the sharpness
 # probabilities of many cells are exactly independent, little but constant predictions remains.
 _FIRST_WEIGHT, _GROWTH = 100.0, 10.0
 _REPAIRS = 10  # rounds of short moves at the end
-_NEAR = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of scores
+_SHORT_MOVES = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of scores
 
 
 class Curvature:
@@ -55,7 +55,7 @@ class Curvature:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
         # Pairs of negative curvature would make the estimate indefinite.
-        if bend > _BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        if bend > _MIN_CURVATURE * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change, bend))
             self._scale = bend / float(change @ change)
 
@@ -116,7 +116,7 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
     # Without pairs the scale of the Hessian is unknown: move by at most 1.
     step = 1.0 if curvature.pairs else min(1.0, 1.0 / float(np.linalg.norm(gradient)))
     low, high = 0.0, np.inf
-    for _ in range(_TRIALS):
+    for _ in range(_MAX_TRIALS):
         there = x + step * direction
         reached, gradient = function(there)
         slope_there = float(gradient @ direction)
@@ -150,7 +150,7 @@ def lbfgs_then_newton(
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
         # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
         # rounding errors.
-        return (there - back) / (2.0 * step) + _FLAT * direction
+        return (there - back) / (2.0 * step) + _DAMPING * direction
 
     # Steps from smaller gradients are rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:
@@ -205,8 +205,8 @@ class LBFGS(Solver):
             return terms.value.item(), gradient.cpu().numpy()
 
         curvature, exact = Curvature(), problem.n_rows <= FEW_ROWS
-        point, accuracy = x.cpu().numpy(), _FIRST
-        for _ in range(_MOST):
+        point, accuracy = x.cpu().numpy(), _FIRST_ACCURACY
+        for _ in range(_MAX_ACCURACIES):
             least = max(accuracy, tol)
             end, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
             residual = float(np.abs(gradient).max())
@@ -335,7 +335,7 @@ class LabelRounds(LBFGS):
                     break
             x = iterate.x
             since = 0 if best.see(x, iterate.residual, posed) else since + 1
-            moved = posed.moved_to_labels(x, _TOWARDS)
+            moved = posed.moved_to_labels(x, _SHIFT_STEP)
             if moved is posed or since == _PATIENCE or best.information <= _INDEPENDENT:
                 return
             posed = moved
@@ -369,7 +369,7 @@ class _Best:
             directions = torch.vstack((directions, slope / slope.norm().clamp_min(1e-30)))
             start, least, information = self.x, self.value, self.information
             for direction in directions:
-                for step in (*_NEAR, *-_NEAR):
+                for step in (*_SHORT_MOVES, *-_SHORT_MOVES):
                     x = start + step * direction
                     measured = self._problem.label_objective(x)
                     if measured[0] < self.value and measured[1] < information:

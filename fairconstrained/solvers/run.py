@@ -33,14 +33,14 @@ from fairconstrained.solvers.base import (
 )
 
 _DIGITS = 12  # decimals to which equal hard values agree, up to rounding
-_SAME = 1e-9  # hard values closer than this may be equal
-_WORTH = 0.01  # error that removing a violation of at most NEARLY may cost
+_ROUNDING = 1e-9  # hard values closer than this may be equal
+_COST = 0.01  # of removing a violation of at most NEARLY, in error
 _REPAIRABLE = 0.05  # a larger violation does not come from single rows
-_REPAIRED = 3  # number of iterates of least violation to repair
-_MOVES = 10  # moves per repair
-_REACH = 1.0  # largest move along a direction, in units of scores
-_FEW_NUMBERS = 20_000  # rows times variables up to which moves along coordinates cost little
-_BINDING = 20  # most constraints that a move considers
+_N_REPAIRS = 3  # number of iterates of least violation to repair
+_MAX_MOVES = 10  # moves per repair
+_MAX_MOVE = 1.0  # largest move along a direction, in units of scores
+_CHEAP_ENTRIES = 20_000  # rows times variables up to which moves along coordinates cost little
+_MAX_BINDING = 20  # most constraints that a move considers
 _NEAR_BINDING = 0.01  # largest unused slack of a constraint that nearly binds
 
 
@@ -182,7 +182,7 @@ def best_of_baselines(
     for rival, by in rivals:
         nearer = excess > FEASIBILITY_TOL and rival.excess < excess - ERROR_TOL
         # Removing a tiny violation may cost a little error.
-        gain = by if excess <= FEASIBILITY_TOL else -_WORTH if excess <= NEARLY else -torch.inf
+        gain = by if excess <= FEASIBILITY_TOL else -_COST if excess <= NEARLY else -torch.inf
         if nearer or (rival.excess <= FEASIBILITY_TOL and float(rival.hard[0]) < error - gain):
             better.append(rival)
     return best_feasible(better) if better else result, equal
@@ -198,7 +198,7 @@ def best_on_lines(
         if len(line.steps):
             steps, error = line.steps.cpu().numpy(), line.error.cpu().numpy().round(_DIGITS)
             # Prefer points strictly within the slack: values at its limit may round to more.
-            excess = line.excess.cpu().numpy().clip(min=-_SAME).round(_DIGITS)
+            excess = line.excess.cpu().numpy().clip(min=-_ROUNDING).round(_DIGITS)
             # Sort by violation, then error, then distance.
             step = float(steps[np.lexsort((np.abs(steps), error, excess))[0]])
             candidates.append(_moved(problem, iterate, iterate.x + step * direction))
@@ -222,7 +222,7 @@ def repair_candidates(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate
     """Return the iterates from which repairs start: the best, then the least violations."""
     seen = [*seen, iterate]
     nearest = sorted(seen[1:] or seen, key=attrgetter("excess"))
-    return [best_feasible(seen), *nearest[:_REPAIRED]]
+    return [best_feasible(seen), *nearest[:_N_REPAIRS]]
 
 
 def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
@@ -230,14 +230,14 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
     best, *nearest = seen
     candidates = [best]
     for iterate in nearest:
-        small = problem.n_rows * len(iterate.x) <= _FEW_NUMBERS
-        for _ in range(_MOVES if iterate.excess <= _REPAIRABLE else 0):
+        small = problem.n_rows * len(iterate.x) <= _CHEAP_ENTRIES
+        for _ in range(_MAX_MOVES if iterate.excess <= _REPAIRABLE else 0):
             # A move must remove its share of the violation, or ten moves will not suffice.
-            goal = max((1.0 - 1.0 / _MOVES) * iterate.excess, FEASIBILITY_TOL)
-            better = best_on_lines(problem, iterate, _directions(problem, iterate), _REACH)
+            goal = max((1.0 - 1.0 / _MAX_MOVES) * iterate.excess, FEASIBILITY_TOL)
+            better = best_on_lines(problem, iterate, _directions(problem, iterate), _MAX_MOVE)
             if small and better.excess > goal:
                 coordinates = torch.eye(len(better.x)).to(better.x)
-                better = best_on_lines(problem, better, coordinates, _REACH)
+                better = best_on_lines(problem, better, coordinates, _MAX_MOVE)
             stuck = better is iterate or better.excess > goal
             iterate = better
             if stuck:
@@ -256,7 +256,7 @@ def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     directions = list(one_hot(problem.offsets, len(x)).to(x))
     if iterate.excess <= FEASIBILITY_TOL:
         return directions
-    worst = hard.argsort(descending=True)[:_BINDING]
+    worst = hard.argsort(descending=True)[:_MAX_BINDING]
     near = worst[hard[worst] > -_NEAR_BINDING]
     gradients = problem.linearize(x).gradients(1 + near)
     # Gradients of overlapping constraints are nearly dependent, hence the cut-off.

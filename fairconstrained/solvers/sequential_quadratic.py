@@ -27,12 +27,12 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import repair, repair_candidates
 
-_INSIDE = 5e-4  # slack that steps leave unused, since hard values move row by row
-_NEAR = 0.02  # constraints with at most this much room enter the quadratic program
-_HALVED = 0.02  # larger violations are halved in a step instead of removed
-_APPROACHES = 10  # most problems with more slack before the first step
-_BACKTRACKS = 10  # of a line search
-_SUFFICIENT = 1e-4  # fraction of the predicted decrease that a step must bring
+_RESERVE = 5e-4  # slack that steps leave unused, since hard values move row by row
+_NEAR_BINDING = 0.02  # constraints with at most this much room enter the quadratic program
+_LARGE_VIOLATION = 0.02  # larger violations are halved in a step instead of removed
+_MAX_APPROACHES = 10  # most problems with more slack before the first step
+_MAX_BACKTRACKS = 10  # of a line search
+_SUFFICIENT = 1e-4  # fraction of the predicted change of a merit or dual that a step must bring
 _MAX_DUAL = 100.0  # bound on multipliers, so contradictory constraints give a compromise
 _RIDGE, _TINY = 1e-9, 1e-30  # relative ridge on the Gram matrix, and substitute for a zero trace
 _LOOSE = 2e-3  # residual and change of the shifts at which to go on to sharper soft values
@@ -41,7 +41,6 @@ _EQUAL = 1e-13  # merits closer than this differ by rounding only
 _RESCUE_STEPS = 15  # iterations of the augmented Lagrangian if no step is feasible
 # Attempts to solve with fixed shifts, their steps, and the steps that must halve the residual
 _POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
-_ENOUGH = 1e-4  # fraction of the predicted increase that a step must bring
 _SMALLEST_STEP = 1e-12  # of the line search on the dual
 _UNBOUNDED = 1e8  # larger multipliers mean that no point is feasible
 
@@ -151,9 +150,9 @@ class SequentialQuadratic(Solver):
     ) -> Steps[Iterate, None, Tensor]:
         """Halve the violation until it is small, by solving problems with more slack."""
         hard = problem.evaluate(x).hard
-        for _ in range(_APPROACHES):
+        for _ in range(_MAX_APPROACHES):
             excess = violation(hard)
-            if excess <= _HALVED:
+            if excess <= _LARGE_VIOLATION:
                 break
             looser, start = problem.loosened(x, 0.5 * excess)
             if looser is problem:
@@ -170,7 +169,7 @@ class SequentialQuadratic(Solver):
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
-            iterate = state.step(shift + _INSIDE)
+            iterate = state.step(shift + _RESERVE)
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
@@ -184,7 +183,7 @@ class SequentialQuadratic(Solver):
 
         If no such solution is feasible, the start is the result.
         """
-        room = start.hard[1:].clamp(-_NEAR, 0.0) * (start.dual > 0)
+        room = start.hard[1:].clamp(-_NEAR_BINDING, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
         for _ in range(_POLISHES):
             state, least = _SQPState(problem, start.x, start.dual), torch.inf
@@ -220,7 +219,7 @@ class _SQPState:
         values = terms.value[1:] + shift
         program = _QuadraticProgram(terms, values, self.dual, self.curvature)
         excess = float(values.max())
-        target = 0.5 * excess if excess > _HALVED else 0.0
+        target = 0.5 * excess if excess > _LARGE_VIOLATION else 0.0
         direction, dual = program.solve(values - target)
         # An l1 penalty is exact if it exceeds the largest multiplier.
         penalty = 2.0 * float(dual.max())
@@ -229,7 +228,7 @@ class _SQPState:
         saved = float((values.clamp_min(0.0) - ahead).sum())
         slope = float(program.gradient @ direction) - penalty * saved
         size, bend = 1.0, torch.zeros_like(x)
-        for trial in range(_BACKTRACKS):
+        for trial in range(_MAX_BACKTRACKS):
             point = x + size * direction + size**2 * bend
             there = self.problem.linearize(point)
             reached = there.value[1:] + shift
@@ -258,7 +257,7 @@ class _QuadraticProgram:
     """
 
     def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
-        self.near = torch.nonzero((values > -_NEAR) | (dual > 0)).reshape(-1)
+        self.near = torch.nonzero((values > -_NEAR_BINDING) | (dual > 0)).reshape(-1)
         self._size = len(values)
         gradients = terms.gradients(torch.cat((self.near.new_zeros(1), 1 + self.near)))
         self.gradient, self.slopes = gradients[0], gradients[1:]
@@ -388,7 +387,7 @@ def _line_search(
         there = quadratics.values(at[0])
         promised = float(values[1:] @ (moved - dual))
         reached = float(there[0] + moved @ there[1:])
-        if reached >= before + _ENOUGH * promised and promised > 0:
+        if reached >= before + _SUFFICIENT * promised and promised > 0:
             return at, moved
         size *= 0.5
     return None

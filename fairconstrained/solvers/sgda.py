@@ -21,8 +21,8 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver, cosine
 
 _WARM_UP = 0.05  # fraction of the steps during which step sizes grow to their maximum
-_GAIN = 0.2  # fraction of a violation added to the shift after each evaluation
-_FROM_HERE, _FROM_SIMPLER = 0.05, 0.2  # step sizes of multipliers without and with a warm start
+_SHIFT_GAIN = 0.2  # fraction of a violation added to the shift after each evaluation
+_COLD_STEP, _WARM_STEP = 0.05, 0.2  # without and with a simpler model to start from
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -182,7 +182,7 @@ class EarlyStoppedSGDA(SGDA):
         """Begin at the start or a simpler model; the average begins there too."""
         here = now.x
         now.x, now.dual = estimates.problem.warm_point(now.x, now.dual)
-        now.dual_step_size = self.dual_step_size or (_FROM_HERE if now.x is here else _FROM_SIMPLER)
+        now.dual_step_size = self.dual_step_size or (_COLD_STEP if now.x is here else _WARM_STEP)
         now.average, now.excess = now.x, torch.zeros_like(now.dual)
         now.error_of_start, now.best, now.waited, now.feasible = None, torch.inf, 0, False
 
@@ -207,7 +207,7 @@ class EarlyStoppedSGDA(SGDA):
         if now.error_of_start is None:
             now.error_of_start = error
         objective = loss + (error - now.error_of_start).clamp_min(0.0)
-        now.excess = (now.excess + _GAIN * hard[1:]).clamp_min(0.0)
+        now.excess = (now.excess + _SHIFT_GAIN * hard[1:]).clamp_min(0.0)
         estimates.shift = hard[1:] - soft[1:] + now.excess
         soft, hard = torch.cat((objective[None], soft[1:])), torch.cat((error[None], hard[1:]))
         iterate = Iterate(now.average, soft, hard, now.dual, torch.inf)
