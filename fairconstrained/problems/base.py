@@ -187,7 +187,7 @@ def cached_last(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answ
 
 
 class FixedSoftness:
-    """Mixin for problems whose soft values cannot be sharpened and whose slack stays as it is."""
+    """Mixin for problems with soft values of fixed sharpness and with fixed slack."""
 
     evaluate: Callable[[Tensor], Evaluation]
 

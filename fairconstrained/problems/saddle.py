@@ -104,7 +104,7 @@ class Saddle:
         return other
 
     def _weights_of_cells(self, batch: Rows) -> Tensor:
-        """Sum of the weights in each cell, (n_cells,)."""
+        """Sum the weights in each cell, (n_cells,)."""
         zeros = batch.weight.new_zeros(self._indicators.shape[1])
         return zeros.index_add(0, self._cells(batch), batch.weight)
 

@@ -38,7 +38,7 @@ class Rounds:
     limit : int
         Number of rounds.
     patience : int or None
-        Stop after this many rounds without a smaller loss or a better feasible round.
+        Stop so many rounds after both the least loss and the best round, if that is feasible.
     watch : callable
         Called with the iterate before a round, and after the last. Returning True stops.
     """
