@@ -212,6 +212,7 @@ class Workers:
         if self.size == 1:
             return [mine]
         self._turn += 1
+        # The turns show whether all workers take part in the same exchange.
         messages = [(self._turn, mine)] * self.size
         with self._naming_the_lost():
             dist.all_gather_object(messages, messages[0], group=self._group)

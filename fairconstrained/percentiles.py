@@ -108,6 +108,7 @@ def auc_inside(fraction: Numbers) -> Numbers:
     """
     left, right = fraction[:, :-1], fraction[:, 1:]
     inside, middle = left - right, 0.5 * (left + right)
+    # Above a row of g rank all rows of h in higher bins, and half of those in its bin.
     return 1.0 - inside @ middle.T
 
 

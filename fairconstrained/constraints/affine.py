@@ -205,7 +205,7 @@ class AffineMap:
         """
         shape = len(sizes), self.n_parts + 1, self.n_columns
         draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]
-        if part.ndim == 1:
+        if part.ndim == 1:  # one sum by draw and part, in place of one sum for each draw
             part = part + shape[1] * draw if shape[0] > 1 else part
             flat = sum_by(statistics * column, part, shape[0] * shape[1])
         else:

@@ -13,19 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.constraints.affine import (
-    AffineMap,
-    Combinations,
-    as_tensor,
-    without_zeros,
-)
+from fairconstrained.constraints.affine import AffineMap, Combinations, as_tensor, without_zeros
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
-from fairconstrained.constraints.tables import (
-    ClassProbabilities,
-    Placement,
-    Space,
-    Statistic,
-)
+from fairconstrained.constraints.tables import ClassProbabilities, Placement, Space, Statistic
 
 
 class LinearMoments(MomentConstraint):

@@ -52,6 +52,7 @@ class MutualInformation:
         self._group_factor = 2.0 / self._total / self._root
         #: 1 / N where two parts have the same condition, (n_parts, n_parts).
         self.shared = self._same / self._total
+        # The smallest fraction within the condition of each part gives the radius.
         others = torch.where(self._same > 0, fraction, torch.inf)
         least = others.amin(dim=1) if self.n_parts else fraction
         #: Radius of the ball on which W is projected, (n_parts,).

@@ -81,6 +81,7 @@ class WithinIntervals(MomentConstraint):
         comparison, _ = self.compared(cells, rows, min_rows)
         small = ~comparison.enough | (comparison.rows * self.intervals.lengths < 1.0)
         n_kept = np.bincount(self.label[~small], minlength=2)
+        # Parts that have no other part of their label left to be compared with.
         comparison = comparison._replace(alone=~small & (n_kept[self.label] < 2))
         dropped = small | comparison.alone
         if not dropped.any():
@@ -345,7 +346,7 @@ class PartialDistributions(WithinIntervals):
         counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
         weight = (1.0 / (self.n_parts * counts)) @ (rows.weights() / rows.weight)
         target = (0.5 * (self.least + self.most)).mean(dim=0).to(scores)
-        margin = 40.0 / self.statistic.temperature
+        margin = 40.0 / self.statistic.temperature  # beyond it steps are 0 or 1, up to rounding
         low = scores.new_full((self.n_aux,), float(scores.min()) - margin)
         high = scores.new_full((self.n_aux,), float(scores.max()) + margin)
         theta = 0.5 * (low + high)
@@ -420,6 +421,7 @@ def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats
     first = np.searchsorted(thresholds, np.concatenate(([-np.inf], borders)), "right") - 1
     stop = np.searchsorted(thresholds, np.concatenate((borders, [np.inf])), "left")
     ends = np.stack((first, stop), axis=1).reshape(-1)
+    # Even results of reduceat are maxima over [first, stop), the others over the rows between.
     padded = np.pad(values, ((0, 0), (0, 1)), constant_values=-np.inf)
     largest = np.empty((len(values), len(centres)))
     largest[:, order] = np.maximum.reduceat(padded, ends, axis=1)[:, ::2]

@@ -67,6 +67,7 @@ class PredictiveRates(LinearMoments):
         rate, factor = self.combinations.rate, self.combinations.factor
         first, second = ((rate * side).sum(dim=0) for side in (factor > 0, factor < 0))
         known = defined[first] & defined[second]
+        # Of two undefined rates the one of lower index counts as 1, in both orders of the pair.
         is_larger = ~defined[second] & (defined[first] | (first < second))
         up, down = factor.clamp_min(0.0).sum(dim=0), factor.clamp_max(0.0).sum(dim=0)
         return known, torch.where(is_larger, up, down)

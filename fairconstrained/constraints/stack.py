@@ -79,13 +79,13 @@ class Stack(MomentConstraint):
     def affine(self, counts: Tensor) -> AffineMap | None:
         shape = (self.n_parts, self.statistic.n_columns)
         tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
-        maps = [member.affine(own_counts) for member, (_, own_counts, _) in tables]
+        maps = [member.affine(member_counts) for member, (_, member_counts, _) in tables]
         known = [block for block in maps if block is not None]
         if len(known) < len(maps):
             return None
         rates = []
         for block, part, columns in zip(known, self.member_parts, self.member_columns, strict=True):
-            # The entry of the member that each entry of the table belongs to; its last for none.
+            # The member's entry for each of the table's; if none, its last, with coefficients 0.
             entry = np.full(shape, block.rates.shape[1] - 1)
             first = part.numpy()[:, None] * block.n_columns
             entry[:, columns] = first + np.arange(block.n_columns)

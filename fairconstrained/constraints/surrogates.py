@@ -82,6 +82,7 @@ class SplineBins(Statistic):
         return (columns[:, None] == bins).T.to(scores.dtype)
 
     def sharpened(self) -> SplineBins:
+        # There are three more bins than intervals, whose number doubles.
         return replace(self, n_columns=2 * self.n_columns - 3)
 
     def _place(self, scores: Tensor) -> Tensor:

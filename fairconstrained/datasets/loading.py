@@ -288,7 +288,7 @@ def _convert(source: bytes, file: File, place: str) -> str:
     except Exception as error:  # any failure of a converter means that these are not the data
         reason, failure = f"converting it failed: {error!r}", error
     raise OSError(
-        f"What {file.url} sent is not the data set, and nothing was stored: {reason}. It begins "
+        f"The reply of {file.url} is not the data set, and nothing was stored: {reason}. It begins "
         f"with {source[:60]!r}. {place}"
     ) from failure
 
