@@ -170,7 +170,10 @@ class LinearMoments(MomentConstraint):
     ) -> tuple[LinearMoments, list[str]]:
         comparison, is_group = self.compared(self.cell_denominators, rows, min_rows, self.attribute)
         combinations, keep, needed = self.combinations.without(~comparison.enough)
-        comparison = comparison._replace(alone=comparison.enough & is_group & ~needed)
+        # Rates of several classes share their rows: who is compared by one of them is not alone.
+        used = {self._rate_names[r] for r in np.flatnonzero(needed)}
+        unused = np.array([name not in used for name in self._rate_names], dtype=bool)
+        comparison = comparison._replace(alone=comparison.enough & is_group & unused)
         if comparison.kept.all():
             return self, []
         remaining = type(self)(

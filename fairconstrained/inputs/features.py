@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,29 @@ _WAYS_OUT = {
 
 
 def check_numbers(X: Any) -> None:
-    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
+    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted.
+
+    TypeError for entries that are collections, as by scikit-learn.
+    """
     wrong = _not_real(X)
-    if wrong:
-        listed = ", ".join(f"{name!r} ({', '.join(types)})" for name, types in wrong.items())
-        raise ValueError(
-            f"X must hold real numbers with epsilon, and these columns do not: {listed}. Their "
-            "entries are not quoted, because they are protected."
-        )
+    if not wrong:
+        return
+    listed = ", ".join(f"{name!r} ({', '.join(types)})" for name, types in wrong.items())
+    message = (
+        f"X must hold real numbers with epsilon, and these columns do not: {listed}. Their "
+        "entries are not quoted, because they are protected."
+    )
+    # scikit-learn's words and types of errors, which its checks of estimators look for.
+    if dtype_kind(X) == "c":
+        raise ValueError(f"Complex data not supported: {message}")
+    if any(
+        isinstance(entry, Collection)
+        for types in wrong.values()
+        for entry in types.values()
+        if not isinstance(entry, str)
+    ):
+        raise TypeError(f"An argument must be a string or a number: {message}")
+    raise ValueError(message)
 
 
 def refuse_texts_and_dates(X: Any) -> None:

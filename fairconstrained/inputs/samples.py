@@ -62,7 +62,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> Floats:
     """Return non-negative weights, one per row; ones for None."""
     if sample_weight is None:
         return np.ones(n_samples)
-    shape = np.shape(as_numpy(sample_weight))
+    shape = np.asarray(as_numpy(sample_weight)).shape
     if shape != (n_samples,):
         raise ValueError(
             f"sample_weight must have shape ({n_samples},), one weight per row; got {shape}."

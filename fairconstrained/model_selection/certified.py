@@ -26,7 +26,6 @@ from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
-    NoUsefulModelError,
     SmallGroupWarning,
     warn_caller,
 )
@@ -218,9 +217,8 @@ class CertifiedClassifier(DelegatingClassifier):
             :func:`~fairconstrained.distributed.sharded_rows` of several workers.
         NotCertifiedError
             If no useful candidate is certified; with ``on_failure="warn"`` a
-            ConstraintNotSatisfiedWarning.
-        NoUsefulModelError
-            If the predictions of all tested candidates are within 0.01 of a constant.
+            ConstraintNotSatisfiedWarning. A candidate whose predictions are within 0.01 of a
+            constant is not useful.
 
         Warns
         -----
@@ -340,14 +338,8 @@ class CertifiedClassifier(DelegatingClassifier):
     def _keep(self, tested: list[_Tested]) -> None:
         """Set the fitted attributes, and say so if no model has passed."""
         useful = [test for test in tested if test.useful]
-        if not useful:
-            raise NoUsefulModelError(
-                "No useful model was found: on the rows split off, the predictions of all "
-                f"candidates up to {tested[-1].words} are within {CONSTANT:g} of a constant. Give "
-                "looser candidates, a larger slack, or more rows."
-            )
         passed = [test for test in useful if test.kept]
-        best = max(passed, key=lambda test: test.accuracy) if passed else useful[0]
+        best = max(passed, key=lambda test: test.accuracy) if passed else (useful or tested)[0]
         self._predict_by(best.model)
         self.certificate_, self.certified_ = best.found, bool(passed)
         self.candidates_ = pd.DataFrame(
@@ -372,6 +364,13 @@ class CertifiedClassifier(DelegatingClassifier):
         elif np.isnan(best.found.estimate):
             left_out = "; ".join(best.found.left_out)
             message = f"No candidate is certified: nothing is left to compare ({left_out})."
+            category = ConstraintNotSatisfiedWarning
+        elif not useful:
+            message = (
+                "No useful model was found: on the rows split off, the predictions of all "
+                f"candidates up to {tested[-1].words} are within {CONSTANT:g} of a constant. Give "
+                "looser candidates, a larger slack, or more rows."
+            )
             category = ConstraintNotSatisfiedWarning
         else:
             message = (

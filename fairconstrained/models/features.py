@@ -256,8 +256,8 @@ class SparseFeatures(Features):
             )
             centre = transform.T @ centre
             return SparseFeatures(product)._square_norms(centre, torch.ones_like(centre))
-        if transform.ndim == 1 and float(transform.min()) < _LEAST_SCALE:  # squares overflow
-            power = 2.0 ** transform.log2().floor()
+        if transform.ndim == 1 and float(transform.abs().min()) < _LEAST_SCALE:  # squares overflow
+            power = 2.0 ** transform.abs().log2().floor()
             scaled = SparseFeatures(sp.csr_array(self.X.multiply(power.numpy()[None])))
             return scaled._square_norms(centre * power, transform / power)
         # The square is expanded, because x - centre would be dense.

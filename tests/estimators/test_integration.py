@@ -34,7 +34,7 @@ def frame():
     X, y, group = table()
     X = pd.DataFrame(X, columns=COLUMNS)
     X["city"] = np.where(X["x0"] > 0, "north", "south")
-    return X, y, pd.Series(np.array(["a", "b"])[group], index=np.arange(400)[::-1] * 7)
+    return X, y, pd.Series(np.array(["a", "b"])[group], index=1000 + np.arange(400)[::-1] * 7)
 
 
 def pipeline(**params):

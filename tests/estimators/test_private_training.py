@@ -201,6 +201,7 @@ def test_hopeless_noise_and_a_large_delta_are_named():
 
 
 @quiet
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # one label only
 @pytest.mark.parametrize(
     ("clf", "wrong"),
     [

@@ -138,15 +138,18 @@ def test_two_sequences_are_the_graphical_procedure(first, second):
 
 
 def test_no_claim_without_a_certificate():
+    useful = {"C": [1e-2, 1.0]}
     with pytest.warns(
         ConstraintNotSatisfiedWarning, match="No useful model was found that is certified"
     ):
-        clf = by_c(slack=0.05).fit(X[:200], Y[:200], sensitive_features=S[:200])
+        clf = by_c(slack=0.05, candidates=useful).fit(X[:200], Y[:200], sensitive_features=S[:200])
     assert not clf.certified_
     assert not clf.certificate_.kept
     assert len(clf.candidates_) == 1
     with pytest.raises(NotCertifiedError, match=r"above the slack of 0\.05"):
-        by_c(slack=0.05, on_failure="raise").fit(X[:200], Y[:200], sensitive_features=S[:200])
+        by_c(slack=0.05, candidates=useful, on_failure="raise").fit(
+            X[:200], Y[:200], sensitive_features=S[:200]
+        )
     with pytest.warns(MissingSensitiveFeaturesWarning):
         clf = by_c().fit(X, Y)
     assert not clf.certified_

@@ -10,7 +10,11 @@ from sklearn.pipeline import Pipeline
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import ExpectedCost
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, NoUsefulModelError
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    NotCertifiedError,
+    NoUsefulModelError,
+)
 from fairconstrained.metrics import (
     demographic_parity_difference,
     demographic_parity_scorer,
@@ -88,8 +92,10 @@ def test_a_constant_is_not_certified():
     assert clf.candidates_["kept"].tolist() == [True, True]
     assert clf.estimator_[-1].strategy == "uniform"
     clf = CertifiedClassifier(whole, **claim, candidates={"clf": [constant]})
-    with pytest.raises(NoUsefulModelError, match="No useful model was found"):
-        clf.fit(X, y, sensitive_features=group)
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found"):
+        assert not clf.fit(X, y, sensitive_features=group).certified_
+    with pytest.raises(NotCertifiedError, match="No useful model was found"):
+        clf.set_params(on_failure="raise").fit(X, y, sensitive_features=group)
 
 
 @pytest.mark.slow
