@@ -28,16 +28,19 @@ NAMES = ("trees", "linear")
 
 
 class Missing(RateConstrainedClassifier):
-    """A fit that misses its slack, says so by a warning, and grants nobody."""
+    """A fit that misses its slack, says so by a warning, and grants nobody after many rows."""
 
-    def fit(self, *args, **kwargs):
-        super().fit(*args, **kwargs)
+    many = 1_000  # more than a fold of the training rows has
+
+    def fit(self, X, y, **kwargs):
+        super().fit(X, y, **kwargs)
+        self.grants_ = len(y) < self.many
         self.feasible_, self.violation_ = False, 0.5
         warnings.warn("beside a bar", ConstraintNotSatisfiedWarning, stacklevel=1)
         return self
 
     def predict(self, X):
-        return np.zeros(len(X), dtype=np.int64)
+        return super().predict(X) * self.grants_
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +131,17 @@ def test_candidates_that_miss_their_slack_or_grant_nobody_are_named(tmp_path, mo
         limit = f"{name} with a limit of 2 points misses it: 50.0 points on its training rows."
         assert limit in findings
         assert f"{name} with a limit of 30 points grants nobody on the held-out rows." in findings
+
+
+def test_a_model_that_grants_nobody_is_never_chosen(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(steps, "RateConstrainedClassifier", Missing)
+    monkeypatch.setattr(Missing, "many", 0)
+    with pytest.raises(SystemExit, match="2"):
+        run(tmp_path, "--reductions")
+    message = capsys.readouterr().err
+    assert "No useful model was found: with every slack" in message
+    assert "Try more than --slack 0.3" in message
+    assert not (tmp_path / "model.joblib").exists()
 
 
 def test_data_sets_with_words_and_codes(tmp_path, monkeypatch, capsys):
