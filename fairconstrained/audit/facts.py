@@ -219,7 +219,7 @@ def report(
     >>> audit = fairconstrained.report(y_pred=loans.target, pos_label="granted", slack=0.05,
     ...                                sensitive_features=loans.sensitive_features["sex"])
     >>> print(audit.answer)
-    No: ...
+    No (gap 24.0 points). ...
     """
     given = {"threshold": threshold, "pos_label": pos_label}
     if is_model(y_pred):

@@ -196,8 +196,8 @@ def tradeoff_curve(
     >>> from fairconstrained.model_selection import tradeoff_curve
     >>> X = np.random.default_rng(0).normal(size=(80, 2))
     >>> curve = tradeoff_curve(LogisticRegression(), X, X[:, 0] > 0, sensitive_features=X[:, 1] > 0,
-    ...                        param_name="C", param_range=[1e-6, 1.0], cv=2)
-    >>> bool(curve["mean_test_accuracy"].diff()[1] > 0.3)
+    ...                        param_name="C", param_range=[0.01, 1.0], cv=2)
+    >>> bool(curve["mean_test_accuracy"].diff()[1] > 0.1)
     True
     """
     if cv is None or isinstance(cv, int):
