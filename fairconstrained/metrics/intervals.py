@@ -197,7 +197,7 @@ def _told(observed: float, ends: tuple[float, float]) -> tuple[float, float]:
     low, high = ends
     if not low - 1e-9 <= observed <= high + 1e-9:
         warn_caller(
-            f"The interval, {low:.3g} to {high:.3g}, does not contain the measured {observed:.3g}: "
+            f"The interval, {low:.4g} to {high:.4g}, does not contain the measured {observed:.4g}: "
             "the metric is biased on small groups, and the interval corrects for the bias.",
             SmallGroupWarning,
         )

@@ -62,6 +62,7 @@ SIZES = {
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The interval, .* does not contain the measured")
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("metric", SIZES, ids=lambda m: m.__name__)
 def test_the_true_value_is_in_the_interval(monkeypatch, metric, population):
