@@ -37,7 +37,7 @@ ASSUMPTIONS = (
     "nothing else was learnt from the same rows: scales, encoders, choices by exact scores",
     "no one knows the seed (random_state=None)",
 )
-_OF_RECORDS = "feature_range (where it is given) is public, and that all rows are finite"
+_OF_RECORDS = "feature_range (where it is given) is public, and all rows are finite"
 OF_UNIT = {
     "record": _OF_RECORDS,
     "record_replacement": _OF_RECORDS,

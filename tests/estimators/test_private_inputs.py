@@ -322,7 +322,7 @@ def test_a_model_that_predicts_one_label_says_so_by_what_is_released(name):
 @pytest.mark.parametrize(
     ("clf", "assumed"),
     [
-        (ONE, "feature_range (where it is given) is public, and that all rows are finite"),
+        (ONE, "feature_range (where it is given) is public, and all rows are finite"),
         (SECRET_GROUPS, "the features do not hold the groups"),
     ],
 )
