@@ -73,6 +73,8 @@ def _places(X: Any, column: Any) -> list[int]:
 
 def column_at(X: Any, place: int) -> Any:
     """Return a column of a table or an array by its position."""
+    if hasattr(X, "column_names"):  # Arrow, whose ``columns`` are not their names
+        return X.column(place)
     if hasattr(X, "columns"):
         return X[X.columns[place]]
     values = X[:, [place]]

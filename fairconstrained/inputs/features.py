@@ -70,7 +70,8 @@ def _not_real(X: Any) -> dict[Any, dict[str, Any]]:
     table = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     if len(table.shape) != 2:
         return {}
-    names = list(getattr(table, "columns", range(table.shape[1])))
+    names = getattr(table, "column_names", None)  # Arrow, whose ``columns`` are not their names
+    names = list(getattr(table, "columns", range(table.shape[1]))) if names is None else names
     columns = ((name, column_at(table, place)) for place, name in enumerate(names))
     return {name: types for name, column in columns if (types := _types_of(column))}
 
