@@ -50,7 +50,9 @@ def crossed():
 CASES = {
     "several": (
         table,
-        lambda: RateConstrainedClassifier([EqualizedOdds(0.05), FalseNegativeRate(max=0.3)]),
+        lambda: RateConstrainedClassifier(
+            [EqualizedOdds(0.05), FalseNegativeRate(max=0.3, pos_label="yes")]
+        ),
     ),
     "margin": (table, lambda: RateConstrainedClassifier(slack=0.1, margin=1.0)),
     "penalty": (table, lambda: DPFermiClassifier(epsilon=None)),
