@@ -237,14 +237,15 @@ class Training:
     def run_narrowed(self, problem: Any, x: Tensor, dual: Tensor) -> list[Stage]:
         """Run roughly, and again with slacks that are smaller by standard errors at that point."""
         rough = self.run(problem, x, dual, rounds=min(ROUGH, self.estimator.max_iter or ROUGH))
-        found = rough.solution.iterate
-        stack, errors = problem.constraint, self.margin * problem.standard_errors(found.x)
+        point = rough.solution.iterate
+        stack, errors = problem.constraint, self.margin * problem.standard_errors(point.x)
+        slack = stack.slack.to(errors)  # on the device of the rows
         # Values that are not those of labels are never exactly equal: a little is left.
-        most = torch.where(stack.slack > 0, (stack.slack - NEARLY).clamp_min(0.0), torch.inf)
-        narrow = stack.narrowed(errors.minimum(most.to(errors)))
-        nothing = torch.nonzero((errors >= stack.slack) & (stack.slack > 0))[:, 0].tolist()
+        most = torch.where(slack > 0, (slack - NEARLY).clamp_min(0.0), torch.inf)
+        narrow = stack.narrowed(errors.minimum(most))
+        nothing = torch.nonzero((errors >= slack) & (slack > 0))[:, 0].tolist()
         if nothing:
-            worst = max(nothing, key=lambda j: float(errors[j] - stack.slack[j]))
+            worst = max(nothing, key=lambda j: float(errors[j] - slack[j]))
             error = float(errors[worst]) / self.margin
             warn_caller(
                 f"margin={self.margin:g} leaves nothing of the slack for {len(nothing)} of "
@@ -255,7 +256,7 @@ class Training:
                 ConstraintNotSatisfiedWarning,
             )
         if self.is_linear:  # a network that starts at a rough solution ends at a larger error
-            x, dual = found.x, found.dual
+            x, dual = point.x, point.dual
         return [rough, self.run(replace(problem, constraint=narrow), x, dual)]
 
     def from_looser(self, stage: Stage) -> list[Stage]:
