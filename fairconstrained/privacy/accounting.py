@@ -253,7 +253,7 @@ class PrivacyGuarantee:
     multiplier 3, from one Poisson batch a step (sampling rate 0.05), 400 times.
     Assumed: labels, names of groups (or their declared domains) and parameters are public; nothing
     else was learnt from the same rows: scales, encoders, choices by exact scores; no one knows the
-    seed (random_state=None); feature_range (where it is given) is public, and that all rows are
+    seed (random_state=None); feature_range (where it is given) is public, and all rows are
     finite.
     Accountant: privacy-loss distributions (dp-accounting ...), rounded up.
     >>> privacy_guarantee([steps], delta=1e-5).to_dict()["protected"]
