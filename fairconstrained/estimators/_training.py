@@ -166,7 +166,8 @@ class Training:
                 problem = self.pose()
                 check_solves(self.solver, problem, in_memory=self.data.in_memory)
                 self.solver.check(problem)
-                self.finish(self.solve(self.refine(problem)))
+                stages = self.solve(self.refine(problem))
+            self.finish(stages)  # a wrapped classifier predicts there, with the user's threads
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
