@@ -18,7 +18,10 @@ from sklearn import config_context
 from fairconstrained.audit.facts import Audit, report
 from fairconstrained.audit.program import write
 from fairconstrained.distributed import one_openmp_thread
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    MissingSensitiveFeaturesWarning,
+)
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.metrics import certify, group_report
 from fairconstrained.quickstart import steps
@@ -41,12 +44,14 @@ def run(options: argparse.Namespace) -> None:
     proxies = steps.proxies(train, test)
     print("\n".join([_headline(table, train, test, options), *proxies]))
     with (
-        warnings.catch_warnings(),  # of a constraint that is not kept: the first lines say so
+        # Of a constraint that is not kept, and of unknown groups: the first lines say so.
+        warnings.catch_warnings(),
         config_context(enable_metadata_routing=True),
         one_openmp_thread(train.X),
         tempfile.TemporaryDirectory() as cache,
     ):
         warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
         # Of unknown words and few iterations; and of near constants, which the table names.
         warnings.filterwarnings("ignore", module="sklearn")
         warnings.filterwarnings("ignore", ".* has no score, but nan")
@@ -61,6 +66,7 @@ def run(options: argparse.Namespace) -> None:
         if len(bounds) < len(options.reductions):
             print("fairlearn is not installed: no reductions. pip install fairlearn")
         measured, predictions, missed = steps.measure(compared, train, test, bounds, options)
+        found = _groups_table(model, test, CONSTRAINTS[options.constraint][1])
     violation = next(r.violation for r in validated if (r.method, r.slack) == chosen)
     if violation > options.max_violation:
         least = f"the least slack that has one is {slack:g}, of {name} ({violation:.4f})"
@@ -74,7 +80,6 @@ def run(options: argparse.Namespace) -> None:
             "all rows,\nso that two groups may differ by up to twice as much"
         )
     pd.DataFrame(validated + measured).to_csv(folder / "tradeoff.csv", index=False)
-    found = _groups_table(model, test, CONSTRAINTS[options.constraint][1])
     print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{found[1]}")
     found[0].to_csv(folder / "groups.csv")
     _draw(validated + measured, chosen, found[0], options)
@@ -140,7 +145,7 @@ def _audited(
 def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
     """Data, groups and constraint of this run."""
     codes, labels = encode_groups(train.groups)
-    sizes = zip(map(group_name, labels), np.bincount(codes), strict=True)
+    sizes = zip(map(group_name, labels), np.bincount(codes[codes >= 0]), strict=True)
     rows = f"{len(train.y)} training rows, {len(test.y)} held-out rows"
     others, favourable = table.outcomes
     lines = [

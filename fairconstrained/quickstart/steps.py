@@ -39,7 +39,6 @@ from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.quickstart.arguments import CONSTRAINTS
 
-MISSING = "missing"
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
 _TELLING = 0.99
@@ -109,10 +108,10 @@ def from_file(options: argparse.Namespace) -> Table:
             f"too little. The quick start takes at least {_FEWEST}."
         )
     y, outcomes, spelled = _labels(frame[label], options.positive, file.name)
-    groups = _groups(frame[list(dict.fromkeys(sensitive))], file.name)
+    groups, unknown = _groups(frame[list(dict.fromkeys(sensitive))], file.name)
     X, words, changes = _features(frame.drop(columns={label, *sensitive, *drop}), file)
     name = Path(file.name).name.split(".")[0]
-    return Table(name, X, y, groups, words, outcomes, notes + spelled + changes)
+    return Table(name, X, y, groups, words, outcomes, notes + spelled + unknown + changes)
 
 
 def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
@@ -121,14 +120,15 @@ def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
     Each fold of the others needs both labels, in each group if the constraint is on their rates.
     """
     group, names = encode_groups(table.groups)
-    strata = 2 * group + table.y
+    strata = 2 * (group % (len(names) + 1)) + table.y  # rows of unknown group stand last
     size = np.bincount(strata)
     strata = np.where(size[strata] < 4, size.argmax(), strata)  # a few rows go anywhere
     train, test = train_test_split(
         np.arange(len(table.y)), test_size=0.25, stratify=strata, random_state=options.seed
     )
-    rows = np.zeros((len(names), 2), dtype=int)
+    rows = np.zeros((len(names) + 1, 2), dtype=int)
     np.add.at(rows, (group[train], table.y[train]), 1)
+    rows = rows[:-1]  # of known groups
     rates = CONSTRAINTS[options.constraint][1]
     in_each = ["false_positive_rate" in rates, "true_positive_rate" in rates]
     if few := [
@@ -159,13 +159,20 @@ def _labels(
     return found.favourable.astype(np.int64), outcomes, notes if found.spelled else []
 
 
-def _groups(columns: pd.DataFrame, name_of_file: str) -> Any:
+def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
+    """Return the groups as words, None where they are missing, and a note about these rows."""
     check_groups(columns)
-    groups = columns.astype(object).where(columns.notna(), MISSING).astype(str)
-    if len(groups.drop_duplicates()) < 2:
-        same = f"All rows of {name_of_file} have the same {' and '.join(groups)}"
+    groups = columns.astype(str).astype(object).where(columns.notna(), None)
+    known = groups.notna().all(axis=1)
+    if len(groups[known].drop_duplicates()) < 2:
+        which = "" if known.all() else " whose group is known"
+        same = f"All rows of {name_of_file}{which} have the same {' and '.join(groups)}"
         raise Unusable(f"{same}: there are no groups to compare.")
-    return groups.iloc[:, 0] if groups.shape[1] == 1 else groups
+    notes = [
+        f"{(~known).sum()} rows have no {' or '.join(groups)}: they train the model, and are in no "
+        "group."
+    ]
+    return groups.iloc[:, 0] if groups.shape[1] == 1 else groups, [] if known.all() else notes
 
 
 def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], list[str]]:
@@ -324,12 +331,14 @@ def _told(
     features: tuple[pd.DataFrame, pd.DataFrame], told: dict[str, tuple[Any, Any]]
 ) -> Iterator[tuple[str, str, str]]:
     """Find features that tell something nearly always: what, the feature, and how often."""
-    for what, (values, others) in told.items():
-        for name in features[0]:
-            tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0)
-            tree.fit(features[0][[name]], np.asarray(values))
-            right = pd.Series(tree.predict(features[1][[name]]) == np.asarray(others))
-            share = right.groupby(np.asarray(others)).mean().mean()
+    for what, values in told.items():
+        known = [pd.notna(column) for column in values]
+        train, test = (table[rows] for table, rows in zip(features, known, strict=True))
+        y, others = (np.asarray(column)[rows] for column, rows in zip(values, known, strict=True))
+        for name in train:
+            tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(train[[name]], y)
+            right = pd.Series(tree.predict(test[[name]]) == others)
+            share = right.groupby(others).mean().mean()
             if share > _TELLING:
                 yield what, str(name), f"{100 * share:.1f} %"
 
@@ -433,7 +442,9 @@ def measure(
         preprocess = clone(model["preprocess"]).set_params(sparse_threshold=0).fit(train.X)
         moment = getattr(reductions, CONSTRAINTS[options.constraint][0])(difference_bound=slack)
         reduction = reductions.ExponentiatedGradient(clone(model["clf"]), moment)
-        reduction.fit(preprocess.transform(train.X), train.y, sensitive_features=train.groups)
+        known = encode_groups(train.groups).known  # fairlearn takes no others
+        X, groups = preprocess.transform(train.X[known]), train.groups[known]
+        reduction.fit(X, train.y[known], sensitive_features=groups)
         return reduction.predict(preprocess.transform(test.X), random_state=options.seed)
 
     jobs: list[tuple[str, float, Any, Pipeline]] = []

@@ -11,7 +11,7 @@ from fairconstrained.audit.files import Unusable
 from fairconstrained.datasets import make_loan_applications
 from fairconstrained.quickstart import steps
 from fairconstrained.quickstart.arguments import read
-from fairconstrained.quickstart.steps import MISSING, from_file, held_out, proxies
+from fairconstrained.quickstart.steps import from_file, held_out, proxies
 
 
 def loans(n=400):
@@ -44,12 +44,18 @@ def test_words_numbers_and_holes(written):
     assert (table.outcomes, table.notes) == (("refused", "granted"), [])
 
 
-def test_several_sensitive_columns_are_crossed_and_their_holes_are_a_group(written):
-    frame = loans()
-    frame.loc[:9, "age_group"] = None
+def test_several_sensitive_columns_are_crossed_and_rows_with_holes_are_in_no_group(written):
+    frame = loans().assign(age=lambda table: pd.factorize(table["age_group"])[0])
+    frame.loc[::40, "age_group"] = None
     table = from_file(written(frame, sensitive=["sex", "age_group"]))
     assert list(table.groups) == ["sex", "age_group"]
-    assert (table.groups["age_group"] == MISSING).sum() == 10
+    assert table.groups["age_group"].isna().sum() == 10
+    note = "10 rows have no sex or age_group: they train the model, and are in no group."
+    assert table.notes == [note]
+    train, test = held_out(table, read([], None))
+    assert 0 < test.groups["age_group"].isna().sum() < 10
+    (proxy,) = proxies(train, test)
+    assert proxy.startswith("age tells age_group of 100.0 % of the held-out rows")
 
 
 def test_spellings_of_the_favourable_label_are_one_value_and_named(written):
@@ -199,6 +205,11 @@ WRONG = [
     (changed(decision=None), {}, "has 0 rows with a label"),
     (loans(), {"sensitive": ["income"]}, r"income has \d+ values, too many for groups"),
     (changed(sex="woman"), {}, "have the same sex: there are no groups to compare"),
+    (
+        changed(sex=["woman", None] * 200),
+        {},
+        "All rows of .* whose group is known have the same sex: there are no groups",
+    ),
     (loans()[["sex", "decision"]], {}, "no features beside the label and the sensitive columns"),
     (loans().iloc[:0], {}, "has 0 rows with a label"),
 ]
@@ -211,16 +222,24 @@ def test_a_table_that_cannot_be_used_ends_in_a_sentence(written, frame, changes,
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fairlearn's, about pandas
 def test_from_a_file_to_a_model(written, tmp_path, capsys):
-    """Unknown words and holes where training had none are no obstacle to the saved model."""
+    """Unknown words and holes where training had none are no obstacle to the saved model.
+
+    Rows of unknown group are no group, in any of the files.
+    """
     frame = loans(1_200)
+    frame.loc[::30, "sex"] = None
     path = written(frame).csv
-    short = ["--cv", "2", "--slack", "0.05", "--max-violation", "0.4", "--reductions"]
+    short = ["--cv", "2", "--slack", "0.05", "--max-violation", "0.4"]
     own = ["--label", "decision", "--positive", "granted", "--sensitive", "sex", "age_group"]
     quickstart.main(["--csv", str(path), *own, *short, "--output", str(tmp_path)])
     out = capsys.readouterr().out
     assert "900 training rows, 300 held-out rows, 8 features" in out
     assert "woman & under 30" in out
+    groups = pd.read_csv(tmp_path / "groups.csv", index_col=0)
+    assert not [name for name in groups.index if "missing" in name or "None" in name]
+    assert groups.loc["sex: man", "samples"] + groups.loc["sex: woman", "samples"] < 300
     new = frame.drop(columns=["sex", "age_group", "decision"]).head(3)
     new.loc[0, ["occupation", "income"]] = ["astronaut", np.nan]
     assert set(joblib.load(tmp_path / "model.joblib").predict(new)) <= {0, 1}
