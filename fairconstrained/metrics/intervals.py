@@ -11,6 +11,7 @@ which it has this size (restricted maximum likelihood).
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -171,19 +172,22 @@ def confidence_interval(
             "control_features must be given to confidence_interval, which resamples their rows, "
             "and not to the metric."
         )
-    observed = metric(y_true, y_pred, **given)
-    if np.isnan(observed):
-        return np.nan, np.nan
-    function, asked = metric, given
+    function, arguments, components = metric, given, None
     if isinstance(metric, functools.partial) and not metric.args:
-        function, asked = metric.func, {**options, **given}
+        function, arguments = metric.func, {**options, **given}
     in_parts = control_features is not None or options.get("attributes", "crossed") != "crossed"
     if method != "bootstrap" and function in COMPONENTS and not in_parts:
         read, components_of = COMPONENTS[function]
-        asked = {name: value for name, value in asked.items() if name not in PARTS}
-        components = components_of(read(y_true, y_pred, **asked), rng)
-        if components is not None:
-            return _told(observed, _Inverted(components).interval(alpha))
+        bound = inspect.signature(function).bind(y_true, y_pred, **arguments)  # raises TypeError
+        inputs = read(**{name: v for name, v in bound.arguments.items() if name not in PARTS})
+        observed = inspect.unwrap(function)(inputs)
+        components = None if np.isnan(observed) else components_of(inputs, rng)
+    else:
+        observed = metric(y_true, y_pred, **given)
+    if np.isnan(observed):
+        return np.nan, np.nan
+    if components is not None:
+        return _told(observed, _Inverted(components).interval(alpha))
     if method == "inversion":
         raise ValueError(
             "method='inversion' needs a metric of fairconstrained.metrics whose components are "

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairconstrained import metrics
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.metrics import confidence_interval, intervals
 from fairconstrained.metrics.intervals import COMPONENTS
 
@@ -178,6 +178,17 @@ def test_nan_stays_nan():
             metrics.equal_opportunity_difference, y_true, y_pred, sensitive_features=group
         )
     assert np.isnan(ends).all()
+
+
+def test_rows_are_read_once_and_options_are_those_of_the_metric():
+    """What there is to say of the rows is said once, and a metric takes its own options only."""
+    true, score, group = sample(n=200)
+    metric, some = metrics.demographic_parity_difference, np.where(group == 0, np.nan, group)
+    with pytest.warns(MissingSensitiveFeaturesWarning) as told:
+        confidence_interval(metric, true, score > 0, sensitive_features=some, random_state=0)
+    assert len(told) == 1
+    with pytest.raises(TypeError, match="unexpected keyword argument 'agg'"):
+        confidence_interval(partial(metric, agg="mean"), true, true, sensitive_features=group)
 
 
 @pytest.mark.parametrize(
