@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Number
@@ -173,16 +173,15 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
         "last fits, where a warm start begins": start,
         "columns of X": (found.get("n_features_in_"), None if names is None else tuple(names)),
         "order of the labels in y": rows.order,
-        "kinds of labels in y": kind_of_labels(rows.classes),
-        "kinds of sensitive_features": (
-            "shares" if np.ndim(rows.group) == 2 else kind_of_labels(rows.groups)
-        ),
         "columns of sensitive_features": rows.columns,
         "numbers of control_features": rows.n_control,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())
-    said = workers.gather((same, rows.classes, rows.groups, *ends))
-    compared, all_classes, all_groups, heaviest, lightest = zip(*said, strict=True)
+    kind = "shares" if np.ndim(rows.group) == 2 else kind_of_labels(rows.groups)
+    said = workers.gather((same, rows.classes, rows.groups, kind, *ends))
+    compared, all_classes, all_groups, kinds, heaviest, lightest = zip(*said, strict=True)
+    refuse_other_kinds("labels in y", list(map(kind_of_labels, all_classes)))
+    refuse_other_kinds("sensitive_features", kinds)
     for name in same:
         refuse_difference(name, [own[name] for own in compared])
     classes, places = joined(all_classes)
@@ -193,6 +192,12 @@ def agreed(estimator: FairClassifier, rows: TrainingRows, workers: Workers) -> T
         groups, places = joined(all_groups)
         rows = replace(rows, group=recoded(rows.group, places[workers.rank]), groups=groups)
     return replace(rows, weight_range=(min(lightest), max(heaviest)))
+
+
+def refuse_other_kinds(name: str, kinds: Sequence[str]) -> None:
+    """Raise ValueError if labels of workers are of different kinds, except where one has none."""
+    known = next(filter(None, kinds), "")
+    refuse_difference(f"kinds of {name}", [kind or known for kind in kinds])
 
 
 def plain(value: Any) -> Any:

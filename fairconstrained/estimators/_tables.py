@@ -14,11 +14,11 @@ from sklearn.base import clone
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Array
-from fairconstrained.distributed import Workers, one_thread, refuse_difference
+from fairconstrained.distributed import Workers, one_thread
 from fairconstrained.engines import Parts, Table, as_table
 from fairconstrained.engines.columns import RowsToPredict
 from fairconstrained.estimators._inputs import Given, TrainingRows, last_description, own_rows
-from fairconstrained.estimators._parts import refuse_lacking
+from fairconstrained.estimators._parts import refuse_lacking, refuse_other_kinds
 from fairconstrained.inputs.groups import joined, kind_of_labels
 from fairconstrained.models.specification import Specification
 from fairconstrained.problems.rows import Rows
@@ -150,7 +150,7 @@ def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
         *said, strict=True
     )
     for name, labels in (("y", all_classes), ("sensitive_features", all_groups)):
-        refuse_difference(f"kinds of {name}", list(map(kind_of_labels, labels)))
+        refuse_other_kinds(name, list(map(kind_of_labels, labels)))
     for name, value in found[0].items():
         setattr(estimator, name, value)
     classes, places = joined(all_classes)

@@ -192,10 +192,11 @@ def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
 
 
 def kind_of_labels(labels: Array | None) -> str:
-    """Return whether labels are texts, numbers or others."""
+    """Return the kind of the labels, of crossed columns that of each; "" if there is no label."""
     if labels is None:
         return "none"
-    return kind_of(labels[0]) if len(labels) else "numbers"
+    values = labels[0] if any(isinstance(label, tuple) for label in labels[:1]) else labels[:1]
+    return " & ".join(map(kind_of, values))
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ from tests.helpers.marks import slow_where
 from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="dask brings it")
+dask = pytest.importorskip("dask", reason="dask is in no extra but clients and cluster")
 dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
 
 CASES = {
@@ -115,6 +116,23 @@ def test_rows_of_unknown_group_train_with_the_others(known):
     rows["sex"] = rows.sex.where(rows.sex.isin(["0", "1"] if known == "most" else []))
     whole = in_memory(LossParityClassifier(slack=0.05), rows)
     assert_same(elsewhere(LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
+
+
+def test_a_partition_may_know_no_group_and_has_no_kind_of_them_then():
+    rows = frame(300)
+    rows["sex"] = rows.sex.where(rows.index >= 100)
+    whole = in_memory(LossParityClassifier(slack=0.05), rows)
+    assert_same(elsewhere(LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
+
+
+@pytest.mark.parametrize("columns", [["age"], ["sex", "age"]])
+def test_kinds_of_groups_that_differ_between_partitions_are_refused(columns):
+    """1 and "1" are different groups, also where columns are crossed."""
+    rows = frame(300).assign(age=pd.Series([1] * 150 + ["1"] * 150, dtype=object))
+    with dask.config.set({"dataframe.convert-string": False}):
+        lazy = partitions(rows.filter(regex=rf"^x|label|weight|{'|'.join(columns)}"), 150)
+    with pytest.raises(ValueError, match="kinds of sensitive_features: worker 0 has .*numbers, w"):
+        elsewhere(LossParityClassifier(), lazy, sex=columns)
 
 
 def test_predictions_are_lazy_columns():
