@@ -114,7 +114,7 @@ def holdout_split(
     Warns of groups of a single row, which no test has.
     """
     groups = np.zeros(n_samples) if sensitive_features is None else sensitive_features
-    group, labels = encode_groups(groups, n_samples)
+    group, labels = encode_groups(groups, n_samples).certain("CertifiedClassifier")
     group %= len(labels) + 1  # rows of unknown group are one more
     shuffled = check_random_state(random_state).permutation(n_samples)
     sizes = np.bincount(group, minlength=len(labels))
