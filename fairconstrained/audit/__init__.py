@@ -15,7 +15,7 @@ Python:
 Exit codes: 0 if the page is written and --fail-on does not apply; 1 if the slack or ratio is
 exceeded on these rows, with --fail-on not-kept or not-proved; 2 if an argument or the table cannot
 be used; 3 if it is kept on these rows but not proved for future cases, or if nothing can be
-compared, with --fail-on not-proved.
+compared by one of the attributes, with --fail-on not-proved.
 """
 
 from collections.abc import Sequence

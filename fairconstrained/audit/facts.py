@@ -46,7 +46,8 @@ class Audit(Findings):
         One sentence.
     verdict : {"kept", "not kept", "not proved", "not asked"}
         "kept" also holds for the population, with the confidence; "not proved" holds on these rows
-        only, or nothing can be compared, or nobody or everybody is granted; "not asked": no slack.
+        only, or nothing can be compared by one of the attributes, or nobody or everybody is
+        granted; "not asked": no slack.
     headline : str
         The answer in at most 25 words.
     answer : str

@@ -46,6 +46,11 @@ def without_warnings_of_values() -> Iterator[None]:
         yield
 
 
+def without_stratum(attribute: str) -> str:
+    """Return the attribute of groups that are compared within a stratum."""
+    return attribute.split(" where ")[0]
+
+
 class Grouping(NamedTuple):
     """Groups by one attribute, or by several together; small ones are hidden."""
 
@@ -85,7 +90,7 @@ class Grouping(NamedTuple):
     @property
     def family(self) -> str:
         """The attribute, in whatever stratum."""
-        return self.attribute.split(" where ")[0]
+        return without_stratum(self.attribute)
 
 
 @dataclass(frozen=True)
@@ -136,9 +141,8 @@ class Sample:
 
     def reference_of(self, grouping: Grouping) -> str | None:
         """Return the group of an attribute, or of all together, that was named."""
-        attribute = grouping.attribute.split(" where ")[0]
         names = dict(zip(self.people, self.reference, strict=bool(self.reference)))
-        group = names.get(attribute, " & ".join(self.reference)) if names else None
+        group = names.get(grouping.family, " & ".join(self.reference)) if names else None
         return group if group in grouping.groups else None
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from fairconstrained.audit.measures import DIFFERENCES, RATIOS, Facts
-from fairconstrained.audit.sample import Sample
+from fairconstrained.audit.sample import Sample, without_stratum
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.claims import own_bound, read_claim
 
@@ -135,9 +135,10 @@ def verdict(facts: Mapping[str, Any], asked: Question) -> str:
         return NOT_ASKED
     if any(gap["value"] > asked.slack for gap in gaps):
         return NOT_KEPT
+    if not gaps or _alike(facts) is not None or _uncompared(facts, asked):
+        return NOT_PROVED
     proved = [entry for entry in facts["certificates"] if entry["kept"]]
-    alike = _alike(facts) is not None
-    return KEPT if gaps and len(proved) == len(gaps) and not alike else NOT_PROVED
+    return KEPT if len(proved) == len(gaps) else NOT_PROVED
 
 
 def headline(facts: Mapping[str, Any], asked: Question) -> str:
@@ -154,6 +155,8 @@ def headline(facts: Mapping[str, Any], asked: Question) -> str:
         return f"Undecided without a slack{_moved(facts, gaps, asked)}."
     less = any(fact["value"] > 1.0 - FOUR_FIFTHS for fact in ratios)
     rule = f"By four fifths, {'no' if less else 'yes'}"
+    if not less and _uncompared(facts, asked):
+        rule = "Undecided by four fifths"
     if asked.preset is not None:
         rule = "This law sets no threshold"
     return f"{rule}{_moved(facts, ratios, by_ratio)}."
@@ -163,6 +166,8 @@ def _yes_or_no(facts: Mapping[str, Any], asked: Question) -> str:
     found = verdict(facts, asked)
     if found == KEPT:
         return "Yes, also for future cases"
+    if found == NOT_PROVED and _uncompared(facts, asked):
+        return "Partly undecided, otherwise yes"
     if found == NOT_PROVED:
         return "In this sample, yes"
     sure = any(gap["low"] > (asked.slack or 0.0) for gap in asked.measured(facts))
@@ -200,12 +205,23 @@ def _alike(facts: Mapping[str, Any]) -> str | None:
     return {0.0: "Nobody", 1.0: "Everybody"}.get(facts["groups"][0]["selection_rate"])
 
 
+def _uncompared(facts: Mapping[str, Any], asked: Question) -> list[str]:
+    """Return the attributes of the question by which no two groups are compared."""
+    _, *rows = facts["groups"]  # everybody stands first
+    rows += facts["intersections"] if asked.attributes == "crossed" else []
+    compared = {without_stratum(gap["attribute"]) for gap in asked.measured(facts)}
+    attributes = dict.fromkeys(without_stratum(row["attribute"]) for row in rows)
+    return [attribute for attribute in attributes if attribute not in compared]
+
+
 def answer(facts: Mapping[str, Any], asked: Question) -> str:
     """The headline, what holds for future cases, and which groups are furthest apart."""
     gaps = asked.measured(facts)
     if not gaps:
         return headline(facts, asked)
     sentences = [headline(facts, asked)]
+    if uncompared := _uncompared(facts, asked):
+        sentences.append(f"Nothing can be compared by {', by '.join(uncompared)}.")
     certificates, sure = facts["certificates"], f"{100 * asked.confidence:g} %"
     if certificates and asked.slack is not None:
         bound = asked.size(max(entry["upper"] for entry in certificates))

@@ -223,6 +223,28 @@ def test_the_headline_answers_in_25_words(pred, slack, beginning, verdict):
     assert found.headline in found.to_markdown()
 
 
+@pytest.mark.parametrize(
+    ("question", "beginning", "verdict"),
+    [
+        ({"slack": 0.4}, "Partly undecided, otherwise yes: the gap", "not proved"),
+        ({"slack": 0.01}, "No: the gap", "not kept"),
+        ({"preset": "four_fifths"}, "Partly undecided, otherwise yes: the sm", "not proved"),
+        ({}, "Undecided by four fifths: the smallest ratio", "not asked"),
+    ],
+)
+def test_the_headline_says_yes_only_if_groups_by_each_attribute_are_compared(
+    question, beginning, verdict
+):
+    """Everybody is of one race, whose rates have nothing to be compared with."""
+    decisions = PRED if "slack" in question else BEFORE | (RNG.random(N) < 0.9)
+    people = pd.DataFrame({"sex": SEX, "race": "A"})
+    found = report(y_pred=decisions, sensitive_features=people, before=BEFORE, **question)
+    assert found.headline.startswith(beginning)
+    assert len(words(found.headline)) <= 25
+    assert found.verdict == verdict
+    assert found.answer.startswith(f"{found.headline} Nothing can be compared by race. ")
+
+
 def test_a_yes_without_a_proof_says_how_large_the_gap_may_be():
     found = report(TRUE[:200], PRED[:200], SEX[:200], slack=0.2)
     (certificate,) = found.certificates
