@@ -9,7 +9,7 @@ from pathlib import Path
 CRITERIA = ["demographic_parity", "equal_opportunity", "equalized_odds"]
 CRITERIA += ["error_rate_parity", "false_positive_rate_parity"]
 CRITERIA += ["predictive_parity", "false_omission_rate_parity"]
-PRESETS = ["four_fifths", "nyc_144"]
+PRESETS = PRESET_FOUR_FIFTHS, PRESET_NYC_144 = "four_fifths", "nyc_144"
 FILE = """the table, with a header: text with any separator, Excel, Parquet, also compressed by
 gzip; - is the standard input"""
 _POSITIVE = """the favourable decision, and the favourable label if it has another name (default: 1
@@ -86,7 +86,7 @@ def _errors(options: argparse.Namespace) -> dict[str, bool]:
         "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
         "--ratio must be between 0 and 1": not 0 < (options.ratio or 0.5) < 1,
         "--decision is required": not options.decision
-        and not (options.preset == PRESETS[1] and options.score),
+        and not (options.preset == PRESET_NYC_144 and options.score),
         "--preset is a question: it goes without --slack, --ratio and --criterion": (
             options.preset is not None
             and (options.slack, options.ratio, options.criterion) != (None, None, CRITERIA[0])
@@ -108,7 +108,7 @@ def _errors(options: argparse.Namespace) -> dict[str, bool]:
         "--fail-on needs a question: --slack, --ratio or --preset four_fifths": (
             options.fail_on is not None
             and (options.slack, options.ratio) == (None, None)
-            and options.preset != PRESETS[0]
+            and options.preset != PRESET_FOUR_FIFTHS
         ),
         f"--criterion {options.criterion} needs --label COLUMN": (
             options.criterion != CRITERIA[0] and not options.label

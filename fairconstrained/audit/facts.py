@@ -1,4 +1,4 @@
-"""What an audit finds; pages only render it."""
+"""Audits: facts about decisions and groups, computed; pages only render them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from tqdm.auto import tqdm
 
 from fairconstrained._version import __version__
 from fairconstrained.audit import measures, wording
+from fairconstrained.audit.arguments import PRESET_NYC_144
 from fairconstrained.audit.findings import Findings
-from fairconstrained.audit.guarantees import certificate, rows_needed
+from fairconstrained.audit.guarantees import certified, rows_needed
 from fairconstrained.audit.measures import Facts
-from fairconstrained.audit.predictions import decided, is_model
-from fairconstrained.audit.presets import RULES, above_median, asked_by
+from fairconstrained.audit.predictions import decisions_and_scores, is_model
+from fairconstrained.audit.presets import RULES, above_median, preset_question
 from fairconstrained.audit.sample import (
     MIN_CELL,
     Grouping,
@@ -150,7 +151,8 @@ def report(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,), optional
-        What turned out to be right. Missing values are rows whose label is not known.
+        Labels: the outcomes that turned out to be right. Missing values are rows whose label is not
+        known.
     y_pred : array-like of shape (n_samples,), or a fitted model
         Decisions; rows where they are missing are left out. Or a model of any library: with
         ``predict`` (scikit-learn, LightGBM, XGBoost, also their boosters), a ``torch.nn.Module``,
@@ -209,7 +211,7 @@ def report(
     Rates have Wilson's intervals, differences and ratios those of
     :func:`fairconstrained.metrics.confidence_interval`, and certificates are those of
     :func:`fairconstrained.metrics.certify`, each with the given confidence by itself. Groups, also
-    within a label, that ``fit`` would leave out (at a slack of 0.05 if none is asked) are listed
+    within a label, that ``fit`` would leave out (at a slack of 0.05 if none is given) are listed
     but not compared: the answer names them.
 
     Examples
@@ -222,13 +224,13 @@ def report(
     >>> print(audit.answer)
     No (gap 24.0 points). ...
     """
-    given = {"threshold": threshold, "pos_label": pos_label}
+    arguments = {"threshold": threshold, "pos_label": pos_label}
     if is_model(y_pred):
-        y_pred, scores = decided(y_pred, X, sensitive_features, **given)
+        y_pred, scores = decisions_and_scores(y_pred, X, sensitive_features, **arguments)
         y_score = scores if y_score is None else y_score
     if is_model(before):
-        before, _ = decided(before, X, sensitive_features, **given)
-    if y_pred is None and preset == "nyc_144" and y_score is not None:
+        before, _ = decisions_and_scores(before, X, sensitive_features, **arguments)
+    if y_pred is None and preset == PRESET_NYC_144 and y_score is not None:
         y_pred = pd.Series(above_median(y_score), name="score above the median")
     if y_pred is None:
         raise ValueError("y_pred must hold decisions, or be a model; got None.")
@@ -241,25 +243,27 @@ def report(
         reference=reference,
     )
     if preset is not None:
-        return audited(sample, asked_by(preset, constraint, slack, confidence))
+        return audited(sample, preset_question(preset, constraint, slack, confidence))
     return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))
 
 
 @without_warnings_of_values()
-def audited(sample: Sample, asked: Question) -> Audit:
+def audited(sample: Sample, question: Question) -> Audit:
     """Audit a sample that was read."""
-    if asked.criterion != "demographic_parity" and sample.label is None:
-        raise ValueError(f"y_true must hold labels for constraint={asked.criterion!r}; got none.")
-    groupings, compared = sample.groupings, sample.compared(asked.attributes)
+    if question.criterion != "demographic_parity" and sample.label is None:
+        raise ValueError(
+            f"y_true must hold labels for constraint={question.criterion!r}; got none."
+        )
+    groupings, compared = sample.groupings, sample.compared(question.attributes)
     single = len(sample.people.columns)
     more = [*groupings[single:], *(compared if sample.strata is not None else [])]
     facts: dict[str, Any] = {
         "outcomes": _outcomes(sample),
         "groups": _joined(
-            measures.rates(sample, by, asked.confidence)
+            measures.rates(sample, by, question.confidence)
             for by in [sample.everybody, *groupings[:single]]
         ),
-        "intersections": _joined(measures.rates(sample, by, asked.confidence) for by in more),
+        "intersections": _joined(measures.rates(sample, by, question.confidence) for by in more),
         "differences": [],
         "ratios": [],
         "calibration": _joined(measures.calibration(sample, by) for by in groupings[:single]),
@@ -268,30 +272,33 @@ def audited(sample: Sample, asked: Question) -> Audit:
         "left_out": list(sample.left_out),
     }
     criteria = list(measures.DIFFERENCES)[: None if sample.label is not None else 1]
-    who = {name: measures.compared(sample, compared, name, asked.slack) for name in criteria}
-    unanswered: list[str] = []
+    tables = {name: measures.compared(sample, compared, name, question.slack) for name in criteria}
+    not_compared: list[str] = []
     for i, grouping in enumerate(tqdm(compared, desc="comparing groups", delay=2, leave=False)):
-        own = {name: found[i] for name, found in who.items()}
-        unanswered += _compare(sample, grouping, own, facts, asked)
+        who = {name: table[i] for name, table in tables.items()}
+        not_compared += _compare(sample, grouping, who, facts, question)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
     return Audit(
-        question=wording.question(facts, sample, asked),
-        verdict=wording.verdict(facts, asked),
-        headline=wording.headline(facts, asked),
-        answer=f"{wording.answer(facts, asked)}{wording.beside(unanswered)}",
+        question=wording.question_text(facts, sample, question),
+        verdict=wording.verdict(facts, question),
+        headline=wording.headline(facts, question),
+        answer=f"{wording.answer(facts, question)}{wording.not_compared(not_compared)}",
         findings=[
-            *wording.findings(facts, asked),
+            *wording.findings(facts, question),
             *measures.contradictions(facts["groups"][0]),
             *sample.notes,
         ],
         assumptions=wording.assumptions(facts),
-        limits=[*(RULES[asked.preset].silent if asked.preset else ()), *wording.limits(sample)],
+        limits=[
+            *(RULES[question.preset].limits if question.preset else ()),
+            *wording.limits(sample),
+        ],
         provenance={
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "version": __version__,
             "rows": len(sample.decision),
-            **asked._asdict(),
+            **question._asdict(),
             "min_cell": sample.min_cell,
             "file": None,
             "sha256": None,
@@ -306,14 +313,14 @@ def _compare(
     by: Grouping,
     who: Mapping[str, Compared],
     facts: dict[str, Any],
-    asked: Question,
+    question: Question,
 ) -> list[str]:
-    """Add what compares the groups by one attribute; return whom the question leaves out."""
-    named = {
+    """Compare the groups by one attribute, in `facts`; name those the question leaves out."""
+    left_out = {
         name: measures.left_out(sample, by, who, name) for name in who if (by.codes >= 0).any()
     }
-    facts["left_out"] += dict.fromkeys(words for own in named.values() for words in own)
-    gaps, ratios = measures.comparisons(sample, by, who, asked.confidence)
+    facts["left_out"] += dict.fromkeys(name for names in left_out.values() for name in names)
+    gaps, ratios = measures.comparisons(sample, by, who, question.confidence)
     compared = {by.groups[g] for g in np.flatnonzero(who["demographic_parity"].kept)}
     if compared:
         rows = facts["groups"] + facts["intersections"]
@@ -321,34 +328,35 @@ def _compare(
         ratios[0] |= measures.impact_ratios(groups, compared, sample.reference_of(by))
     facts["differences"] += gaps
     facts["ratios"] += ratios
-    kept, unanswered = who[asked.criterion].kept, named.get(asked.criterion, [])
-    if kept.any() and (sample.weight is None or sample.most is not None):
-        rows = measures.members(sample, by, asked.criterion, kept)
-        found = certificate(sample, by, rows, asked)
+    in_question = who[question.criterion].kept
+    not_compared = left_out.get(question.criterion, [])
+    if in_question.any() and (sample.weight is None or sample.most is not None):
+        rows = measures.members(sample, by, question.criterion, in_question)
+        certificate = certified(sample, by, rows, question)
         proved: dict[str, Any] = {
-            "slack": asked.slack,
-            "kept": found.kept if asked.slack is not None else None,
-            "rates": [rate for rate in found.rates if rate["rows"] >= sample.min_cell],
-            "left_out": unanswered,
+            "slack": question.slack,
+            "kept": certificate.kept if question.slack is not None else None,
+            "rates": [rate for rate in certificate.rates if rate["rows"] >= sample.min_cell],
+            "left_out": not_compared,
         }
-        times = None if asked.slack is None else rows_needed(found, asked)
+        times = None if question.slack is None else rows_needed(certificate, question)
         needed = None if times is None else math.ceil(times * rows.sum())
         entry = {"attribute": by.attribute, "rows": int(rows.sum()), "rows_needed": needed}
-        facts["certificates"].append({**entry, **found.to_dict(), **proved})
-    return unanswered
+        facts["certificates"].append({**entry, **certificate.to_dict(), **proved})
+    return not_compared
 
 
 def _outcomes(sample: Sample) -> dict[str, Any]:
     return {
         {"y_pred": "decision", "y_true": "label", "before": "before"}[name]: {
-            "column": found.column,
-            "favourable": found.name,
+            "column": outcome.column,
+            "favourable": outcome.name,
             "values": [
-                {"value": value, "rows": rows, "favourable": found.counted[value]}
-                for value, rows in found.values.items()
+                {"value": value, "rows": rows, "favourable": outcome.counted[value]}
+                for value, rows in outcome.values.items()
             ],
         }
-        for name, found in sample.outcomes.items()
+        for name, outcome in sample.outcomes.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Files that people have: the bytes say which kind they are, and pandas reads them."""
+"""Tables in CSV, Excel and Parquet files, whose kind is recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pandas as pd
 from fairconstrained.inputs.values import as_written, listed
 
 _SEPARATORS = (",", ";", "\t", "|")
-_N_ROWS = 200  # that are looked at
+_N_ROWS = 200  # from which separator and decimal mark are guessed
 _NEEDS = "{name} is {kind}. Reading it needs {library}: pip install 'fairconstrained[files]'"
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 # Numbers with decimal commas, such as 1.234,5 and 0,125; 1,234 may be anything.
@@ -33,7 +33,7 @@ class Unusable(ValueError):
 
 
 class Form(NamedTuple):
-    """What the user says about a file; the file says what is None."""
+    """Options for reading a file; the contents of the file decide where one is None."""
 
     sep: str | None = None
     decimal: str | None = None
@@ -127,7 +127,7 @@ def _parquet(data: bytes, name: str) -> pd.DataFrame:
 
 
 def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
-    """Return the text, and its encoding: of the user, of a mark, UTF-16, UTF-8 or Latin-1."""
+    """Decode text by the encoding given, the byte-order mark, UTF-16, UTF-8 or else Latin-1."""
     guess = next((code for mark, code in _MARKS.items() if data.startswith(mark)), None)
     head = data[:2000]
     if guess is None and b"\x00" in head:
@@ -150,7 +150,7 @@ def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
 def _text(
     text: str, name: str, form: Form, columns: Sequence[str], encoding: str
 ) -> tuple[pd.DataFrame, str, list[str]]:
-    """Read text with separators, by what the user or its first rows say; notes say what it is."""
+    """Read text with separators; guess the options that are not given, and return notes."""
     first, _, rest = text.partition("\n")
     if re.fullmatch(r"sep=.\s*", first, re.IGNORECASE):  # as Excel writes it
         form, text = form._replace(sep=form.sep or first[4]), rest

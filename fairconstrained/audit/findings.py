@@ -1,4 +1,4 @@
-"""The facts of an audit, which pages show."""
+"""The fields of an audit, without the methods that render it, since pages import them."""
 
 from __future__ import annotations
 

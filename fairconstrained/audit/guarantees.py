@@ -1,4 +1,4 @@
-"""What holds for new rows, and how many rows the wished bound needs."""
+"""Certificates for new rows, and the number of rows that would certify the slack."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 _MOST = 1e6  # times these rows: more is no advice
 
 
-def certificate(sample: Sample, grouping: Grouping, rows: Array, asked: Question) -> Certificate:
+def certified(sample: Sample, grouping: Grouping, rows: Array, question: Question) -> Certificate:
     """Certify the criterion from the rows of groups that are compared."""
-    label, name = labels_for(sample, asked.criterion), sample.outcomes["y_pred"].name
+    label, name = labels_for(sample, question.criterion), sample.outcomes["y_pred"].name
     population = None
     if sample.weight is not None and sample.most is not None:
         population = Weights(sample.weight[rows], sample.most)
@@ -28,9 +28,9 @@ def certificate(sample: Sample, grouping: Grouping, rows: Array, asked: Question
             y_true=label[rows].astype(int),
             y_pred=sample.decision[rows].astype(int),
             sensitive_features=np.array(grouping.groups, dtype=object)[grouping.codes[rows]],
-            constraint=asked._replace(attributes="crossed"),
-            slack=asked.slack or 0.0,
-            confidence=asked.confidence,
+            constraint=question._replace(attributes="crossed"),
+            slack=question.slack or 0.0,
+            confidence=question.confidence,
             min_group_size=1,
             population=population,
             pos_label=1,
@@ -39,7 +39,7 @@ def certificate(sample: Sample, grouping: Grouping, rows: Array, asked: Question
         )
 
 
-def rows_needed(certificate: Certificate, asked: Question) -> float | None:
+def rows_needed(certificate: Certificate, question: Question) -> float | None:
     """About how many times the rows would certify the slack, if rates and sizes stay as here.
 
     None if no number would: the violation on these rows is the slack or more.
@@ -48,7 +48,7 @@ def rows_needed(certificate: Certificate, asked: Question) -> float | None:
     the rows; m begins at the normal approximation, in which the bound falls with the root of m.
     Comparisons that need the most rows by this approximation come first: others need one test.
     """
-    comparison = DIFFERENCE if asked.ratio is None else SHORTFALL
+    comparison = DIFFERENCE if question.ratio is None else SHORTFALL
     alpha, times = 1.0 - certificate.confidence, 0.0
     pairs = []
     for first, second in permutations(certificate.rates, 2):

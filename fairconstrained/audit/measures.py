@@ -21,7 +21,7 @@ from fairconstrained.rates import PARITIES
 
 Facts = list[dict[str, Any]]
 N_BINS = 5
-# Differences, and ratios of the smallest to the largest rate; those on the left need no label.
+# Differences, and ratios of the smallest to the largest rate; only the first needs no label.
 DIFFERENCES = {
     "demographic_parity": metrics.demographic_parity_difference,
     "equal_opportunity": metrics.equal_opportunity_difference,
@@ -41,8 +41,7 @@ COMPARED = {
     "predictive_parity": ["precision"],
     "false_omission_rate_parity": ["false_omission_rate"],
 }
-COMPARED_RATES = ["true_positive_rate", "false_positive_rate", "error", "precision"]
-COMPARED_RATES += ["false_omission_rate"]
+_ERROR_RATES = dict.fromkeys(rate for name in list(COMPARED)[1:] for rate in COMPARED[name])
 RATIOS = {
     "demographic_parity": metrics.demographic_parity_ratio,
     "equal_opportunity": metrics.equal_opportunity_ratio,
@@ -52,7 +51,7 @@ RATIOS = {
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Rates that are not defined are nan here; the page says so."""
+    """Ignore warnings of rates that are not defined; the page shows that they are missing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallGroupWarning)
         warnings.simplefilter("ignore", UndefinedMetricWarning)
@@ -60,7 +59,7 @@ def quiet() -> Iterator[None]:
 
 
 def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
-    """Rates of each group with their intervals: of all rows, and errors of those with a label.
+    """Return rates of each group with their intervals; errors are rates of the labelled rows.
 
     Groups come in their own order, or by their rates; rows in no group that is shown stand last.
     """
@@ -138,22 +137,22 @@ def _with_ends(rate: str) -> list[str]:
 
 
 def contradictions(everybody: Mapping[str, Any]) -> list[str]:
-    """Say where scores or decisions go against the labels, by the rates of all rows."""
+    """Describe scores or decisions that go against the labels, by the rates of all rows."""
     auc, precision, base_rate = (
         everybody.get(name, np.nan) for name in ("auc", "precision", "base_rate")
     )
-    found = []
+    sentences = []
     if auc < 0.5:
-        found.append(
+        sentences.append(
             f"Scores are lower where the label is favourable (AUC {auc:.3f}): do they grow with "
             "the chance of the other label?"
         )
     if precision < base_rate:
-        found.append(
+        sentences.append(
             f"Of those with the favourable decision {100 * precision:.1f} % have the favourable "
             f"label, of all {100 * base_rate:.1f} %: is the favourable label another one?"
         )
-    return found
+    return sentences
 
 
 def compared(
@@ -171,18 +170,18 @@ def compared(
         tables.append(counts.reshape(-1, 4) @ possible.T)
         families += [by.family] * len(by.groups)
         sets += [place] * len(by.groups)
-    found = comparison.compared(
+    who = comparison.compared(
         *(np.concatenate(tables), DEFAULT_SLACK if slack is None else slack, "auto"),
         floor=sample.min_cell,
         families=np.unique(families, return_inverse=True)[1],
         sets=sets,
     )
     ends = np.cumsum(list(map(len, tables)))[:-1]
-    return [Compared(*parts) for parts in zip(*(np.split(own, ends) for own in found), strict=True)]
+    return [Compared(*parts) for parts in zip(*(np.split(a, ends) for a in who), strict=True)]
 
 
 def labels_for(sample: Sample, criterion: str) -> Floats:
-    """Return the labels that a criterion is about; of decisions alone all rows count."""
+    """Return the labels of a criterion; all rows are known to one that needs decisions only."""
     if criterion == "demographic_parity" or sample.label is None:
         return sample.decision.astype(float)
     return sample.label
@@ -191,53 +190,53 @@ def labels_for(sample: Sample, criterion: str) -> Floats:
 def left_out(
     sample: Sample, by: Grouping, who: Mapping[str, Compared], criterion: str
 ) -> list[str]:
-    """Name who is not compared by a criterion, and why: groups, and groups within a label."""
-    total, found, name = who["demographic_parity"], who[criterion], sample.outcomes["y_pred"].name
+    """Name the groups, and groups within a label, that a criterion does not compare, and why."""
+    total, within = who["demographic_parity"], who[criterion]
+    name = sample.outcomes["y_pred"].name
     events = list(PARITIES[criterion]([f"not {name}", name], [1]))
-    whole = ~total.kept & ~found.kept.any(axis=1, keepdims=True)
+    whole = ~total.kept & ~within.kept.any(axis=1, keepdims=True)
     groups = total._replace(
         rows=np.where(whole, total.rows, total.least), alone=total.alone & whole
     )
-    cells = found._replace(
-        rows=np.where(whole, found.least, found.rows), alone=found.alone & ~whole
+    cells = within._replace(
+        rows=np.where(whole, within.least, within.rows), alone=within.alone & ~whole
     )
     few = sample.min_cell
-    named = groups.left_out(lambda g, e: by.groups[g], few)
-    named += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
+    names = groups.left_out(lambda g, e: by.groups[g], few)
+    names += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
     if by.n_hidden:
         hidden = next(why for why in by.others if why != UNKNOWN).strip("()")
-        named.append(f"{hidden}, neither shown nor compared")
-    return [f"{by.attribute}: {words}" for words in named]
+        names.append(f"{hidden}, neither shown nor compared")
+    return [f"{by.attribute}: {words}" for words in names]
 
 
-def members(sample: Sample, by: Grouping, criterion: str, kept: Array) -> Array:
+def members(sample: Sample, by: Grouping, criterion: str, is_compared: Array) -> Array:
     """Return the rows of groups, or of groups within a label, that are compared."""
     label = labels_for(sample, criterion)
     known = (by.codes >= 0) & ~np.isnan(label)
     cells = 2 * np.nan_to_num(label).astype(int) + sample.decision
     events = np.array([r.possible.ravel() for r in PARITIES[criterion]([0, 1], [1])]) > 0
-    mine = kept[by.codes]
-    own = events.T[cells]  # rows by events
-    compared: Array = ~own.any(axis=1) | (own & mine).any(axis=1)
-    return known & mine.any(axis=1) & compared
+    by_group, by_cell = is_compared[by.codes], events.T[cells]  # rows by events
+    counts: Array = ~by_cell.any(axis=1) | (by_cell & by_group).any(axis=1)
+    return known & by_group.any(axis=1) & counts
 
 
 def comparisons(
     sample: Sample, by: Grouping, who: Mapping[str, Compared], confidence: float
 ) -> tuple[Facts, Facts]:
-    """Differences and ratios of rates between the groups, each with an interval.
+    """Return differences and ratios of rates between the groups, each with an interval.
 
     Where other groups are compared in each event, the worst event counts, and each interval of an
     event holds with a part of the probability of error. "before" is the value that the earlier
     decisions had on the same rows, if there are any.
     """
-    found: tuple[Facts, Facts] = ([], [])
-    for kind, facts, worst in zip((DIFFERENCES, RATIOS), found, (np.fmax, np.fmin), strict=True):
+    both: tuple[Facts, Facts] = ([], [])
+    for kind, facts, worst in zip((DIFFERENCES, RATIOS), both, (np.fmax, np.fmin), strict=True):
         for criterion in (name for name in kind if name in who and who[name].kept.any()):
-            kept, label = who[criterion].kept, labels_for(sample, criterion)
-            parts = [(criterion, members(sample, by, criterion, kept))]
-            if (kept != kept[:, :1]).any():  # the rates of equalized odds among rows of each label
-                inside = [(v, np.flatnonzero(kept[:, v])) for v in (0, 1) if kept[:, v].any()]
+            cells, label = who[criterion].kept, labels_for(sample, criterion)
+            parts = [(criterion, members(sample, by, criterion, cells))]
+            if (cells != cells[:, :1]).any():  # equalized odds: the rates among rows of each label
+                inside = [(v, np.flatnonzero(cells[:, v])) for v in (0, 1) if cells[:, v].any()]
                 parts = [
                     ("demographic_parity", (label == v) & np.isin(by.codes, groups))
                     for v, groups in inside
@@ -248,7 +247,7 @@ def comparisons(
             for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
                 fact[name] = float(worst.reduce(values))
             facts.append(fact)
-    return found
+    return both
 
 
 _ENDS = ("value", "low", "high", "before")
@@ -259,37 +258,37 @@ def _measured(
 ) -> tuple[float, ...]:
     """Return a metric of these rows, its interval, and its value for the earlier decisions."""
     before, interval = np.nan, metrics.confidence_interval
-    args, given = _arguments(sample, by, rows, label, sample.decision)
+    args, options = _arguments(sample, by, rows, label, sample.decision)
     with quiet():
-        low, high = interval(metric, *args, confidence=confidence, random_state=0, **given)
+        low, high = interval(metric, *args, confidence=confidence, random_state=0, **options)
         if sample.before is not None and (rows & ~np.isnan(sample.before)).any():
             known = rows & ~np.isnan(sample.before)
-            earlier, groups = _arguments(sample, by, known, label, sample.before)
-            before = metric(*earlier, **groups)
-        return metric(*args, **given), low, high, before
+            earlier, more = _arguments(sample, by, known, label, sample.before)
+            before = metric(*earlier, **more)
+        return metric(*args, **options), low, high, before
 
 
 def _arguments(
     sample: Sample, by: Grouping, rows: Array, label: Array, decision: Array
 ) -> tuple[tuple[Array, Array], dict[str, Any]]:
-    """Return what metrics take: labels and decisions, and the rest by name."""
-    given: dict[str, Any] = {"sensitive_features": by.codes[rows]}
+    """Return the arguments of metrics: labels and decisions, and the rest by name."""
+    options: dict[str, Any] = {"sensitive_features": by.codes[rows]}
     if sample.weight is not None:
-        given["sample_weight"] = sample.weight[rows]
-    return (label[rows].astype(np.int8), decision[rows].astype(np.int8)), given
+        options["sample_weight"] = sample.weight[rows]
+    return (label[rows].astype(np.int8), decision[rows].astype(np.int8)), options
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:
-    """Rates of the compared groups relative to one of them: named, or that of the largest rate.
+    """Compare rates of groups with the reference, or with the group that has the largest rate.
 
     "groups" and "gaps" have ratios and differences of rates of favourable decisions, "errors" the
     differences of other rates if the group is named.
     """
     rows = {row["group"]: row for row in groups if row["group"] in compared}
     rate = {group: row["selection_rate"] for group, row in rows.items()}
-    other = max(rate, key=rate.__getitem__) if reference not in rate else str(reference)
+    other = str(reference) if reference in rate else max(rate, key=rate.__getitem__)
     divisor = rate[other] if rate[other] > 0 else np.nan
-    errors = [name for name in COMPARED_RATES if reference in rate and name in rows[other]]
+    errors = [name for name in _ERROR_RATES if reference in rate and name in rows[other]]
     return {
         "reference": other,
         "groups": {group: value / divisor for group, value in rate.items()},
@@ -302,7 +301,7 @@ def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> d
 
 
 def calibration(sample: Sample, grouping: Grouping) -> Facts:
-    """Mean score against the rate of favourable labels, by group and by fifth of the scores.
+    """Compare mean scores with rates of favourable labels, by group and fifth of the scores.
 
     Fifths of a group with few rows are left out.
     """
@@ -336,7 +335,7 @@ def calibration(sample: Sample, grouping: Grouping) -> Facts:
 
 
 def changes(sample: Sample, grouping: Grouping) -> Facts:
-    """Rows of each group by their decisions before and now, and the errors of both."""
+    """Count the rows of each group by their decisions before and now, and the errors of both."""
     if sample.before is None:
         return []
     grouping = grouping.listed
@@ -351,8 +350,8 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
     if sample.label is not None:
         label = sample.label[rows]
         known = ~np.isnan(label)
-        of = pd.DataFrame({"group": codes, "before": before != label, "now": now != label})[known]
-        errors = of.groupby("group").mean().reindex(range(n_groups))
+        wrong = pd.DataFrame({"group": codes, "before": before != label, "now": now != label})
+        errors = wrong[known].groupby("group").mean().reindex(range(n_groups))
         table["error_before"], table["error_now"] = errors["before"], errors["now"]
         table["error_change"] = errors["now"] - errors["before"]
         few = np.bincount(codes[known], minlength=n_groups) < sample.min_cell

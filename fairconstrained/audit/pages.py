@@ -1,4 +1,4 @@
-"""Facts as a page: sections of sentences, tables and pictures, which two templates render."""
+"""The page of an audit: sections of sentences, tables and pictures, rendered by two templates."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _sections(audit: Findings) -> Iterator[Section]:
     summary = _summary(audit)
     yield Section("In short", [], audit.findings, (), [summary] if summary else [])
     if (preset := audit.provenance["preset"]) is not None:
-        yield Section(RULES[preset].title, [RULES[preset].law], RULES[preset].silent)
+        yield Section(RULES[preset].title, [RULES[preset].law], RULES[preset].limits)
     yield _rates(audit)
     yield _ratios(audit)
     if "labelled" in audit.groups[0]:
@@ -171,22 +171,22 @@ def _picture(
 
 def _summary(audit: Findings) -> Picture | None:
     """Return a picture of the gap by each attribute, before and now, with the slack as a line."""
-    asked = _question(audit)
+    question = _question(audit)
     numbers = []
-    for gap in asked._replace(ratio=None).measured({**audit.__dict__}):
+    for gap in question._replace(ratio=None).measured({**audit.__dict__}):
         before = None if math.isnan(gap["before"]) else gap["before"]
         text = f"{points(gap['value'])} ({points(gap['low'], '')} to {points(gap['high'], '')})"
         text += "" if before is None else f", {points(before)} before"
         numbers.append({**gap, "name": f"by {gap['attribute']}", "before": before, "text": text})
     if not numbers:
         return None
-    limit = asked.slack if asked.ratio is None else None
+    limit = question.slack if question.ratio is None else None
     notes = ["Filled: now, with its interval."]
     if any(number["before"] is not None for number in numbers):
         notes.append("Hollow: before.")
     if limit is not None:
         notes.append(f"Dashed: the slack, {points(limit)}.")
-    name = asked.criterion.replace("_", " ")
+    name = question.criterion.replace("_", " ")
     return _picture(f"Largest gap ({name}), in points", numbers, limit, " ".join(notes), "")
 
 
@@ -204,7 +204,7 @@ def _rate_pictures(audit: Findings, attribute: str, facts: Facts, rate: str, nam
         for fact in facts
         if not math.isnan(fact[rate])
     ]
-    asked, limit = _question(audit), None
+    question, limit = _question(audit), None
     compared = {
         group
         for fact in audit.ratios
@@ -212,8 +212,10 @@ def _rate_pictures(audit: Findings, attribute: str, facts: Facts, rate: str, nam
         for group in fact.get("groups", ())
     }
     rates = [number["value"] for number in numbers if number["name"] in compared]
-    if asked.slack is not None and rate in COMPARED[asked.criterion] and rates:
-        limit = max(rates) - asked.slack if asked.ratio is None else max(rates) * asked.ratio
+    if question.slack is not None and rate in COMPARED[question.criterion] and rates:
+        limit = (
+            max(rates) - question.slack if question.ratio is None else max(rates) * question.ratio
+        )
         limit = limit if limit > 0 else None
     note = "" if limit is None else "Dashed: the lowest rate that the question allows."
     return _picture(f"{name} by {attribute}", numbers, limit, note, " %")
@@ -279,7 +281,7 @@ def _errors(audit: Findings) -> Section:
     grids, pictures = [], []
     names = {rate: name for name, (rate, _) in RATES.items()}
     names["true_positive_rate"] = "granted among favourable labels"
-    asked = _question(audit).criterion
+    criterion = _question(audit).criterion
     for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
         rows = [
             [f["group"], f"{f['labelled']:,}", *(_ends(f, rate) for rate, _ in RATES.values())]
@@ -287,7 +289,7 @@ def _errors(audit: Findings) -> Section:
         ]
         columns = ["group", "rows with a label", *RATES]
         grids.append(Grid(f"Errors by {attribute}", columns, rows))
-        for rate in COMPARED[asked] if asked != "demographic_parity" else ():
+        for rate in COMPARED[criterion] if criterion != "demographic_parity" else ():
             name = names[rate][0].upper() + names[rate][1:]
             pictures.append(_rate_pictures(audit, attribute, facts, rate, name))
     label, decision = (audit.outcomes[name]["favourable"] for name in ("label", "decision"))
@@ -356,33 +358,33 @@ def _changes(audit: Findings) -> Section:
 
 
 def _new_rows(audit: Findings) -> Section:
-    asked = _question(audit)
-    items = [_bound(entry, asked) for entry in audit.certificates]
+    question = _question(audit)
+    items = [_bound(entry, question) for entry in audit.certificates]
     text = "Bounds for the population that these rows were drawn from, whatever its rates are."
     return Section(
         "What holds for future cases", [text] if items else ["Nothing is proved."], items
     )
 
 
-def _bound(entry: dict[str, Any], asked: Question) -> str:
-    """Say what a certificate proves, and how many rows would prove what was asked."""
+def _bound(entry: dict[str, Any], question: Question) -> str:
+    """Say what a certificate proves, and how many rows would prove the slack."""
     needed, rows = entry["rows_needed"], entry["rows"]
     event, _, groups = entry["binding"].rpartition(": ")
     pair = f"{groups.replace('group ', '')}, {event}" if event else groups
     text = (
-        f"By {entry['attribute']}: {asked.words('a gap', 'a ratio')} of "
-        f"{asked.size(entry['estimate'])} on these rows. With {100 * asked.confidence:g} % "
-        f"confidence, {asked.words('at most', 'at least')} {asked.size(entry['upper'])} for future "
-        f"cases ({asked.words('largest gap', 'smallest ratio')}: {pair})"
+        f"By {entry['attribute']}: {question.words('a gap', 'a ratio')} of "
+        f"{question.size(entry['estimate'])} on these rows. With {100 * question.confidence:g} % "
+        f"confidence, {question.words('at most', 'at least')} {question.size(entry['upper'])} for "
+        f"future cases ({question.words('largest gap', 'smallest ratio')}: {pair})"
     )
-    if asked.slack is None:
+    if question.slack is None:
         return f"{text}."
-    limit = asked.size(asked.slack)
+    limit = question.size(question.slack)
     if entry["kept"]:
-        text += f": {asked.words('within', 'at least')} {limit}."
+        text += f": {question.words('within', 'at least')} {limit}."
         enough = f"At these rates, about {rounded(needed)} rows would have been enough."
         return f"{text} {enough}" if needed else text
-    text += f": {limit} {asked.words('are', 'is')} not proved."
+    text += f": {limit} {question.words('are', 'is')} not proved."
     if needed is None:
         return f"{text} At these rates, more rows would not help."
     times = f"{needed / rows:.1f} times as many"

@@ -16,7 +16,7 @@ from fairconstrained.metrics.inputs import predicted
 _METHODS = ("inplace_predict", "predict", "__call__")
 
 
-def decided(
+def decisions_and_scores(
     model: Any, X: Any, groups: Any, *, threshold: float | None, pos_label: Any
 ) -> tuple[Any, Any]:
     """Return the decisions of a model, and its scores or None.

@@ -1,4 +1,4 @@
-"""Questions that auditors are asked, by name: each with its law, and what it does not say."""
+"""Legal rules about rates, by name: each with the question, the text of the law and its limits."""
 
 from __future__ import annotations
 
@@ -7,74 +7,66 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.audit.arguments import PRESETS
+from fairconstrained.audit.arguments import PRESET_FOUR_FIFTHS, PRESET_NYC_144
 from fairconstrained.audit.wording import FOUR_FIFTHS, Question
 from fairconstrained.inputs.values import listed
-
-_RARE = 0.02  # share of the rows below which the rules of New York allow to leave a category out
+from fairconstrained.metrics.claims import BOUNDS
 
 
 class Preset(NamedTuple):
-    """A rule: what it asks, where it is written, and what it does not say."""
+    """A rule on rates of favourable decisions, its source and its limits."""
 
     title: str
-    ratio: float | None
+    ratio: float | None  # the least that is allowed; None: the law sets no threshold
     attributes: str
     law: str
-    silent: Sequence[str]
+    limits: Sequence[str]
 
 
-RULES = dict(
-    zip(
-        PRESETS,
+RULES = {
+    PRESET_FOUR_FIFTHS: Preset(
+        "The four-fifths rule",
+        FOUR_FIFTHS,
+        "parallel",
+        "Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D: a selection rate of "
+        "any race, sex or ethnic group below four fifths of the highest is generally regarded by "
+        "US federal agencies as evidence of adverse impact.",
         (
-            Preset(
-                "The four-fifths rule",
-                FOUR_FIFTHS,
-                "parallel",
-                "Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D: a selection "
-                "rate of any race, sex or ethnic group below four fifths of the highest is "
-                "generally regarded by US federal agencies as evidence of adverse impact.",
-                (
-                    "It is a rule of thumb about evidence and no limit that permits anything: "
-                    "smaller differences may be adverse impact, larger ones may be chance.",
-                    "It is about selection for employment in the United States, and about each "
-                    "attribute by itself, not about combinations.",
-                    "It says nothing about errors, or about whether the selection is job-related.",
-                ),
-            ),
-            Preset(
-                "New York City Local Law 144",
-                None,
-                "crossed",
-                "Administrative Code of New York City 20-870 ff. and the rules 6 RCNY 5-300 ff.: a "
-                "bias audit of an automated employment decision tool states the impact ratios by "
-                "sex, by race or ethnicity, and by both: the selection rate of each category "
-                "divided by the highest, or of scores the rate above the median of the sample.",
-                (
-                    "The law sets no threshold: neither a yes nor a no follows from these ratios.",
-                    "It asks for an independent auditor, for public results and for notices to "
-                    "candidates; a page cannot replace these.",
-                    "Ratios of few rows are uncertain. The rules allow to leave out categories "
-                    "below 2 % of the rows, and say which; this page shows them.",
-                ),
-            ),
+            "It is a rule of thumb about evidence and no limit that permits anything: smaller "
+            "differences may be adverse impact, larger ones may be chance.",
+            "It is about selection for employment in the United States, and about each attribute "
+            "by itself, not about combinations.",
+            "It says nothing about errors, or about whether the selection is job-related.",
         ),
-        strict=True,
-    )
-)
+    ),
+    PRESET_NYC_144: Preset(
+        "New York City Local Law 144",
+        None,
+        "crossed",
+        "Administrative Code of New York City 20-870 ff. and the rules 6 RCNY 5-300 ff.: a bias "
+        "audit of an automated employment decision tool states the impact ratios by sex, by race "
+        "or ethnicity, and by both: the selection rate of each category divided by the highest, or "
+        "of scores the rate above the median of the sample.",
+        (
+            "The law sets no threshold: neither a yes nor a no follows from these ratios.",
+            "It asks for an independent auditor, for public results and for notices to candidates; "
+            "a page cannot replace these.",
+            "Ratios of few rows are uncertain. The rules allow to leave out categories below 2 % "
+            "of the rows, and say which; this page shows them.",
+        ),
+    ),
+}
 
 
-def asked_by(preset: str, constraint: Any, slack: Any, confidence: float) -> Question:
-    """Return the question of a preset; ValueError if another one is asked as well."""
+def preset_question(preset: str, constraint: Any, slack: Any, confidence: float) -> Question:
+    """Return the question of a preset; ValueError if a constraint or a slack is given as well."""
     if preset not in RULES:
         raise ValueError(f"preset must be one of {listed(list(RULES))}; got {preset!r}.")
     if constraint is not None or slack is not None:
         raise ValueError(f"preset={preset!r} is a question: give no constraint and no slack.")
     rule = RULES[preset]
-    slack = None if rule.ratio is None else 1.0 - rule.ratio
-    question = Question("demographic_parity", slack, rule.ratio, rule.attributes, confidence)
-    return question._replace(preset=preset)
+    bound = None if rule.ratio is None else BOUNDS["ratio"](rule.ratio)
+    return Question("demographic_parity", bound, rule.ratio, rule.attributes, confidence, preset)
 
 
 def above_median(scores: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The audit of a file: what is read, printed and written."""
+"""The audit of a file: reads the table, prints the answer, writes the page and the facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from fairconstrained.audit.facts import Audit, audited
 from fairconstrained.audit.files import File, Unusable
-from fairconstrained.audit.presets import above_median, asked_by
+from fairconstrained.audit.presets import above_median, preset_question
 from fairconstrained.audit.sample import Sample, read_sample
 from fairconstrained.audit.tables import check_groups, numbers, read_table
 from fairconstrained.audit.wording import NOT_KEPT, NOT_PROVED, Question
@@ -79,7 +79,7 @@ def _sample(file: File, options: argparse.Namespace) -> Sample:
 
 def _question(options: argparse.Namespace) -> Question:
     if options.preset is not None:
-        return asked_by(options.preset, None, None, options.confidence)
+        return preset_question(options.preset, None, None, options.confidence)
     slack = options.slack if options.ratio is None else BOUNDS["ratio"](options.ratio)
     attributes = "parallel" if options.parallel else "crossed"
     return Question(options.criterion, slack, options.ratio, attributes, options.confidence)

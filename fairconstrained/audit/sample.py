@@ -1,4 +1,4 @@
-"""The rows of an audit: decisions, labels, scores and groups, each of them known or not."""
+"""The rows of an audit: decisions, labels, scores and groups, checked and encoded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAMES = {"y_pred": "decision", "y_true": "label", "before": "earlier decision"}
 
 @contextmanager
 def without_warnings_of_values() -> Iterator[None]:
-    """Ignore warnings of values, which the notes of an audit say."""
+    """Ignore warnings about spellings of values, as the notes of an audit have them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
         yield
@@ -63,14 +63,14 @@ class Grouping(NamedTuple):
 
     @property
     def listed(self) -> Grouping:
-        """The same with the rows in no group as further groups."""
+        """Return the grouping with the rows in no group as further groups."""
         codes = self.codes.copy()
         for i, rows in enumerate(self.others.values(), start=len(self.groups)):
             codes[rows] = i
         return self._replace(codes=codes, groups=[*self.groups, *self.others], others={})
 
     def within(self, rows: Array, name: str, min_cell: int) -> Grouping:
-        """The same groups among some of the rows."""
+        """Return the same groups among some of the rows."""
         sizes = np.bincount(self.codes[rows & (self.codes >= 0)], minlength=len(self.groups))
         large, few = sizes >= min_cell, (sizes > 0) & (sizes < min_cell)
         hidden = rows & (self.codes >= 0) & few[self.codes]
@@ -89,7 +89,7 @@ class Grouping(NamedTuple):
 
     @property
     def family(self) -> str:
-        """The attribute, in whatever stratum."""
+        """Return the attribute, without the stratum."""
         return without_stratum(self.attribute)
 
 
@@ -112,7 +112,7 @@ class Sample:
 
     @cached_property
     def groupings(self) -> list[Grouping]:
-        """Each attribute by itself and, of several, all together."""
+        """Return groups by each attribute and, of several, by all together."""
         single = [_grouping(self.people[[name]], self.min_cell) for name in self.people]
         if len(single) == 1 or not self.people.notna().all(axis=1).any():
             return single
@@ -120,21 +120,21 @@ class Sample:
 
     @cached_property
     def strata(self) -> Grouping | None:
-        """The strata of the control features."""
+        """Return the strata of the control features."""
         return None if self.control is None else _grouping(self.control, self.min_cell)
 
     def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
-        """Groupings that are compared: all, or each attribute by itself; within each stratum."""
-        found = self.groupings
+        """Return the groupings to compare: all, or each attribute by itself; in each stratum."""
+        groupings = self.groupings
         if attributes == "parallel":
-            found = found[: len(self.people.columns)]
+            groupings = groupings[: len(self.people.columns)]
         strata = self.strata
         if strata is None or not within:
-            return found
+            return groupings
         where = f"where {strata.attribute} is"
         inside = [
             by.within(strata.codes == i, f"{by.attribute} {where} {name}", self.min_cell)
-            for by in found
+            for by in groupings
             for i, name in enumerate(strata.groups)
         ]
         return [grouping for grouping in inside if (grouping.codes >= 0).any()]
@@ -147,7 +147,7 @@ class Sample:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on values that may not have been meant, and what they count as."""
+        """Return sentences about spellings that count as one value or as different groups."""
         notes = [
             f"{listed(outcome.spelled)} in {outcome.column} count as one value."
             for outcome in self.outcomes.values()
@@ -159,7 +159,7 @@ class Sample:
 
     @property
     def everybody(self) -> Grouping:
-        """All rows as one group."""
+        """Return all rows as one group."""
         return Grouping(EVERYBODY, np.zeros(len(self.decision), dtype=np.int64), [EVERYBODY])
 
 
@@ -177,42 +177,44 @@ def read_sample(
     reference: Any = None,
     parameter: str = "pos_label",
 ) -> Sample:
-    """Check all inputs; errors name them."""
+    """Check and encode all inputs; errors name them."""
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the groups of each row; got None.")
     people = _people(sensitive_features)
-    given = {"y_pred": y_pred, "y_true": y_true, "before": before}
+    columns = {"y_pred": y_pred, "y_true": y_true, "before": before}
     most = None
     if isinstance(sample_weight, Weights):
         most, weights = float(sample_weight.most), sample_weight
-        check_samples(**given, sensitive_features=sensitive_features, sample_weight=weights.values)
+        check_samples(
+            **columns, sensitive_features=sensitive_features, sample_weight=weights.values
+        )
         sample_weight = weights.of_rows(len(people))
-    of_rows = {"sensitive_features": sensitive_features, "control_features": control_features}
-    check_samples(**given, y_score=y_score, sample_weight=sample_weight, **of_rows)
+    features = {"sensitive_features": sensitive_features, "control_features": control_features}
+    check_samples(**columns, y_score=y_score, sample_weight=sample_weight, **features)
     control = None if control_features is None else _people(control_features)
     for name, column in pd.concat([people, control], axis=1).items():
         if column.isna().all():
             raise ValueError(f"{name} is missing in every row.")
-    given = {name: _column(name, values) for name, values in given.items() if values is not None}
-    n_rows = len(given["y_pred"])
+    columns = {n: _column(n, values) for n, values in columns.items() if values is not None}
+    n_rows = len(columns["y_pred"])
     tables = {"sensitive_features": people, "control_features": control}
-    for name, values in {**given, **tables}.items():
+    for name, values in {**columns, **tables}.items():
         if values is not None and len(values) != n_rows:
             raise ValueError(f"{name} has {len(values)} rows, but y_pred has {n_rows}.")
-    outcomes = read_outcomes(given, pos_label, parameter)
-    read = {name: found.favourable.astype(float) for name, found in outcomes.items()}
+    outcomes = read_outcomes(columns, pos_label, parameter)
+    codes = {name: outcome.favourable.astype(float) for name, outcome in outcomes.items()}
     score = None if y_score is None else check_scores(y_score, n_rows)
     weight = None if sample_weight is None else check_weights(sample_weight, n_rows)
-    decision = read["y_pred"]
+    decision = codes["y_pred"]
     sample = Sample(
-        *(decision == 1.0, read.get("y_true"), score, read.get("before"), weight, people),
+        *(decision == 1.0, codes.get("y_true"), score, codes.get("before"), weight, people),
         *(control, most, outcomes, [], min_cell, _reference(reference, people)),
     )
     return _decided(sample, ~np.isnan(decision))
 
 
 def _decided(sample: Sample, known: Array) -> Sample:
-    """Leave out rows without a decision; say what else is not known."""
+    """Leave out rows without a decision; count rows in which something else is unknown."""
     if not known.any():
         raise ValueError("y_pred has no decisions.")
     rows: dict[str, Any] = {
@@ -229,8 +231,8 @@ def _decided(sample: Sample, known: Array) -> Sample:
         for name in [] if people is None else people:
             missing = people[name].isna().to_numpy()
             left_out.append((missing, f"an unknown {name}: they are in none of its groups"))
-    said = [f"{int(rows.sum()):,} rows have {what}." for rows, what in left_out if rows.any()]
-    return replace(sample, **rows, left_out=said)
+    sentences = [f"{int(mask.sum()):,} rows have {why}." for mask, why in left_out if mask.any()]
+    return replace(sample, **rows, left_out=sentences)
 
 
 def _column(name: str, values: Any) -> Any:

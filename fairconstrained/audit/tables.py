@@ -1,4 +1,4 @@
-"""A user's table: its columns, and a sentence for each way in which it can be wrong."""
+"""Checks of a user's table, each with a sentence that says how to mend it."""
 
 from __future__ import annotations
 
@@ -57,8 +57,7 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
 def numbers(column: pd.Series, decimal: str) -> pd.Series | None:
     """Return amounts ("€ 1,050.20") and percentages as numbers, or None of other words."""
     text = column.dropna().astype(str)
-    found = text.str.fullmatch(_AMOUNT)
-    if text.empty or not found.all():
+    if text.empty or not text.str.fullmatch(_AMOUNT).all():
         return None
     bare = text.str.extract(_AMOUNT, expand=False).str.replace(r"['’\s]", "", regex=True)
     if (bare.str.count(r"\.").gt(1) | bare.str.contains(r"\..*,")).any():
@@ -70,8 +69,8 @@ def numbers(column: pd.Series, decimal: str) -> pd.Series | None:
     return pd.to_numeric(plain, errors="coerce").reindex(column.index)
 
 
-def read_outcomes_of(column: Any, positive: Any, name: str) -> Outcomes:
-    """Read outcomes; `Unusable` if the favourable one is not known."""
+def read_label(column: Any, positive: Any, name: str) -> Outcomes:
+    """Read a column of labels; `Unusable` if the favourable one is not known."""
     try:
         return read_outcomes({"label": column}, positive, "--positive")["label"]
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The question of an audit, and sentences about its facts, in plain words."""
+"""The question of an audit, and sentences that answer it from the facts."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ Give one by Weights(values, most=...), or --most-weight."""
 FOUR_FIFTHS = 0.8
 _LARGE = 0.1  # gap in another rate that a reader must know about
 _RARE = 0.01
-# What an audit finds out about its question; exit codes and the headline follow from it.
+# Verdicts; exit codes and the headline follow from them.
 KEPT, NOT_KEPT, NOT_PROVED, NOT_ASKED = "kept", "not kept", "not proved", "not asked"
-_MOST_NAMED = 5  # who is not compared, in the answer
+_MOST_NAMED = 5  # groups that are not compared, in the answer
 
 
 def percent(value: float | None) -> str:
@@ -68,12 +68,12 @@ class Question(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The criterion."""
+        """Return the criterion, as constraints have it."""
         return self.criterion
 
     @classmethod
     def of(cls, constraint: Any, slack: Any, confidence: Any) -> Self:
-        """Check what the user gave."""
+        """Return the question of a constraint after checks of all arguments."""
         check_confidence(confidence)
         name = getattr(constraint, "name", constraint)
         if name not in DIFFERENCES:
@@ -90,102 +90,102 @@ class Question(NamedTuple):
         return cls(name, slack, ratio, getattr(constraint, "attributes", "crossed"), confidence)
 
     def measured(self, facts: Mapping[str, Any]) -> Facts:
-        """The violation by each attribute where there is one, with its interval."""
+        """Return the violation by each attribute that has one, with its interval."""
         kind = facts["differences"] if self.ratio is None else facts["ratios"]
-        found = [fact for fact in kind if fact["criterion"] == self.criterion]
+        gaps = [fact for fact in kind if fact["criterion"] == self.criterion]
         if self.ratio is not None:
             ends = ("value", "value"), ("low", "high"), ("high", "low"), ("before", "before")
-            found = [fact | {end: 1.0 - fact[other] for end, other in ends} for fact in found]
-        return [fact for fact in found if not math.isnan(fact["value"])]
+            gaps = [fact | {end: 1.0 - fact[other] for end, other in ends} for fact in gaps]
+        return [fact for fact in gaps if not math.isnan(fact["value"])]
 
     def size(self, violation: float, unit: str = " points") -> str:
-        """The difference or ratio, in words."""
+        """Return a difference or ratio in words."""
         return points(violation, unit) if self.ratio is None else percent(1.0 - violation)
 
     def interval(self, low: float, high: float) -> str:
-        """The ends of an interval of the difference or ratio."""
+        """Return an interval of the difference or ratio in words."""
         ends = (low, high) if self.ratio is None else (1.0 - high, 1.0 - low)
         unit = self.words("points", "%")
         return f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f} {unit}"
 
-    def words(self, of_difference: str, of_ratio: str) -> str:
-        """The words for what is asked."""
-        return of_difference if self.ratio is None else of_ratio
+    def words(self, difference: str, ratio: str) -> str:
+        """Return the first words in questions about a difference, the others about a ratio."""
+        return difference if self.ratio is None else ratio
 
 
-def question(facts: Mapping[str, Any], sample: Sample, asked: Question) -> str:
-    """What was asked."""
+def question_text(facts: Mapping[str, Any], sample: Sample, question: Question) -> str:
+    """Return the question as a sentence."""
     favourable = facts["outcomes"]["decision"]["favourable"]
-    by = [grouping.attribute for grouping in sample.compared(asked.attributes, within=False)]
+    by = [grouping.attribute for grouping in sample.compared(question.attributes, within=False)]
     within = "" if sample.strata is None else f" within each {sample.strata.attribute}"
     most = ""
-    if asked.slack is not None:
-        most = f", {asked.words('up to', 'with ratios of at least')} {asked.size(asked.slack)}"
-    name = asked.criterion.replace("_", " ")
+    if question.slack is not None:
+        limit = question.words("up to", "with ratios of at least")
+        most = f", {limit} {question.size(question.slack)}"
+    name = question.criterion.replace("_", " ")
     return (
-        f"Do groups by {', '.join(by)}{within} have {CRITERIA[asked.criterion]} ({name}){most}? "
+        f"Do groups by {', '.join(by)}{within} have {CRITERIA[question.criterion]} ({name}){most}? "
         f"The favourable decision is {favourable!r}."
     )
 
 
-def verdict(facts: Mapping[str, Any], asked: Question) -> str:
-    """Whether the criterion is kept: on these rows, and for the population they are drawn from."""
-    gaps = asked.measured(facts)
-    if asked.slack is None:
+def verdict(facts: Mapping[str, Any], question: Question) -> str:
+    """Return whether the criterion is kept, on these rows and for their population."""
+    gaps = question.measured(facts)
+    if question.slack is None:
         return NOT_ASKED
-    if any(gap["value"] > asked.slack for gap in gaps):
+    if any(gap["value"] > question.slack for gap in gaps):
         return NOT_KEPT
-    if not gaps or _alike(facts) is not None or _uncompared(facts, asked):
+    if not gaps or _alike(facts) is not None or _uncompared(facts, question):
         return NOT_PROVED
     proved = [entry for entry in facts["certificates"] if entry["kept"]]
     return KEPT if len(proved) == len(gaps) else NOT_PROVED
 
 
-def headline(facts: Mapping[str, Any], asked: Question) -> str:
+def headline(facts: Mapping[str, Any], question: Question) -> str:
     """Return the answer in at most 25 words: yes or no, before and after, and the cost."""
-    gaps = asked.measured(facts)
+    gaps = question.measured(facts)
     if (who := _alike(facts)) is not None:
         return f"{who} gets the favourable decision: equal rates mean nothing here."
     if not gaps:
         return "Nothing can be compared: no attribute has two groups that are large enough."
-    if asked.slack is not None:
-        return f"{_yes_or_no(facts, asked)}{_moved(facts, gaps, asked)}."
-    by_ratio = asked._replace(ratio=FOUR_FIFTHS)
-    if asked.criterion not in RATIOS or not (ratios := by_ratio.measured(facts)):
-        return f"Undecided without a slack{_moved(facts, gaps, asked)}."
+    if question.slack is not None:
+        return f"{_yes_or_no(facts, question)}{_moved(facts, gaps, question)}."
+    by_ratio = question._replace(ratio=FOUR_FIFTHS)
+    if question.criterion not in RATIOS or not (ratios := by_ratio.measured(facts)):
+        return f"Undecided without a slack{_moved(facts, gaps, question)}."
     less = any(fact["value"] > 1.0 - FOUR_FIFTHS for fact in ratios)
     rule = f"By four fifths, {'no' if less else 'yes'}"
-    if not less and _uncompared(facts, asked):
+    if not less and _uncompared(facts, question):
         rule = "Undecided by four fifths"
-    if asked.preset is not None:
+    if question.preset is not None:
         rule = "This law sets no threshold"
     return f"{rule}{_moved(facts, ratios, by_ratio)}."
 
 
-def _yes_or_no(facts: Mapping[str, Any], asked: Question) -> str:
-    found = verdict(facts, asked)
-    if found == KEPT:
+def _yes_or_no(facts: Mapping[str, Any], question: Question) -> str:
+    result = verdict(facts, question)
+    if result == KEPT:
         return "Yes, also for future cases"
-    if found == NOT_PROVED and _uncompared(facts, asked):
-        return "Partly undecided, otherwise yes"
-    if found == NOT_PROVED:
-        return "In this sample, yes"
-    sure = any(gap["low"] > (asked.slack or 0.0) for gap in asked.measured(facts))
+    if result == NOT_PROVED:
+        partly = _uncompared(facts, question)
+        return "Partly undecided, otherwise yes" if partly else "In this sample, yes"
+    sure = any(gap["low"] > (question.slack or 0.0) for gap in question.measured(facts))
     return "No" if sure else "In this sample, no"
 
 
-def _moved(facts: Mapping[str, Any], gaps: Facts, asked: Question) -> str:
+def _moved(facts: Mapping[str, Any], gaps: Facts, question: Question) -> str:
     """Return how large the gap is, and how decisions have moved since the earlier ones."""
     now = max(float(gap["value"]) for gap in gaps)
     earlier = [float(gap["before"]) for gap in gaps]
     before = math.nan if any(map(math.isnan, earlier)) else max(earlier)
-    kind = asked.words("gap", "smallest ratio")
+    kind = question.words("gap", "smallest ratio")
     if math.isnan(before):
-        return f" ({kind} {asked.size(now)})"
-    total, unit = facts["changes"][0], asked.words("", " %")
-    first, last = asked.size(before, ""), asked.size(now)
+        return f" ({kind} {question.size(now)})"
+    total, unit = facts["changes"][0], question.words("", " %")
+    first, last = question.size(before, ""), question.size(now)
     first = first.removesuffix(unit) if unit else first
-    change = f"{_risen((now - before) * (1 if asked.ratio is None else -1))} from {first} to"
+    change = f"{_risen((now - before) * (1 if question.ratio is None else -1))} from {first} to"
     costs = [f": the {kind} {change if first != last.split()[0] else 'stayed at'} {last}"]
     if not math.isnan(total.get("error_change", math.nan)):
         error = points(abs(total["error_change"]))
@@ -205,47 +205,47 @@ def _alike(facts: Mapping[str, Any]) -> str | None:
     return {0.0: "Nobody", 1.0: "Everybody"}.get(facts["groups"][0]["selection_rate"])
 
 
-def _uncompared(facts: Mapping[str, Any], asked: Question) -> list[str]:
+def _uncompared(facts: Mapping[str, Any], question: Question) -> list[str]:
     """Return the attributes of the question by which no two groups are compared."""
     _, *rows = facts["groups"]  # everybody stands first
-    rows += facts["intersections"] if asked.attributes == "crossed" else []
-    compared = {without_stratum(gap["attribute"]) for gap in asked.measured(facts)}
+    rows += facts["intersections"] if question.attributes == "crossed" else []
+    compared = {without_stratum(gap["attribute"]) for gap in question.measured(facts)}
     attributes = dict.fromkeys(without_stratum(row["attribute"]) for row in rows)
     return [attribute for attribute in attributes if attribute not in compared]
 
 
-def answer(facts: Mapping[str, Any], asked: Question) -> str:
-    """The headline, what holds for future cases, and which groups are furthest apart."""
-    gaps = asked.measured(facts)
+def answer(facts: Mapping[str, Any], question: Question) -> str:
+    """Return the headline, the bound for future cases and the groups that are furthest apart."""
+    gaps = question.measured(facts)
     if not gaps:
-        return headline(facts, asked)
-    sentences = [headline(facts, asked)]
-    if uncompared := _uncompared(facts, asked):
+        return headline(facts, question)
+    sentences = [headline(facts, question)]
+    if uncompared := _uncompared(facts, question):
         sentences.append(f"Nothing can be compared by {', by '.join(uncompared)}.")
-    certificates, sure = facts["certificates"], f"{100 * asked.confidence:g} %"
-    if certificates and asked.slack is not None:
-        bound = asked.size(max(entry["upper"] for entry in certificates))
-        kind = asked.words(f"a gap of up to {bound}", f"a ratio as small as {bound}")
-        at_most = asked.words("at most", "at least")
+    certificates, sure = facts["certificates"], f"{100 * question.confidence:g} %"
+    if certificates and question.slack is not None:
+        bound = question.size(max(entry["upper"] for entry in certificates))
+        kind = question.words(f"a gap of up to {bound}", f"a ratio as small as {bound}")
+        at_most = question.words("at most", "at least")
         sentences += {
             KEPT: [f"With {sure} confidence it is {at_most} {bound} for future cases."],
             NOT_PROVED: [f"For future cases we cannot rule out {kind}."],
-        }.get(verdict(facts, asked), [])
+        }.get(verdict(facts, question), [])
     worst = max(gaps, key=lambda gap: float(gap["value"]))
-    largest = asked.words("largest gap", "smallest ratio")
+    largest = question.words("largest gap", "smallest ratio")
     sentences.append(
-        f"The {largest} is by {worst['attribute']}{_extremes(facts, worst, asked.criterion)}: "
-        f"{asked.size(worst['value'])}, {sure} interval "
-        f"{asked.interval(worst['low'], worst['high'])}."
+        f"The {largest} is by {worst['attribute']}{_extremes(facts, worst, question.criterion)}: "
+        f"{question.size(worst['value'])}, {sure} interval "
+        f"{question.interval(worst['low'], worst['high'])}."
     )
     return " ".join(sentences)
 
 
-def beside(left_out: list[str]) -> str:
-    """Name those about whom the answer says nothing."""
+def not_compared(left_out: list[str]) -> str:
+    """Name the groups about which the answer says nothing."""
     more = [f"{len(left_out) - _MOST_NAMED} more"] if len(left_out) > _MOST_NAMED else []
-    named = "; ".join([*left_out[:_MOST_NAMED], *more])
-    return f" Not compared: {named}." if left_out else ""
+    names = "; ".join([*left_out[:_MOST_NAMED], *more])
+    return f" Not compared: {names}." if left_out else ""
 
 
 def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) -> str:
@@ -271,9 +271,9 @@ def _groups(fact: Mapping[str, Any], attribute: str) -> list[str]:
     return list(fact.get("groups", ())) if fact["attribute"] == attribute else []
 
 
-def findings(facts: Mapping[str, Any], asked: Question) -> list[str]:
-    """What a reader must know before all figures."""
-    sentences, slack = [], asked.slack
+def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
+    """Return sentences that a reader must know before all figures."""
+    sentences, slack = [], question.slack
     overall = facts["groups"][0]["selection_rate"]
     if min(overall, 1.0 - overall) < _RARE and _alike(facts) is None:
         who = "Hardly anybody" if overall < _RARE else "Almost everybody"
@@ -281,16 +281,18 @@ def findings(facts: Mapping[str, Any], asked: Question) -> list[str]:
             f"{who} gets the favourable decision ({percent(overall)}), so gaps are small anyway."
         )
     missed = [
-        f"{gap['attribute']} ({asked.size(gap['value'])})"
-        for gap in asked.measured(facts)
+        f"{gap['attribute']} ({question.size(gap['value'])})"
+        for gap in question.measured(facts)
         if slack is not None and gap["value"] > slack
     ]
     if missed and slack is not None:
-        limit = f"{asked.words('a gap of at most', 'a ratio of at least')} {asked.size(slack)}"
+        limit = (
+            f"{question.words('a gap of at most', 'a ratio of at least')} {question.size(slack)}"
+        )
         sentences.append(f"Outside the limit ({limit}): by {', by '.join(missed)}.")
     for name, (_, criterion) in RATES.items():
         gaps = [fact for fact in facts["differences"] if fact["criterion"] == criterion]
-        gaps = [gap for gap in gaps if gap["value"] >= _LARGE and criterion != asked.criterion]
+        gaps = [gap for gap in gaps if gap["value"] >= _LARGE and criterion != question.criterion]
         if gaps:
             worst = max(gaps, key=lambda gap: float(gap["value"]))
             groups = _extremes(facts, worst, worst["criterion"])
@@ -303,7 +305,7 @@ def findings(facts: Mapping[str, Any], asked: Question) -> list[str]:
 
 
 def assumptions(facts: Mapping[str, Any]) -> list[str]:
-    """Assumptions of intervals and certificates, each once."""
+    """Return the assumptions of intervals and certificates, each once."""
     intervals = "Intervals and bounds treat the rows as independent draws: several rows about one "
     intervals += "person or household carry less information than they seem to."
     lines = dict.fromkeys(line for entry in facts["certificates"] for line in entry["assumptions"])
@@ -312,7 +314,7 @@ def assumptions(facts: Mapping[str, Any]) -> list[str]:
 
 
 def limits(sample: Sample) -> list[str]:
-    """What this page cannot say."""
+    """Return sentences about questions that the page cannot answer."""
     sentences = [
         "Each interval and each bound holds with its confidence on its own, not all of them "
         "together: among many, some will be wrong.",

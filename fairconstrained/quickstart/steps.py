@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.audit.files import File, Unusable
-from fairconstrained.audit.tables import check_groups, numbers, read_outcomes_of, read_table
+from fairconstrained.audit.tables import check_groups, numbers, read_label, read_table
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.exceptions import NoUsefulModelError
@@ -150,7 +150,7 @@ def _labels(
     if len(values) < 2:
         said = f"the labels in {column.name} are {listed(values) or 'missing'}"
         raise Unusable(f"In {name_of_file} {said}. Learning needs two or more.")
-    found = read_outcomes_of(column, positive, name_of_file)
+    found = read_label(column, positive, name_of_file)
     others = [value for value in values if not found.counted[str(value)]]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
     good = [value for value in values if found.counted[str(value)]]
