@@ -13,7 +13,15 @@ from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.measures import COMPARED, Facts
 from fairconstrained.audit.presets import RULES
 from fairconstrained.audit.sample import EVERYBODY
-from fairconstrained.audit.wording import FOUR_FIFTHS, RATES, Question, percent, points, rounded
+from fairconstrained.audit.wording import (
+    FOUR_FIFTHS,
+    RATES,
+    Question,
+    compared_groups,
+    percent,
+    points,
+    rounded,
+)
 
 _FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what US agencies generally
 regard as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it proves
@@ -105,7 +113,7 @@ def _sections(audit: Findings) -> Iterator[Section]:
     summary = _summary(audit)
     yield Section("In short", [], audit.findings, (), [summary] if summary else [])
     if (preset := audit.provenance["preset"]) is not None:
-        yield Section(RULES[preset].title, [RULES[preset].law], RULES[preset].limits)
+        yield Section(RULES[preset].title, [RULES[preset].law])
     yield _rates(audit)
     yield _ratios(audit)
     if "labelled" in audit.groups[0]:
@@ -142,6 +150,13 @@ def _between(value: float, low: float, high: float) -> str:
     return f"{percent(value)} ({100 * low:.1f} to {100 * high:.1f})"
 
 
+def _gap(fact: dict[str, Any]) -> str:
+    """Return a difference of rates with its interval."""
+    if math.isnan(fact["value"]):
+        return points(fact["value"])
+    return f"{points(fact['value'])} ({points(fact['low'], '')} to {points(fact['high'], '')})"
+
+
 def _count(audit: Findings, samples: int | None) -> str:
     return f"fewer than {audit.provenance['min_cell']}" if samples is None else f"{samples:,}"
 
@@ -173,10 +188,9 @@ def _summary(audit: Findings) -> Picture | None:
     """Return a picture of the gap by each attribute, before and now, with the slack as a line."""
     question = _question(audit)
     numbers = []
-    for gap in question._replace(ratio=None).measured({**audit.__dict__}):
+    for gap in question._replace(ratio=None).measured(vars(audit)):
         before = None if math.isnan(gap["before"]) else gap["before"]
-        text = f"{points(gap['value'])} ({points(gap['low'], '')} to {points(gap['high'], '')})"
-        text += "" if before is None else f", {points(before)} before"
+        text = _gap(gap) + ("" if before is None else f", {points(before)} before")
         numbers.append({**gap, "name": f"by {gap['attribute']}", "before": before, "text": text})
     if not numbers:
         return None
@@ -190,7 +204,7 @@ def _summary(audit: Findings) -> Picture | None:
     return _picture(f"Largest gap ({name}), in points", numbers, limit, " ".join(notes), "")
 
 
-def _rate_pictures(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
+def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
     """Return a picture of a rate by group; the line is what the slack allows."""
     numbers = [
         {
@@ -205,12 +219,7 @@ def _rate_pictures(audit: Findings, attribute: str, facts: Facts, rate: str, nam
         if not math.isnan(fact[rate])
     ]
     question, limit = _question(audit), None
-    compared = {
-        group
-        for fact in audit.ratios
-        if fact["attribute"] == attribute
-        for group in fact.get("groups", ())
-    }
+    compared = compared_groups(audit.ratios, attribute)
     rates = [number["value"] for number in numbers if number["name"] in compared]
     if question.slack is not None and rate in COMPARED[question.criterion] and rates:
         limit = (
@@ -230,7 +239,7 @@ def _rates(audit: Findings) -> Section:
         columns = ["group", "rows", f"{favourable} (interval)"]
         grids.append(Grid(f"Rates of {favourable} by {attribute}", columns, rows))
         name = f"Rates of {favourable}"
-        pictures.append(_rate_pictures(audit, attribute, facts, rate, name))
+        pictures.append(_rate_picture(audit, attribute, facts, rate, name))
     text = f"Fractions of the rows with the decision {favourable!r}, each with its "
     text += f"{100 * confidence:g} % interval. Larger groups have shorter intervals."
     return Section("Rates by group", [text], [], grids, pictures)
@@ -260,7 +269,7 @@ def _ratios(audit: Findings) -> Section:
         rows.append(
             [
                 f"{gap['criterion'].replace('_', ' ')}, by {gap['attribute']}",
-                f"{points(gap['value'])} ({100 * gap['low']:.1f} to {100 * gap['high']:.1f})",
+                _gap(gap),
                 "" if pair is None else _between(pair["value"], pair["low"], pair["high"]),
             ]
         )
@@ -291,7 +300,7 @@ def _errors(audit: Findings) -> Section:
         grids.append(Grid(f"Errors by {attribute}", columns, rows))
         for rate in COMPARED[criterion] if criterion != "demographic_parity" else ():
             name = names[rate][0].upper() + names[rate][1:]
-            pictures.append(_rate_pictures(audit, attribute, facts, rate, name))
+            pictures.append(_rate_picture(audit, attribute, facts, rate, name))
     label, decision = (audit.outcomes[name]["favourable"] for name in ("label", "decision"))
     texts = [
         f"The favourable label is {label!r}. Wrongly refused: of the rows with it, the share "

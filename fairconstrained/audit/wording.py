@@ -252,7 +252,7 @@ def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) 
     """Return the groups with the smallest and the largest rate that the criterion compares."""
     rates = ["selection_rate"] if criterion == "demographic_parity" else []
     rates += [rate for rate, compares in RATES.values() if compares == criterion]
-    compared = {name for fact in facts["ratios"] for name in _groups(fact, gap["attribute"])}
+    compared = compared_groups(facts["ratios"], gap["attribute"])
     for name in rates:
         rate = {
             row["group"]: row[name]
@@ -266,9 +266,10 @@ def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) 
     return ""
 
 
-def _groups(fact: Mapping[str, Any], attribute: str) -> list[str]:
+def compared_groups(ratios: Facts, attribute: str) -> set[str]:
     """Return the groups by this attribute that are compared."""
-    return list(fact.get("groups", ())) if fact["attribute"] == attribute else []
+    facts = (fact for fact in ratios if fact["attribute"] == attribute)
+    return {group for fact in facts for group in fact.get("groups", ())}
 
 
 def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
