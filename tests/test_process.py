@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from torch import nn
 
 from fairconstrained import RateConstrainedClassifier, distributed
 from fairconstrained.distributed import one_thread
-from fairconstrained.solvers import SGDA
+from fairconstrained.solvers import DPSGDA, SGDA
 from tests.helpers.fits import table
 
 X, Y, GROUP = table()
@@ -58,6 +59,20 @@ def test_networks_fitted_in_threads_are_those_of_a_lone_fit(two_threads):
             np.testing.assert_array_equal(together, alone)
     assert torch.equal(torch.get_rng_state(), state)
     assert limits() == before
+
+
+def test_a_private_fit_does_not_depend_on_the_number_of_threads(two_threads):
+    """To the last bit: several threads add up a product with a wide matrix in another order."""
+    rng = np.random.default_rng(0)
+    rows, groups = rng.normal(size=(100, 3000)), rng.integers(2, size=100)
+    clf = RateConstrainedClassifier(epsilon=5.0, solver=DPSGDA(n_steps=2), random_state=0)
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        with threadpool_limits(threads, "blas"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(clf.fit(rows, rows[:, 0] > 0, sensitive_features=groups).coef_)
+    np.testing.assert_array_equal(*found)
 
 
 def test_linear_fits_leave_the_global_generator_alone():
@@ -155,7 +170,7 @@ import multiprocessing, threading
 import numpy as np, torch
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.distributed import one_thread, seeded
-from fairconstrained.solvers import SGDA
+from fairconstrained.solvers import DPSGDA, SGDA
 torch.set_num_threads(2)
 rng = np.random.default_rng(0)
 X, groups = rng.normal(size=(4_000, 20)), rng.integers(0, 2, 4_000)

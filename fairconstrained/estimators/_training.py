@@ -167,7 +167,8 @@ class Training:
                 check_solves(self.solver, problem, in_memory=self.data.in_memory)
                 self.solver.check(problem)
                 stages = self.solve(self.refine(problem))
-            self.finish(stages)  # a wrapped classifier predicts there, with the user's threads
+                self.finish(stages)
+            self.measure_training_rows(*stages[-1])
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Fit the specification of the model, and put its columns on the device."""
@@ -308,9 +309,6 @@ class Training:
         hard = iterate.hard[1:]
         clf.violations_, clf.violation_ = stack.measures(hard), stack.measure(hard)
         clf.training_violation_ = clf.violation_
-        if isinstance(self.specification, Posteriors) and not self.is_private:
-            fitted = self.hard_of_training_rows(problem, iterate.x)
-            clf.training_violation_ = stack.measure(fitted[1:])
         # A margin narrows the slacks in training only.
         wider = (stack.slack - stages[0].problem.constraint.slack).to(hard)
         excess = (hard[: len(wider)] + wider)[: len(iterate.dual)]
@@ -333,6 +331,12 @@ class Training:
         if clf.feasible_ and solution.equal - float(iterate.hard[0]) < NEARLY_EQUAL:
             report_equal(clf, stages[-1], self.looser, self.margin > 0)  # never of a private fit
 
+    def measure_training_rows(self, problem: Any, solution: Solution) -> None:
+        """Measure a wrapped classifier on the rows that it was fitted to, with the user's threads."""
+        if isinstance(self.specification, Posteriors) and not self.is_private:
+            hard = self.hard_of_training_rows(problem, solution.iterate.x)
+            self.estimator.training_violation_ = problem.constraint.measure(hard[1:])
+
     def hard_of_training_rows(self, problem: Any, x: Tensor) -> Tensor:
         """Return hard values by copies of a classifier that are fitted to the rows, and predict."""
         if isinstance(self.rows, RowsOfTable):
@@ -340,7 +344,8 @@ class Training:
         else:
             columns = self.specification.transform(self.rows.X)
             data = replace(self.data, blocks=self.blocks(columns))
-        hard: Tensor = replace(problem, data=data).evaluate(x).hard
+        with one_thread():
+            hard: Tensor = replace(problem, data=data).evaluate(x).hard
         return hard
 
     def seeded(self, seed: int) -> AbstractContextManager[Generator]:
