@@ -12,7 +12,7 @@ from torch import Tensor
 from fairconstrained.arrays import Floats
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.boosters import FAMILIES, Family, family_of
-from fairconstrained.models.boosters.family import Finish, Step
+from fairconstrained.models.boosters.family import Finish, Step, Task
 from fairconstrained.models.cross_fitting import seeded_where_unset
 from fairconstrained.models.features import Features, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel
@@ -136,19 +136,20 @@ class Boosting(OfClassifier):
 
     def fit_plain(self, rows: Any, weight: Floats | None, seed: int) -> None:
         """Fit the booster as it is."""
-        options = {} if weight is None else {"sample_weight": weight}
+        y = rows.classes[rows.y]
         with one_openmp_thread(rows.X):
-            self._fitted(self.seeded(seed).fit(rows.X, rows.classes[rows.y], **options), rows)
+            self._fitted(self.seeded(seed).fit(rows.X, y, sample_weight=weight), rows)
 
     def boost(
         self, rows: Any, weight: Floats | None, seed: int, start: Floats, step: Step
     ) -> Finish:
         """Fit the booster with gradients that `step` completes; return what cuts it to rounds."""
         model, family = self.seeded(seed), self.family
-        own = {name: getattr(model, name) for name in family.replaced}
+        before = {name: getattr(model, name) for name in family.replaced}
+        task = Task(rows.X, rows.classes[rows.y], weight, start, step)
         with one_openmp_thread(rows.X):
-            finish = family.fit(model, rows.X, rows.classes[rows.y], weight, start, step)
-        for name, value in own.items():  # set_params of two of them does more
+            finish = family.fit(model, task)
+        for name, value in before.items():  # set_params of two of them does more
             setattr(model, name, value)
         self._fitted(model, rows)
         return finish

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,21 @@ from fairconstrained.arrays import Floats, Ints
 Step = Callable[[Floats, Floats, Floats], bool]
 # A function that makes a booster a plain one, of its first rounds, with raw scores higher by (K,).
 Finish = Callable[[int, Floats], None]
+
+
+class Task(NamedTuple):
+    """The rows that a booster learns from, where it begins, and a step before each round."""
+
+    X: Any
+    y: NDArray[Any]  # labels, (n,)
+    weight: Floats | None  # of each row in the loss, (n,)
+    start: Floats  # raw scores of all rows before the first round, (K,)
+    step: Step
+
+    @property
+    def starts(self) -> Floats:
+        """Raw scores of each row before the first round, (n, K)."""
+        return np.tile(self.start, (len(self.y), 1))
 
 
 class Family:
@@ -42,27 +57,32 @@ class Family:
         """Return the number of rounds."""
         return int(getattr(estimator, self.rounds))
 
-    def fit(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray[Any],
-        weight: Floats | None,
-        start: Floats,
-        step: Step,
-    ) -> Finish:
-        """Fit the booster in place from raw scores `start`, (K,), until `step` says stop."""
+    def fit(self, estimator: Any, task: Task) -> Finish:
+        """Fit the booster in place until the step says stop."""
         raise NotImplementedError
 
 
-class LogLoss:
-    """Gradient and Hessian of the log loss, (n, K); that of K > 1 classes is times a factor."""
+class Objective:
+    """The log loss as an objective of LightGBM and XGBoost, whose terms the step completes.
 
-    def __init__(self, y: NDArray[Any], factor: float):
-        self.code: Ints = np.unique(y, return_inverse=True)[1].reshape(-1)
-        self.factor = factor
+    LightGBM counts the parameters of a call, XGBoost names them. Each library multiplies the
+    Hessian of K > 1 classes by a factor of its own.
+    """
 
-    def __call__(self, raw: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+    def __init__(self, task: Task, factor: float):
+        self.code: Ints = np.unique(task.y, return_inverse=True)[1].reshape(-1)
+        self.step, self.factor = task.step, factor
+        self.stopped = False  # by the step
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        """Return the objective itself: LightGBM copies its parameters, but not our state."""
+        return self
+
+    def __call__(
+        self, y_true: Any, scores: Any, sample_weight: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Return gradient and Hessian by the scores, in their shape."""
+        raw = np.asarray(scores, dtype=float).reshape(len(y_true), -1)
         if raw.shape[1] == 1:
             p = expit(raw)
             gradient, hessian = p - self.code[:, None], p * (1.0 - p)
@@ -70,7 +90,8 @@ class LogLoss:
             p = softmax(raw, axis=1)
             gradient, hessian = p.copy(), self.factor * p * (1.0 - p)
             gradient[np.arange(len(raw)), self.code] -= 1.0
-        if weight is not None:
-            gradient *= weight[:, None]
-            hessian *= weight[:, None]
-        return gradient, hessian
+        if sample_weight is not None:
+            gradient *= sample_weight[:, None]
+            hessian *= sample_weight[:, None]
+        self.stopped = self.step(raw, gradient, hessian)
+        return gradient.reshape(scores.shape), hessian.reshape(scores.shape)

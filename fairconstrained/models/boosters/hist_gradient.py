@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import Family, Finish, Step
+from fairconstrained.models.boosters.family import Family, Finish, Task
 
 _MANY_ROWS = 10_000  # of more rows early_stopping="auto" stops early
 
@@ -47,33 +46,26 @@ class HistGradient(Family):
         stops = n_rows > _MANY_ROWS if stops == "auto" else stops
         return int(estimator.n_iter_no_change) if stops else None
 
-    def fit(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray[Any],
-        weight: Floats | None,
-        start: Floats,
-        step: Step,
-    ) -> Finish:
+    def fit(self, estimator: Any, task: Task) -> Finish:
         from sklearn._loss.loss import HalfBinomialLoss, HalfMultinomialLoss
 
-        loss = HalfBinomialLoss() if len(start) == 1 else HalfMultinomialLoss(n_classes=len(start))
+        size = len(task.start)
+        loss = HalfBinomialLoss() if size == 1 else HalfMultinomialLoss(n_classes=size)
         terms_of = loss.gradient_hessian
 
         def gradient_hessian(*, y_true: Any, raw_prediction: Any, **options: Any) -> Any:
             terms = terms_of(y_true=y_true, raw_prediction=raw_prediction, **options)
             raw, *views = (a.reshape(len(y_true), -1) for a in (raw_prediction, *terms))
-            if step(raw, *views):
+            if task.step(raw, *views):
                 raise _Stopped
             return terms
 
         loss.gradient_hessian = gradient_hessian
-        loss.fit_intercept_only = lambda **_: start
+        loss.fit_intercept_only = lambda **_: task.start
         estimator.loss, estimator.max_iter = loss, self.n_rounds(estimator) + 1
         estimator.early_stopping = False
         try:
-            estimator.fit(X, y, **({} if weight is None else {"sample_weight": weight}))
+            estimator.fit(task.X, task.y, sample_weight=task.weight)
         except _Stopped:
             del estimator._in_fit
 

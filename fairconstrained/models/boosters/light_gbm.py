@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import lightgbm
-import numpy as np
-from numpy.typing import NDArray
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import Family, Finish, LogLoss, Step
+from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
 
-_OF_OBJECTIVE = ("is_unbalance", "unbalance", "unbalanced_sets", "scale_pos_weight", "sigmoid")
+# Parameters of objectives of LightGBM, which a function as objective does not read.
+_UNREAD = ("is_unbalance", "unbalance", "unbalanced_sets", "scale_pos_weight", "sigmoid")
 
 
 class LightGBM(Family):
@@ -30,40 +29,24 @@ class LightGBM(Family):
             return f"objective must be None, for the log loss; got {estimator.objective!r}"
         if params.get("linear_tree"):
             return "linear_tree must be False"
-        own = [name for name in _OF_OBJECTIVE if params.get(name) not in (None, False, 1)]
-        return f"{own[0]} is for LightGBM's own objective: use class_weight" if own else None
+        unread = [name for name in _UNREAD if params.get(name) not in (None, False, 1)]
+        return f"{unread[0]} is for LightGBM's own objective: use class_weight" if unread else None
 
-    def fit(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray[Any],
-        weight: Floats | None,
-        start: Floats,
-        step: Step,
-    ) -> Finish:
-        n_outputs, stopped = len(start), False
-        loss = LogLoss(y, n_outputs / max(n_outputs - 1, 1))
+    def fit(self, estimator: Any, task: Task) -> Finish:
+        n_outputs = len(task.start)
+        objective = Objective(task, n_outputs / max(n_outputs - 1, 1))
         trees = [0]  # rounds that have trees: those without a split have none
-
-        def objective(y_true: Any, scores: Any, of_rows: Any) -> tuple[Floats, Floats]:
-            nonlocal stopped
-            raw = np.reshape(scores, (len(y_true), -1))
-            gradient, hessian = loss(raw, of_rows)
-            stopped = step(raw, gradient, hessian)
-            return gradient.reshape(scores.shape), hessian.reshape(scores.shape)
 
         def after(env: Any) -> None:
             trees.append(env.model.current_iteration())
-            if stopped:
+            if objective.stopped:
                 raise lightgbm.callback.EarlyStopException(env.iteration, [])
 
-        first = np.tile(start, (len(y), 1))
         estimator.objective = estimator._objective = objective
         estimator.n_estimators = self.n_rounds(estimator) + 1
         estimator.fit(
-            *(X, y, weight),
-            init_score=first[:, 0] if n_outputs == 1 else first,
+            *(task.X, task.y, task.weight),
+            init_score=task.starts[:, 0] if n_outputs == 1 else task.starts,
             callbacks=[after],
         )
 
@@ -73,7 +56,7 @@ class LightGBM(Family):
             text = booster.model_to_string(num_iteration=trees[n_rounds])
             plain = "binary sigmoid:1" if n_outputs == 1 else f"multiclass num_class:{n_outputs}"
             text = text.replace("\nfeature_names=", f"\nobjective={plain}\nfeature_names=", 1)
-            estimator._Booster = lightgbm.Booster(model_str=raised(text, start + shift))
+            estimator._Booster = lightgbm.Booster(model_str=raised(text, task.start + shift))
             estimator._objective, estimator._best_iteration = plain.partition(" ")[0], 0
 
         return finish

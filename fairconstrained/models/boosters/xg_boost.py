@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import xgboost
-from numpy.typing import NDArray
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import Family, Finish, LogLoss, Step
+from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
 
 _RATE = 0.3  # the default of XGBoost
 
@@ -38,44 +36,27 @@ class XGBoost(Family):
     def n_rounds(self, estimator: Any) -> int:
         return int(estimator.get_num_boosting_rounds())
 
-    def fit(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray[Any],
-        weight: Floats | None,
-        start: Floats,
-        step: Step,
-    ) -> Finish:
-        n_outputs, stopped = len(start), False
-        loss = LogLoss(y, 2.0)
-
-        def objective(y_true: Any, scores: Any, sample_weight: Any = None) -> tuple[Floats, Floats]:
-            nonlocal stopped
-            raw = np.reshape(scores, (len(y_true), -1)).astype(float)
-            gradient, hessian = loss(raw, sample_weight)
-            stopped = step(raw, gradient, hessian)
-            return gradient.reshape(scores.shape), hessian.reshape(scores.shape)
+    def fit(self, estimator: Any, task: Task) -> Finish:
+        n_outputs, objective = len(task.start), Objective(task, 2.0)
 
         class After(xgboost.callback.TrainingCallback):
             """Ends the fit after the round that should not have been."""
 
             def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-                return stopped
+                return objective.stopped
 
-        first = np.tile(start, (len(y), 1))
         estimator.objective, estimator.n_estimators = objective, self.n_rounds(estimator) + 1
-        estimator.base_score = 0.5  # the score zero, in whose place the fit has `first`
+        estimator.base_score = 0.5  # the score zero, in whose place the fit has `starts`
         estimator.callbacks = [*(estimator.callbacks or ()), After()]
         estimator.early_stopping_rounds = None
-        estimator.fit(X, y, sample_weight=weight, base_margin=first)
+        estimator.fit(task.X, task.y, sample_weight=task.weight, base_margin=task.starts)
 
         booster = estimator.get_booster()
 
         def finish(n_rounds: int, shift: Floats) -> None:
             model = json.loads(bytes(booster[:n_rounds].save_raw("json")))
-            of_first = model["learner"]["gradient_booster"]["model"]["trees"][:n_outputs]
-            for tree, by in zip(of_first, start + shift, strict=True):
+            trees = model["learner"]["gradient_booster"]["model"]["trees"][:n_outputs]
+            for tree, by in zip(trees, task.start + shift, strict=True):
                 for node, child in enumerate(tree["left_children"]):
                     if child == -1:
                         tree["split_conditions"][node] += float(by)
