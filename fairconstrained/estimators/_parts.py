@@ -61,7 +61,11 @@ def check_parts(training: Training, X: Any) -> None:
         ("model must be linear or a fitted classifier", not training.is_linear, _LINEAR),
         ("model must be 'linear' with epsilon", of_posteriors and training.is_private, _LINEAR),
         ("model must be linear to read Blocks", in_blocks and of_posteriors, _LINEAR),
-        (f"model cannot be {type(specification).__name__}", specification.of_labels, _LINEAR),
+        (
+            f"model cannot be {type(specification).__name__}",
+            specification.needs_label_rates,
+            _LINEAR,
+        ),
     )
     for words, is_wrong, why in refused:
         if is_wrong:

@@ -132,7 +132,7 @@ class Training:
 
     def check(self) -> None:
         """Check combinations of parameters, before any work."""
-        if self.specification.of_labels:
+        if self.specification.needs_label_rates:
             raise ValueError(
                 f"{type(self.estimator).__name__}.model cannot be "
                 f"{type(self.specification).__name__}, which needs rates of predicted labels: "

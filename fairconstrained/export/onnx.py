@@ -16,8 +16,8 @@ from sklearn.frozen import FrozenEstimator
 
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated, InKinds
 from fairconstrained.models.perceptron import Layers
+from fairconstrained.models.plain import TINY
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors
-from fairconstrained.models.single_fit import TINY
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:

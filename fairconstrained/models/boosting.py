@@ -16,11 +16,10 @@ from fairconstrained.models.boosters.family import Finish, Step, Task
 from fairconstrained.models.cross_fitting import seeded_where_unset
 from fairconstrained.models.features import Features, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.models.single_fit import scores_of
-from fairconstrained.models.specification import OfClassifier
+from fairconstrained.models.plain import PlainClassifier
 
 
-class Boosting(OfClassifier):
+class Boosting(PlainClassifier):
     r"""A booster whose rounds are steps on the constrained problem.
 
     Nothing but the fitted booster, ``clf.model_.estimator_``, predicts: an object of the class that
@@ -98,14 +97,8 @@ class Boosting(OfClassifier):
     True
     """
 
-    of_labels = True
-
     def __init__(self, estimator: Any):
         self.estimator = estimator
-
-    @property
-    def learns_from(self) -> frozenset[str]:
-        return frozenset({"y", "group"})
 
     @property
     def family(self) -> Family:
@@ -156,10 +149,6 @@ class Boosting(OfClassifier):
 
     def _fitted(self, model: Any, rows: Any) -> None:
         self.estimator_, self.classes_ = model, rows.classes
-
-    def transform(self, X: Any) -> Floats:
-        """Return the scores of the booster, (n, 1) for two classes, else (n, K)."""
-        return scores_of(self.estimator_, X, self.classes_)
 
 
 class RawScores:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
@@ -19,13 +18,12 @@ from torch import Generator
 
 from fairconstrained.arrays import Floats, Ints
 from fairconstrained.distributed import one_openmp_thread
-from fairconstrained.models.cross_fitting import evidence_of, seeded_where_unset, weights_for
+from fairconstrained.models.cross_fitting import seeded_where_unset, weights_for
+from fairconstrained.models.plain import PlainClassifier, scores_of
 from fairconstrained.models.posteriors import Posteriors
 
-TINY = 1e-300  # its logarithm is finite, and beyond that of any probability of a classifier
 
-
-class SingleFit(Posteriors):
+class SingleFit(PlainClassifier, Posteriors):
     r"""One plain classifier that learns the decisions of constrained posteriors.
 
     Nothing but the fitted classifier, ``clf.model_.estimator_``, predicts: no model of the groups
@@ -99,8 +97,6 @@ class SingleFit(Posteriors):
     True
     """
 
-    of_labels = True
-
     def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 2, memory: Any = None):
         super().__init__(estimator, group_model, cv=cv, memory=memory)
 
@@ -117,10 +113,6 @@ class SingleFit(Posteriors):
                 "a search only with metadata routing, where its estimator requests it); got "
                 f"{self.estimator!r}. Posteriors takes any classifier."
             )
-
-    @property
-    def learns_from(self) -> frozenset[str]:
-        return frozenset({"y", "group"})
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
         """Return the columns of posteriors, out of fold, and keep those of rows seen in each fold.
@@ -173,13 +165,3 @@ class SingleFit(Posteriors):
         model = seeded_where_unset(clone(self.estimator), np.random.RandomState(self.seed_))
         weight = rows.weight[used] * (ordered[:, -1] - ordered[:, -2])
         return model.fit(X, rows.classes[label], **weights_for(model, weight))
-
-    def transform(self, X: Any) -> Floats:
-        """Return the scores of the classifier, (n, 1) for two classes, else (n, K)."""
-        return scores_of(self.estimator_, X, self.classes_)
-
-
-def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
-    """Return log odds, or decisions, of two classes, (n, 1), or those of each class, (n, K)."""
-    evidence = evidence_of(model, X, classes, TINY)
-    return np.diff(evidence, axis=1) if len(classes) == 2 else evidence

@@ -34,7 +34,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     is_linear = True  # in the columns
     fit_intercept = True  # of a linear model
     log_odds: int | None = None  # the column with the log odds of two classes, if there is one
-    of_labels = False  # whether it needs criteria on predicted labels, and a training of its own
+    needs_label_rates = False  # whether it has a training of its own, by rates of predicted labels
     column_range: Any = None  # (low, high) of columns that are computed from X by public models
 
     @property
