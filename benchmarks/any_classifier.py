@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
-from benchmarks import results
+from benchmarks.command import Job, command, complete
 from benchmarks.error_parity import thresholds
 from benchmarks.linear_post import NOISE, linear_post
 from benchmarks.objectives.rate_constrained import ALPHA, TEST_SIZE, base_model, quality
@@ -307,8 +307,11 @@ def slacks(method: str, constraint: str, asked: list[float]) -> list[float]:
     return asked
 
 
-def measure(case: Case, method: str) -> dict[str, float]:
+def measure(
+    split: Split, columns: Callable[[], Columns], notion: str, slack: float, method: str
+) -> dict[str, float]:
     """Train one method, and measure it on training and test rows."""
+    case = Case(split, columns(), notion, slack)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wall, cpu = time.perf_counter(), time.process_time()
@@ -343,39 +346,36 @@ def trained(model: Any, split: Split, tables: list[Any], constraint: str) -> dic
     return measured(split, accepted, constraint, wall=wall, cpu=cpu)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run all cells that the table does not have yet."""
-    path = options.output / f"{options.name}.csv"
-    done = results.finished(path, KEY)
+def jobs(options: argparse.Namespace) -> Iterator[Job]:
+    """Yield the key of each run, and what measures it."""
     for seed, task in product(options.seeds, options.tasks):
         split = load(task, options.without_group, seed)
         for notion in options.constraints:
-            keys = [
-                (task, options.without_group, seed, notion, method, slack)
-                for method in options.methods
-                for slack in slacks(method, notion, options.slacks)
-            ]
-            todo = [key for key in keys if tuple(map(str, key)) not in done]
-            columns = posterior_columns(split, notion) if todo else None
-            for key in todo:
-                row = measure(Case(split, columns, notion, key[-1]), key[-2])
-                row |= dict(zip(KEY, key, strict=True))
-                results.append(path, row, [*KEY, *MEASURED], KEY)
+            columns = cache(partial(posterior_columns, split, notion))  # where a run is missing
+            for method in options.methods:
+                for slack in slacks(method, notion, options.slacks):
+                    key = task, options.without_group, seed, notion, method, slack
+                    yield key, partial(measure, split, columns, notion, slack, method)
+
+
+def with_tasks(parser: argparse.ArgumentParser, n_seeds: int = 3) -> argparse.ArgumentParser:
+    """Add the options for tasks and seeds."""
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(n_seeds)))
+    return parser
 
 
 def main() -> None:
     """Run the cells that the table does not have yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("results"))
+    parser = with_tasks(command(__doc__), n_seeds=5)
     parser.add_argument("--name", default="any_classifier", help="of the results")
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--constraints", nargs="+", default=NOTIONS, choices=NOTIONS)
     parser.add_argument("--slacks", nargs="+", type=float, default=[0.02, 0.05, 0.1])
     quick = [method for method in METHODS if method not in SLOW]
     parser.add_argument("--methods", nargs="+", default=quick, choices=METHODS)
     parser.add_argument("--without-group", action="store_true")
-    run(parser.parse_args())
+    options = parser.parse_args()
+    complete(options.output / f"{options.name}.csv", KEY, MEASURED, jobs(options))
 
 
 if __name__ == "__main__":

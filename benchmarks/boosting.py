@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Iterator
+from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from benchmarks import results
-from benchmarks.any_classifier import TASKS, Split, load, trained, trees
+from benchmarks.any_classifier import Split, load, trained, trees, with_tasks
+from benchmarks.command import Job, command, complete
 from benchmarks.objectives.rate_constrained import quality
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models import Boosting
@@ -50,24 +51,19 @@ def measure(split: Split, constraint: str, slack: float) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run the cells that the table does not have yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("results"))
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options = parser.parse_args()
-    path = options.output / "boosting.csv"
+def jobs(options: argparse.Namespace) -> Iterator[Job]:
+    """Yield the key of each run, and what measures it."""
     for seed, task in product(options.seeds, options.tasks):
         split = load(task, without_group=False, seed=seed)
-        for constraint, slack in product(CONSTRAINTS, SLACKS):
-            key = dict(zip(KEY, (task, seed, constraint, slack), strict=True))
-            if tuple(map(str, key.values())) in results.finished(path, KEY):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                row = measure(split, constraint, slack)
-            results.append(path, key | row, [*KEY, *MEASURED], KEY)
+        for case in product(CONSTRAINTS, SLACKS):
+            yield (task, seed, *case), partial(measure, split, *case)
+
+
+def main() -> None:
+    """Run the cells that the table does not have yet."""
+    options = with_tasks(command(__doc__)).parse_args()
+    warnings.simplefilter("ignore")
+    complete(options.output / "boosting.csv", KEY, MEASURED, jobs(options))
 
 
 if __name__ == "__main__":

@@ -11,25 +11,23 @@ posteriors.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from benchmarks import results
 from benchmarks.any_classifier import (
-    TASKS,
     Case,
     Head,
-    Split,
     constrained,
     load,
     posterior_columns,
     trees,
+    with_tasks,
 )
+from benchmarks.command import command, complete
 from benchmarks.frontier import error_at
 from benchmarks.objectives.rate_constrained import ALPHA, quality
 from fairconstrained import RateConstrainedClassifier
@@ -46,21 +44,22 @@ MEASURED = [
 
 def seconds(function: Callable[[], Any], times: int = 1) -> tuple[Any, float]:
     """Return the answer of a function, and the least processor time of some calls."""
-    found = []
+    spent = []
     for _ in range(times):
         start = time.process_time()
         answer = function()
-        found.append(time.process_time() - start)
-    return answer, min(found)
+        spent.append(time.process_time() - start)
+    return answer, min(spent)
 
 
-def measure(split: Split, constraint: str) -> dict[str, Any]:
+def measure(task: str, seed: int, constraint: str) -> dict[str, Any]:
     """Fit both, and measure them on the test rows."""
+    split = load(task, without_group=False, seed=seed)
     table, test = split.tables
     y, groups = split.y[0], split.groups[0]
-    given = {"slack": SLACK, "alpha": ALPHA, "random_state": 0}
-    single = RateConstrainedClassifier(constraint, model=SingleFit(trees()), **given)
-    beside = RateConstrainedClassifier(constraint, model=trees(), **given)
+    shared = {"slack": SLACK, "alpha": ALPHA, "random_state": 0}
+    single = RateConstrainedClassifier(constraint, model=SingleFit(trees()), **shared)
+    beside = RateConstrainedClassifier(constraint, model=trees(), **shared)
     fits, predictions = {}, {}
     for clf in (single, beside):
         _, fits[clf] = seconds(lambda clf=clf: clf.fit(table, y, sensitive_features=groups))
@@ -87,21 +86,12 @@ def measure(split: Split, constraint: str) -> dict[str, Any]:
 
 def main() -> None:
     """Run the cells that the table does not have yet."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("results"))
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options = parser.parse_args()
-    path = options.output / "single_fit.csv"
-    for seed, task in product(options.seeds, options.tasks):
-        for constraint in ("demographic_parity", "equalized_odds"):
-            key = dict(zip(KEY, (task, seed, constraint), strict=True))
-            if tuple(map(str, key.values())) in results.finished(path, KEY):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                row = measure(load(task, without_group=False, seed=seed), constraint)
-            results.append(path, key | row, [*KEY, *MEASURED], KEY)
+    options = with_tasks(command(__doc__)).parse_args()
+    notions = "demographic_parity", "equalized_odds"
+    cells = [(t, s, c) for s, t, c in product(options.seeds, options.tasks, notions)]
+    jobs = [(cell, partial(measure, *cell)) for cell in cells]
+    warnings.simplefilter("ignore")
+    complete(options.output / "single_fit.csv", KEY, MEASURED, jobs)
 
 
 if __name__ == "__main__":
