@@ -222,7 +222,7 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
 
 def test_shares_in_groups_are_refused_before_any_fit():
     shares = GroupProbabilities(np.full((len(Y), 2), 0.5))
-    with pytest.raises(ValueError, match="CertifiedClassifier takes groups, .* got shares"):
+    with pytest.raises(ValueError, match=r"CertifiedClassifier takes groups, .* got shares"):
         by_c().fit(X, Y, sensitive_features=shares)
 
 
