@@ -332,7 +332,7 @@ class Training:
             report_equal(clf, stages[-1], self.looser, self.margin > 0)  # never of a private fit
 
     def measure_training_rows(self, problem: Any, solution: Solution) -> None:
-        """Measure a wrapped classifier on the rows it was fitted to, with the threads of the user."""
+        """Measure a wrapped classifier on its training rows, with the threads of the user."""
         if isinstance(self.specification, Posteriors) and not self.is_private:
             hard = self.hard_of_training_rows(problem, solution.iterate.x)
             self.estimator.training_violation_ = problem.constraint.measure(hard[1:])
