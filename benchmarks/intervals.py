@@ -149,14 +149,14 @@ def of_groups(name: str, case: str, trials: int, seed: int) -> dict[str, float]:
     """Draw decisions, and count how often the true value is rejected."""
     groups, (truth_of, n_labels) = GROUPS[case], BY_RATES[name]
     truth, below, above = float(truth_of(groups.rates)), 0, 0
-    read, components_of = intervals.COMPONENTS[getattr(metrics, name)]
+    read = intervals.READERS[getattr(metrics, name)]
     cells = np.indices((len(groups.sizes), n_labels, 2)).reshape(3, -1)
     for trial in range(trials):
         rows = groups.tables(np.random.default_rng([seed, trial]), n_labels).ravel()
         group, label, decision = (np.repeat(of, rows) for of in cells)
         label = label if n_labels == 2 else np.ones_like(label)
-        asked = read(label, decision, sensitive_features=group, pos_label=1)
-        inverted = intervals._Inverted(components_of(asked, np.random.RandomState(trial)))
+        _, components_of = read(label, decision, sensitive_features=group, pos_label=1)
+        inverted = intervals._Inverted(components_of(np.random.RandomState(trial)))
         proven = inverted.summary.proven(inverted.values, inverted.errors, 0.05)
         below += inverted.too_large(truth, 0.05)
         above += inverted.too_small(truth, 0.05) or proven > truth

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from fairconstrained.rates import PARITIES
 Facts = list[dict[str, Any]]
 N_BINS = 5
 # Differences, and ratios of the smallest to the largest rate; only the first needs no label.
-DIFFERENCES = {
+DIFFERENCES: Mapping[str, Callable[..., float]] = {
     "demographic_parity": metrics.demographic_parity_difference,
     "equal_opportunity": metrics.equal_opportunity_difference,
     "false_positive_rate_parity": metrics.false_positive_rate_difference,
@@ -42,7 +42,7 @@ COMPARED = {
     "false_omission_rate_parity": ["false_omission_rate"],
 }
 _ERROR_RATES = dict.fromkeys(rate for name in list(COMPARED)[1:] for rate in COMPARED[name])
-RATIOS = {
+RATIOS: Mapping[str, Callable[..., float]] = {
     "demographic_parity": metrics.demographic_parity_ratio,
     "equal_opportunity": metrics.equal_opportunity_ratio,
     "equalized_odds": metrics.equalized_odds_ratio,

@@ -7,8 +7,7 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,9 +18,7 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
-from fairconstrained.metrics.metric import examples, metric_of, warn_absent, warn_single_group
-
-P = ParamSpec("P")
+from fairconstrained.metrics.metric import examples, metric, warn_absent, warn_single_group
 
 
 def auc_between(
@@ -31,7 +28,9 @@ def auc_between(
     *,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    r"""Probability that a row of one set scores higher than a row of another; ties count half.
+    r"""Return the probability that a row of one set scores higher than a row of another.
+
+    Ties count half.
 
     .. math:: P(z > z' \mid z \in G, z' \in G') + \tfrac12 P(z = z' \mid z \in G, z' \in G')
 
@@ -112,11 +111,29 @@ class Ranked(NamedTuple):
         """Return differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
         return auc_differences(self.table(), self.weight, sets)
 
+    def largest_difference(self, notion: str) -> float:
+        """Return the largest difference that a criterion compares, nan with a warning if none."""
+        groups, absent = self.groups, []
+        if len(groups) == 1:
+            warn_single_group(groups[0])
+            return float("nan")
+        comparisons = COMPARISONS[notion](len(groups))
+        for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
+            if (cells.ravel() * self.weight).any():
+                continue
+            labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
+            kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
+            one = f"group {groups[int(members.argmax())]} has no {kind}"
+            absent.append(f"no group has {kind}" if members.all() else one)
+        if absent:
+            warn_absent(absent)
+        differences = self.differences(comparisons.reshape(-1, 4, 2 * len(groups)))
+        return float(np.abs(differences).max(initial=0.0))
+
 
 def ranked_rows(
     y_true: ArrayLike,
     y_score: ArrayLike,
-    *,
     sensitive_features: Any,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
@@ -128,127 +145,202 @@ def ranked_rows(
     return Ranked.of(scores[rows.row], codes[rows.row] == positive, rows)
 
 
-_DOC = """{summary}
+@metric
+def group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return how well scores tell two groups apart, whatever the label.
 
-.. math:: {formula}
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
 
-({source})
+    (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
 
-Returns
--------
-float
-    Between 0 and {returns}.
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no weight.
 
-Examples
---------
->>> from fairconstrained.metrics import {name}
->>> {name}([0, 1, 0, 1], {scores}, sensitive_features=list("aabb"))
-{value}
-"""
-# The criterion of each metric below, whose comparisons are in ``COMPARISONS``.
-NOTIONS: dict[Callable[..., float], str] = {}
-
-
-def _metric(
-    reader: Callable[P, Ranked],
-    name: str,
-    notion: str,
-    example: tuple[list[int], float],
-    **described: str,
-) -> Callable[P, float]:
-    """Return the metric of this name, with an example of scores and their value."""
-
-    def measure(ranked: Ranked) -> float:
-        groups, absent = ranked.groups, []
-        if len(groups) == 1:
-            warn_single_group(groups[0])
-            return float("nan")
-        comparisons = COMPARISONS[notion](len(groups))
-        for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
-            if (cells.ravel() * ranked.weight).any():
-                continue
-            labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
-            kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
-            one = f"group {groups[int(members.argmax())]} has no {kind}"
-            absent.append(f"no group has {kind}" if members.all() else one)
-        if absent:
-            warn_absent(absent)
-        differences = ranked.differences(comparisons.reshape(-1, 4, 2 * len(groups)))
-        return float(np.abs(differences).max(initial=0.0))
-
-    scores, value = example
-    measure.__name__ = measure.__qualname__ = name
-    measure.__doc__ = _DOC.format(name=name, scores=scores, value=value, **described)
-    metric = metric_of(reader)(measure)
-    NOTIONS[metric] = notion
-    return metric
+    Examples
+    --------
+    >>> from fairconstrained.metrics import group_auc_gap
+    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
+    0.25
+    """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("group_auc")
 
 
-_BORKAN = """Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
-protected group; here the worst group."""
-_BEUTEL = """Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",
-2019."""
-_LABEL = "nan where a group has no rows with some label"
-group_auc_gap = _metric(
-    ranked_rows,
-    "group_auc_gap",
-    "group_auc",
-    ([1, 3, 2, 4], 0.25),
-    summary="How well scores tell two groups apart, whatever the label.",
-    formula=r"\max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |",
-    source='Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.',
-    returns="1/2; nan where a group has no weight",
-)
-inter_group_auc_gap = _metric(
-    ranked_rows,
-    "inter_group_auc_gap",
-    "inter_group",
-    ([1, 2, 3, 4], 1.0),
-    summary="Difference of cross-AUCs: positives of one group against negatives of another.",
-    formula=r"\max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |",
-    source='Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.',
-    returns=f"1; {_LABEL}",
-)
-intra_group_auc_gap = _metric(
-    ranked_rows,
-    "intra_group_auc_gap",
-    "intra_group",
-    ([1, 2, 4, 3], 1.0),
-    summary="Difference of the AUCs within each group.",
-    formula=r"\max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |",
-    source=_BEUTEL,
-    returns=f"1; {_LABEL}",
-)
-positive_equality_gap = _metric(
-    ranked_rows,
-    "positive_equality_gap",
-    "positive_equality_gap",
-    ([1, 2, 3, 4], 0.25),
-    summary="Average equality gap of the positives: one group's against all.",
-    formula=r"\max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |",
-    source=_BORKAN,
-    returns="1/2; nan where a group has no positives",
-)
-negative_equality_gap = _metric(
-    ranked_rows,
-    "negative_equality_gap",
-    "negative_equality_gap",
-    ([1, 2, 1, 4], 0.0),
-    summary="Average equality gap of the negatives: one group's against all.",
-    formula=r"\max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |",
-    source=_BORKAN,
-    returns="1/2; nan where a group has no negatives",
-)
-bpsn_bnsp_gap = _metric(
-    ranked_rows,
-    "bpsn_bnsp_gap",
-    "bpsn_bnsp",
-    ([1, 2, 3, 4], 0.5),
-    summary="Background-positive subgroup-negative AUC against its counterpart.",
-    formula=r"\max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |",
-    source=_BORKAN,
-    returns=f"1; {_LABEL}",
-)
+@metric
+def inter_group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the largest difference of cross-AUCs between groups.
+
+    Positives of one group are compared with negatives of another.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
+
+    (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import inter_group_auc_gap
+    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    1.0
+    """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("inter_group")
+
+
+@metric
+def intra_group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the largest difference of the AUCs within each group.
+
+    .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
+
+    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",
+    2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import intra_group_auc_gap
+    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    1.0
+    """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("intra_group")
+
+
+@metric
+def positive_equality_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the average equality gap of the positives: one group's against all.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
+
+    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
+    protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no positives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import positive_equality_gap
+    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.25
+    """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("positive_equality_gap")
+
+
+@metric
+def negative_equality_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the average equality gap of the negatives: one group's against all.
+
+    .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
+
+    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
+    protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no negatives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import negative_equality_gap
+    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
+    0.0
+    """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("negative_equality_gap")
+
+
+@metric
+def bpsn_bnsp_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the background-positive subgroup-negative AUC against its counterpart.
+
+    .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
+
+    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
+    protected group; here the worst group.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import bpsn_bnsp_gap
+    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
+    0.5
+    """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("bpsn_bnsp")
 
 
 __test__ = examples(globals())

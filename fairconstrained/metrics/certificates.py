@@ -324,7 +324,7 @@ def _of_labels(rows: Rows, claim: Claim) -> _Judged:
     else:
         how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
         bound = bounds.parity_bound(counts, notion, claim.alpha, found.kept, how, table.sets)
-    left_out = found.left_out(lambda g, e: f"group {counts.groups[g]}{rates.given[e]}")
+    left_out = found.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
     return _Judged(bound, groups, left_out, table.n_samples, table.assumed)
 
 
@@ -390,9 +390,7 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
             rows = rows.take(known)
             assumed.append(_MISSING.format((~known).sum(), len(known)))
     whole = (0.0, 1.0) if claim.interval is None else claim.interval
-    data = read_scored(
-        rows.y_true, rows.y_score, sensitive_features=rows.sensitive_features, interval=whole
-    )
+    data = read_scored(rows.y_true, rows.y_score, rows.sensitive_features, whole)
     positive: Array = np.asarray(data.above(claim.threshold) > 0)
     labels = [False, True]
     if rows.y_true is not None:

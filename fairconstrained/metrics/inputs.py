@@ -98,7 +98,7 @@ class Counts(NamedTuple):
     products: Array | None = None
 
     def definitions(self, notion: Rates, by_ratio: bool = False) -> Iterator[Rate]:
-        """Return the rates of a criterion on these classes.
+        """Return the rates of a criterion on these classes, whose differences or ratios count.
 
         Raises ValueError if they depend on which of two labels is the favourable one, and that is
         not known.
@@ -107,14 +107,15 @@ class Counts(NamedTuple):
             self.classes.require_known()
         return notion(self.classes.labels, self.classes.targets)
 
-    def rates(self, notion: Rates) -> GroupRates:
-        """Return the rates of each group."""
-        hits, possible, given = [], [], []
-        for rate in self.definitions(notion):
+    def rates(self, notion: Rates, by_ratio: bool = False) -> GroupRates:
+        """Return the rates of each group, whose differences or ratios count."""
+        hits, possible, conditions = [], [], []
+        for rate in self.definitions(notion, by_ratio):
             hits.append((self.table * rate.hits).sum(axis=(1, 2)))
             possible.append((self.table * rate.possible).sum(axis=(1, 2)))
-            given.append(rate.condition)
-        return GroupRates(np.stack(hits, axis=1), np.stack(possible, axis=1), given, self.groups)
+            conditions.append(rate.condition)
+        rows = np.stack(possible, axis=1)
+        return GroupRates(np.stack(hits, axis=1), rows, conditions, self.groups)
 
 
 def check_scores(y_score: ArrayLike, n_samples: int | None = None) -> Floats:

@@ -21,15 +21,16 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
+from fairconstrained import rates
 from fairconstrained.arrays import Floats, bisected, rows_of
 from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
-from fairconstrained.metrics import auc, probabilities, rates
+from fairconstrained.metrics import auc, dependence, parity, probabilities, worst_rates
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.inputs import Counts
-from fairconstrained.metrics.metric import PARTS
+from fairconstrained.metrics.inputs import Counts, count_table
+from fairconstrained.metrics.metric import PARTS, gap, highest, ratio, summed_gap
 from fairconstrained.metrics.summaries import (
     Combined,
     Errors,
@@ -40,7 +41,6 @@ from fairconstrained.metrics.summaries import (
     Range,
     Shortfall,
 )
-from fairconstrained.rates import Rates
 
 N_RESAMPLES = 1_000  # of rows, for metrics whose components are not known
 N_DRAWS = 10_000  # of errors
@@ -176,12 +176,11 @@ def confidence_interval(
     if isinstance(metric, functools.partial) and not metric.args:
         function, arguments = metric.func, {**options, **given}
     in_parts = control_features is not None or options.get("attributes", "crossed") != "crossed"
-    if method != "bootstrap" and function in COMPONENTS and not in_parts:
-        read, components_of = COMPONENTS[function]
-        bound = inspect.signature(function).bind(y_true, y_pred, **arguments)  # raises TypeError
-        inputs = read(**{name: v for name, v in bound.arguments.items() if name not in PARTS})
-        observed = inspect.unwrap(function)(inputs)
-        components = None if np.isnan(observed) else components_of(inputs, rng)
+    if method != "bootstrap" and function in READERS and not in_parts:
+        inspect.signature(function).bind(y_true, y_pred, **arguments)  # raises TypeError
+        options = {name: value for name, value in arguments.items() if name not in PARTS}
+        observed, components_of = READERS[function](y_true, y_pred, **options)
+        components = None if np.isnan(observed) else components_of(rng)
     else:
         observed = metric(y_true, y_pred, **given)
     if np.isnan(observed):
@@ -317,10 +316,13 @@ class Components(NamedTuple):
     most: float = np.inf  # the largest size there is
 
 
+# The value of a metric, and its components with errors that a generator draws.
+Read = tuple[float, Callable[[Generator], Components | None]]
+
 # --- rates of predicted labels --------------------------------------------------------------------
 
 
-def _rates(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, Proportions]:
+def _rates(counts: Counts, notion: rates.Rates, rng: Generator) -> tuple[Floats, Proportions]:
     """Return rates (n_groups, n_events) with their errors.
 
     The margins are binomial, and the normal copula has the correlations of rates that share rows.
@@ -351,33 +353,63 @@ def _rates(counts: Counts, notion: Rates, rng: Generator) -> tuple[Floats, Propo
     return values, Proportions(rows, _normal(covariance, n_draws, rng).reshape(*shape, -1))
 
 
-def _difference(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
-    if asked.method != "between_groups":
+def _difference(
+    counts: Counts,
+    notion: rates.Rates,
+    rng: Generator,
+    method: str = "between_groups",
+    agg: str = "worst_case",
+) -> Components | None:
+    if method != "between_groups":
         return None
     mean = functools.partial(np.mean, axis=0)
-    summary = Combined(mean) if asked.agg == "mean" else Range()
-    return Components(*_rates(asked.counts, notion, rng), summary, most=1.0)
+    summary = Combined(mean) if agg == "mean" else Range()
+    return Components(*_rates(counts, notion, rng), summary, most=1.0)
 
 
-def _ratio(asked: rates.Asked, rng: Generator, notion: Rates) -> Components | None:
-    if asked.method != "between_groups" or asked.agg != "worst_case":
+def _ratio(
+    counts: Counts,
+    notion: rates.Rates,
+    rng: Generator,
+    method: str = "between_groups",
+    agg: str = "worst_case",
+) -> Components | None:
+    if method != "between_groups" or agg != "worst_case":
         return None
-    values, errors = _rates(asked.counts, notion, rng)
+    values, errors = _rates(counts, notion, rng)
     return Components(values, errors, Shortfall(), lambda size: 1.0 - size, most=1.0)
 
 
-def _cap(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
-    values, errors = _rates(asked.counts, notion, rng)
+def _highest(counts: Counts, notion: rates.Rates, rng: Generator) -> Components:
+    values, errors = _rates(counts, notion, rng)
     column = Proportions(errors.rows.reshape(-1, 1), errors.noise.reshape(values.size, 1, -1))
     return Components(values.reshape(-1, 1), column, Highest(), most=1.0)
 
 
-def _summed(asked: rates.Asked, rng: Generator, notion: Rates) -> Components:
+def _summed(counts: Counts, notion: rates.Rates, rng: Generator) -> Components:
     def summed(ranges: Floats) -> Any:
-        blocks = ranges.reshape(len(asked.counts.classes.labels), -1, *ranges.shape[1:])
+        blocks = ranges.reshape(len(counts.classes.labels), -1, *ranges.shape[1:])
         return blocks.max(axis=1).sum(axis=0)
 
-    return Components(*_rates(asked.counts, notion, rng), Combined(summed))
+    return Components(*_rates(counts, notion, rng), Combined(summed))
+
+
+def _read_rates(
+    compare: Callable[..., float],
+    components_of: Callable[..., Components | None],
+    notion: rates.Rates,
+    y_true: Any,
+    y_pred: Any,
+    *,
+    sensitive_features: Any,
+    sample_weight: Any = None,
+    pos_label: Any = None,
+    **options: str,
+) -> Read:
+    groups = worst_rates.groups_or_one(sensitive_features, y_pred)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    observed = compare(counts.rates(notion, by_ratio=compare is ratio), **options)
+    return observed, functools.partial(components_of, counts, notion, **options)
 
 
 # --- scores and losses ----------------------------------------------------------------------------
@@ -398,9 +430,12 @@ def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     return Components(ranked.differences(sets)[:, None], errors, Largest(), most=1.0)
 
 
-def _loss_gap(losses: probabilities.RowLosses, rng: Generator) -> Components | None:
-    if losses.method != "between_groups":
-        return None
+def _read_aucs(notion: str, *samples: Any, **options: Any) -> Read:
+    ranked = auc.ranked_rows(*samples, **options)
+    return ranked.largest_difference(notion), functools.partial(_auc_gap, ranked, notion=notion)
+
+
+def _loss_gap(losses: probabilities.RowLosses, rng: Generator) -> Components:
     member = losses.rows.group == np.arange(len(losses.rows.labels))[:, None]
     weight = member * losses.rows.weight
     weight = weight / weight.sum(axis=1, keepdims=True)
@@ -410,22 +445,59 @@ def _loss_gap(losses: probabilities.RowLosses, rng: Generator) -> Components | N
     return Components(values, errors, Range())
 
 
-# How a metric reads its arguments, and its components.
-_Made = tuple[Callable[..., Any], Callable[..., Components | None]]
-_OF_WAY: Mapping[rates.Way, Callable[..., Components | None]] = {
-    rates.DIFFERENCE: _difference,
-    rates.RATIO: _ratio,
-    rates.SUM: _summed,
-    rates.CAP: _cap,
+def _read_losses(*samples: Any, method: str = "between_groups", **options: Any) -> Read:
+    losses = probabilities.read_losses(*samples, **options)
+    known = method == "between_groups"
+    return losses.gap(method), lambda rng: _loss_gap(losses, rng) if known else None
+
+
+# The rates that metrics compare, by how they do it.
+_COMPARED: Mapping[
+    tuple[Callable[..., float], Callable[..., Components | None]],
+    Mapping[Callable[..., float], rates.Rates],
+] = {
+    (gap, _difference): {
+        parity.demographic_parity_difference: rates.selection_rates,
+        parity.equal_opportunity_difference: rates.true_positive_rates,
+        parity.equalized_odds_difference: rates.odds,
+        parity.false_positive_rate_difference: rates.false_positive_rates,
+        parity.predictive_parity_difference: rates.precisions,
+        parity.false_omission_rate_difference: rates.false_omission_rates,
+        parity.error_rate_difference: rates.error_rates,
+        dependence.independence_gap: rates.selection_rates,
+    },
+    (ratio, _ratio): {
+        parity.demographic_parity_ratio: rates.selection_rates,
+        parity.equal_opportunity_ratio: rates.true_positive_rates,
+        parity.equalized_odds_ratio: rates.odds,
+        parity.predictive_parity_ratio: rates.precisions,
+        parity.false_omission_rate_ratio: rates.false_omission_rates,
+    },
+    (summed_gap, _summed): {
+        dependence.separation_gap: rates.odds,
+        dependence.sufficiency_gap: rates.predictive_values,
+    },
+    (highest, _highest): {
+        worst_rates.false_negative_rate: rates.false_negative_rates,
+        worst_rates.false_positive_rate: rates.false_positive_rates,
+        worst_rates.rejection_rate: rates.rejection_rates,
+    },
 }
-COMPONENTS: Mapping[Callable[..., float], _Made] = {
+_AUCS = {
+    auc.group_auc_gap: "group_auc",
+    auc.inter_group_auc_gap: "inter_group",
+    auc.intra_group_auc_gap: "intra_group",
+    auc.positive_equality_gap: "positive_equality_gap",
+    auc.negative_equality_gap: "negative_equality_gap",
+    auc.bpsn_bnsp_gap: "bpsn_bnsp",
+}
+#: Functions that read a metric's arguments once, for its value and its components.
+READERS: Mapping[Callable[..., float], Callable[..., Read]] = {
     **{
-        metric: (reader, functools.partial(_OF_WAY[way], notion=notion))
-        for metric, (reader, notion, way) in rates.DERIVED.items()
+        metric: functools.partial(_read_rates, *way, notion)
+        for way, metrics in _COMPARED.items()
+        for metric, notion in metrics.items()
     },
-    probabilities.loss_gap: (probabilities.read_losses, _loss_gap),
-    **{
-        metric: (auc.ranked_rows, functools.partial(_auc_gap, notion=notion))
-        for metric, notion in auc.NOTIONS.items()
-    },
+    **{metric: functools.partial(_read_aucs, notion) for metric, notion in _AUCS.items()},
+    probabilities.loss_gap: _read_losses,
 }

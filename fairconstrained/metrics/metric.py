@@ -1,7 +1,4 @@
-"""Metrics from two functions: one reads the arguments, and one compares the groups in one number.
-
-Metrics with the same arguments share the first, and all share sections of their docstrings.
-"""
+"""Comparisons of rates, strata and attributes, and the docstrings that metrics share."""
 
 from __future__ import annotations
 
@@ -26,7 +23,6 @@ from fairconstrained.inputs.samples import check_samples
 
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
-Inputs = TypeVar("Inputs")
 Arguments = ParamSpec("Arguments")
 
 
@@ -35,16 +31,15 @@ class GroupRates(NamedTuple):
 
     hits: Array  # (n_groups, n_events): weight of the rows where the event happened
     rows: Array  # the same, or one column: weight of the rows where it could
-    given: list[str]  # the condition of each column of `rows`, for messages
+    conditions: list[str]  # of each column of `rows`, for messages
     groups: list[str]
 
     def values(self) -> Array:
         """Return the fractions, nan where there are no rows; a warning names these."""
         empty = self.rows <= 0
         if empty.any():
-            absent = (
-                f"group {self.groups[g]} has no rows{self.given[e]}" for g, e in np.argwhere(empty)
-            )
+            cells = np.argwhere(empty)
+            absent = (f"group {self.groups[g]} has no rows{self.conditions[e]}" for g, e in cells)
             warn_absent(dict.fromkeys(absent))
         return np.asarray(self.hits / np.where(empty, np.nan, self.rows))
 
@@ -62,7 +57,7 @@ def summed_gap(rates: GroupRates) -> float:
     The events of one condition stand side by side.
     """
     low, high = _bounds(rates, "between_groups")
-    gaps = (high - low).max(axis=0).reshape(len(set(rates.given)), -1)
+    gaps = (high - low).max(axis=0).reshape(len(set(rates.conditions)), -1)
     return float(gaps.max(axis=1).sum())
 
 
@@ -80,6 +75,11 @@ def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_c
         )
     ratios = (low[:, defined] / high[:, defined]).min(axis=0)
     return float(summary(ratios)) if ratios.size else float("nan")
+
+
+def highest(rates: GroupRates) -> float:
+    """Return the largest rate of any group and event."""
+    return float(rates.values().max())
 
 
 def zero_or_nan(weight: Array, groups: list[str]) -> float:
@@ -284,40 +284,32 @@ def documented(metric: Metric) -> Metric:
     return metric
 
 
-def metric_of(
-    read: Callable[Arguments, Inputs], *without: str
-) -> Callable[[Callable[[Inputs], float]], Callable[Arguments, float]]:
-    """Decorator: a function of the inputs that `read` returns becomes a metric of its arguments.
+def metric(measure: Callable[Arguments, float]) -> Callable[Arguments, float]:
+    """Let a metric take strata and parallel attributes, and complete its docstring.
 
-    The metric has no parameters `without`, which keep their defaults. doctest does not find
-    functions that were made here: modules of metrics list them in ``__test__``.
+    The function measures one part; `control_features` and `attributes`, which it never sees in
+    another state than their defaults, say of which parts the worst counts.
     """
-    signature = inspect.signature(read)
-    kept = [p for name, p in signature.parameters.items() if name not in without]
+    signature = inspect.signature(measure)
     compares = signature.parameters["sensitive_features"].default is inspect.Parameter.empty
-    kind = inspect.Parameter.KEYWORD_ONLY
-    own = [inspect.Parameter(name, kind, default=default) for name, default in PARTS.items()]
-    reader: Any = read
-    signature = signature.replace(parameters=[*kept, *own], return_annotation="float")
 
-    def decorate(measure: Callable[[Inputs], float]) -> Callable[Arguments, float]:
-        @functools.wraps(measure)
-        def metric(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
-            bound = signature.bind(*args, **kwargs)  # raises TypeError
-            bound.apply_defaults()
-            given = bound.arguments
-            control_features, attributes = map(given.pop, PARTS)
-            if control_features is None and attributes == "crossed":
-                return measure(reader(**given))
-            worst = np.min if measure.__name__.endswith("_ratio") else np.max
-            parts = list(parts_of(given, control_features, attributes))
-            own = compared_parts(parts) if compares else [part for _, part in parts]
-            return float(worst([measure(reader(**part)) for part in own] or [np.nan]))
+    @functools.wraps(measure)
+    def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
+        if not PARTS.keys() & kwargs.keys():
+            return measure(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)  # raises TypeError
+        bound.apply_defaults()
+        arguments: dict[str, Any] = dict(bound.arguments)
+        control_features, attributes = map(arguments.pop, PARTS)
+        if control_features is None and attributes == "crossed":
+            return measure(*args, **kwargs)
+        worst = np.min if measure.__name__.endswith("_ratio") else np.max
+        parts = list(parts_of(arguments, control_features, attributes))
+        chosen = compared_parts(parts) if compares else [part for _, part in parts]
+        one_part: Callable[..., float] = measure
+        return float(worst([one_part(**part) for part in chosen] or [np.nan]))
 
-        metric.__signature__ = signature  # type: ignore[attr-defined]
-        return documented(metric)
-
-    return decorate
+    return documented(measured)
 
 
 def examples(names: Mapping[str, Any]) -> dict[str, Any]:

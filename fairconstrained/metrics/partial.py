@@ -18,7 +18,7 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
-from fairconstrained.metrics.metric import examples, gap, metric_of, zero_or_nan
+from fairconstrained.metrics.metric import examples, gap, metric, zero_or_nan
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,
@@ -62,7 +62,6 @@ class Scored(NamedTuple):
 def read_scored(
     y_true: ArrayLike | None,  # may say that the samples are in another order
     y_score: ArrayLike,
-    *,
     sensitive_features: Any,
     interval: Any,
     sample_weight: ArrayLike | None = None,
@@ -102,24 +101,31 @@ class Decided(NamedTuple):
 def read_decided(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
-    *,
     sensitive_features: Any,
     interval: Any,
-    threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
+    threshold: float,
+    sample_weight: ArrayLike | None,
     pos_label: Any = None,
 ) -> Decided:
     """Decide by the threshold."""
     if y_true is not None and (n := np.shape(y_true)[0]) != np.shape(y_score)[0]:
         raise ValueError(f"y_true has {n} rows, but y_score has {np.shape(y_score)[0]}.")
-    given = {"sensitive_features": sensitive_features, "interval": interval}
-    data = read_scored(y_true, y_score, sample_weight=sample_weight, **given)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     return Decided(data, data.above(threshold), y_true, pos_label)
 
 
-@metric_of(read_scored)
-def partial_statistical_parity(data: Scored) -> float:
-    r"""Largest distance between the groups' distributions of scores inside the interval.
+@metric
+def partial_statistical_parity(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the largest distance between the groups' distributions of scores inside the interval.
 
     .. math:: \max_{g, h} \; \max_\theta \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
 
@@ -141,12 +147,22 @@ def partial_statistical_parity(data: Scored) -> float:
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     return data.worst(np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
-@metric_of(read_scored)
-def ccdf_gap(data: Scored) -> float:
-    r"""Largest difference of ranks where at least one of them lies in the interval.
+@metric
+def ccdf_gap(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the largest difference of ranks where at least one of them lies in the interval.
 
     .. math:: \max_{g, h} \; \max \{ | r_g(\theta) - r_h(\theta) | :
               r_g(\theta) \in I \text{ or } r_h(\theta) \in I \}
@@ -169,6 +185,7 @@ def ccdf_gap(data: Scored) -> float:
     >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     rank = data.ranks().rank
     inside = data.intervals.may_contain(rank, rank)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
@@ -176,9 +193,19 @@ def ccdf_gap(data: Scored) -> float:
     return data.worst(np.where(inside, to_others, 0.0))
 
 
-@metric_of(read_decided, "pos_label")
-def partial_demographic_parity(decided: Decided) -> float:
-    r"""Gap between groups in the rate of positive decisions inside the interval.
+@metric
+def partial_demographic_parity(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the gap between groups in the rate of positive decisions inside the interval.
 
     .. math:: \max_{g, h} \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
 
@@ -197,12 +224,24 @@ def partial_demographic_parity(decided: Decided) -> float:
     ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
     0.5
     """
+    decided = read_decided(y_true, y_score, sensitive_features, interval, threshold, sample_weight)
     return decided.gap(selection_rates)
 
 
-@metric_of(read_decided)
-def partial_equal_opportunity(decided: Decided) -> float:
-    r"""Partial demographic parity among the rows of the positive label (Definition A.2).
+@metric
+def partial_equal_opportunity(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return partial demographic parity among the rows of the positive label (Definition A.2).
 
     Returns
     -------
@@ -222,12 +261,26 @@ def partial_equal_opportunity(decided: Decided) -> float:
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
+    decided = read_decided(
+        y_true, y_score, sensitive_features, interval, threshold, sample_weight, pos_label
+    )
     return decided.gap(true_positive_rates)
 
 
-@metric_of(read_decided)
-def partial_equalized_odds(decided: Decided) -> float:
-    r"""Partial demographic parity within each label, the worse of the two (Definition A.3).
+@metric
+def partial_equalized_odds(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return partial demographic parity within each label, the worse of the two (Definition A.3).
 
     Returns
     -------
@@ -245,12 +298,24 @@ def partial_equalized_odds(decided: Decided) -> float:
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
+    decided = read_decided(
+        y_true, y_score, sensitive_features, interval, threshold, sample_weight, pos_label
+    )
     return decided.gap(odds)
 
 
-@metric_of(read_scored)
-def partial_group_auc(data: Scored) -> float:
-    r"""How well scores tell two groups apart inside the interval.
+@metric
+def partial_group_auc(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return how well scores tell two groups apart inside the interval.
 
     .. math:: \max_{g, h} \; | P(z > z') + \tfrac12 P(z = z') - \tfrac12 | ,
 
@@ -269,6 +334,7 @@ def partial_group_auc(data: Scored) -> float:
     >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
     return data.worst(np.abs(aucs - 0.5))
 

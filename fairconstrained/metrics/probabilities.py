@@ -19,17 +19,21 @@ from fairconstrained.metrics.metric import (
     documented,
     examples,
     gap,
-    metric_of,
+    metric,
     zero_or_nan,
 )
 
 
 class RowLosses(NamedTuple):
-    """The loss of each row, and how groups are compared."""
+    """The loss of each row."""
 
     losses: Array
     rows: GroupedRows
-    method: str = "between_groups"
+
+    def gap(self, method: str = "between_groups") -> float:
+        """Return the largest difference of mean losses between groups."""
+        total, weight = (self.rows.sums(values)[:, None] for values in (self.losses, np.ones(1)))
+        return gap(GroupRates(total, weight, [""], self.rows.names), method)
 
 
 def read_losses(
@@ -38,7 +42,6 @@ def read_losses(
     *,
     sensitive_features: Any,
     loss: str = "log",
-    method: str = "between_groups",
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
     labels: Sequence[Any] | None = None,
@@ -72,12 +75,24 @@ def read_losses(
         losses = -np.log(np.maximum(of_label, np.finfo(proba.dtype).eps))
     else:
         losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
-    return RowLosses(np.asarray(losses)[rows.row], rows, method)
+    return RowLosses(np.asarray(losses)[rows.row], rows)
 
 
-@metric_of(read_losses)
-def loss_gap(found: RowLosses) -> float:
-    r"""Largest minus smallest mean loss of the groups.
+@metric
+def loss_gap(
+    y_true: ArrayLike,
+    y_proba: ArrayLike,
+    *,
+    sensitive_features: Any,
+    loss: str = "log",
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    labels: Sequence[Any] | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
+    r"""Return the largest minus the smallest mean loss of the groups.
 
     .. math:: \max_{g, h} \; E[\ell(\hat p, y) \mid g] - E[\ell(\hat p, y) \mid h]
 
@@ -93,9 +108,16 @@ def loss_gap(found: RowLosses) -> float:
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    rows = found.rows
-    total, weight = rows.sums(found.losses)[:, None], rows.sums(np.ones(1))[:, None]
-    return gap(GroupRates(total, weight, [""], rows.names), found.method)
+    losses = read_losses(
+        y_true,
+        y_proba,
+        sensitive_features=sensitive_features,
+        loss=loss,
+        sample_weight=sample_weight,
+        pos_label=pos_label,
+        labels=labels,
+    )
+    return losses.gap(method)
 
 
 def _columns(values: ArrayLike, name: str, n_samples: int, dtype: Any = np.float64) -> Floats:
@@ -117,7 +139,7 @@ def wasserstein_distance_between_groups(
     order: float = 1.0,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    r"""Wasserstein distance of order p between the groups' distributions of scores.
+    r"""Return the Wasserstein distance of order p between the groups' distributions of scores.
 
     .. math:: \Big( \int_0^1 | F_g^{-1}(u) - F_h^{-1}(u) |^p \, du \Big)^{1/p}
 

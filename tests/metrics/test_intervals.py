@@ -9,7 +9,7 @@ import pytest
 from fairconstrained import metrics
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.metrics import confidence_interval, intervals
-from fairconstrained.metrics.intervals import COMPONENTS
+from fairconstrained.metrics.intervals import READERS
 
 
 def sample(seed=0, n=1500, n_groups=3, shift=0.4):
@@ -30,7 +30,7 @@ def inputs(metric, true, score, group):
     return 1 / (1 + np.exp(-score)) if name == "loss_gap" else score > 0.2
 
 
-@pytest.mark.parametrize("metric", COMPONENTS, ids=lambda m: m.__name__)
+@pytest.mark.parametrize("metric", READERS, ids=lambda m: m.__name__)
 def test_a_clear_gap_lies_in_its_interval_which_is_repeatable_and_shorter_for_more_rows(metric):
     lengths = []
     for n in (400, 3600):
