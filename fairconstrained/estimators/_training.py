@@ -69,8 +69,8 @@ from fairconstrained.solvers.base import (
     check_solves,
     solves,
 )
+from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
 from fairconstrained.solvers.run import run
-from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 if TYPE_CHECKING:
     from fairconstrained.estimators._base import FairClassifier

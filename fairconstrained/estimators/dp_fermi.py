@@ -26,9 +26,9 @@ from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.private.erm import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
 from fairconstrained.solvers.base import Solver, solves
-from fairconstrained.solvers.lbfgs import LabelRounds
+from fairconstrained.solvers.fermi import FERMI
+from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.dpfermi import NoisyTables
-from fairconstrained.solvers.sgda import FERMI
 
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the criterion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +12,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.problems.base import Problem
-from fairconstrained.solvers.base import Iterate, Solver, count
+from fairconstrained.solvers.base import Iterate, Solver
 
 Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
@@ -31,17 +29,6 @@ _DAMPING = 1e-7  # curvature added in Newton steps
 _MIN_CURVATURE = 1e-10  # smaller relative curvature along a step is rounding error
 _FIRST_ACCURACY = 1e-1  # accuracy of the solver's first iteration; later ones divide it by ten
 _MAX_ACCURACIES = 100  # iterations of the solver
-
-# LabelRounds
-_SHIFT_STEP = 0.5  # fraction of a shift's step; with 1 rounds alternate at large penalties
-_PATIENCE = 3  # rounds without a better one that end a sharpness
-_INDEPENDENT = 1e-12  # mutual information of labels that is due to rounding
-_SHARPENINGS = 4  # doublings of the sharpness
-# Largest penalty weight at the first sharpness, and its growth per sharpness. If flat
-# probabilities of many cells are exactly independent, little but constant predictions remains.
-_FIRST_WEIGHT, _GROWTH = 100.0, 10.0
-_REPAIRS = 10  # rounds of short moves at the end
-_SHORT_MOVES = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of scores
 
 
 class Curvature:
@@ -223,156 +210,3 @@ class LBFGS(Solver):
             if stuck and accuracy <= tol:
                 return
             accuracy *= 0.1
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class LabelRounds(LBFGS):
-    r"""Minimise loss plus mutual information in rounds that shift its table to predicted labels.
-
-    Class probabilities can be independent of the groups where labels are not. With tables M of
-    probabilities and H of predicted labels, round k minimises, from where the last round ended,
-
-    .. math:: \min_x \; f(x) + \lambda\, \mathrm{ERMI}(M(x) + S_k, N) , \qquad
-        S_0 = 0, \quad S_1 = H(x_0) - M(x_0), \quad
-        S_{k+1} = S_k + \tfrac12 \big( H(x_k) - M(x_k) - S_k \big) .
-
-    Once the rounds settle, the penalty is the penalty of the labels, with slopes of probabilities.
-    The best round has the least error plus penalty, both of predicted labels,
-
-    .. math:: \frac{1}{\sum_i \omega_i} \sum_i \omega_i 1[\hat y_i \neq y_i]
-        + \lambda\, \mathrm{ERMI}(H(x_k), N) .
-
-    From there the rounds start again with probabilities that are twice as sharp, up to four times:
-    the sharper, the nearer M to H. With more than 10,000 rows a sharpness that brings nothing
-    better is the last. Short moves in x, along intercepts and against the slope of the penalty, end
-    the run; they lower this objective and the mutual information of labels. The first round is the
-    paper's problem if :math:`\lambda \leq 100`.
-
-    Parameters
-    ----------
-    rounds : int, default=20
-        Most rounds at each sharpness. They end where three bring nothing better, or labels are
-        independent of the groups.
-
-    Notes
-    -----
-    Each round is minimised by :class:`LBFGS`.
-
-    Larger penalties are 100 at first, and ten times as large at each sharpness until they are
-    reached: if there are hardly more parameters than equations of independence, exactly independent
-    *probabilities* are nearly constant, and labels need not be.
-
-    With more than 200,000 rows the first rounds use a subsample. The residual is that of the chosen
-    round's minimisation, and infinite before the end. An iteration is one of :class:`LBFGS`.
-
-    References
-    ----------
-    Paper (Lowy, Gupta and Razaviyayn, Section 3): mean class probabilities; here: moved to labels,
-    because fairness is measured on these. ``LBFGS()`` minimises the paper's objective.
-
-    Examples
-    --------
-    >>> from fairconstrained import DPFermiClassifier
-    >>> from fairconstrained.datasets import make_biased_classification
-    >>> from fairconstrained.solvers import LBFGS, LabelRounds
-    >>> data = make_biased_classification(500, random_state=0)
-    >>> def gap(solver):
-    ...     clf = DPFermiClassifier(penalty=1e3, epsilon=None, solver=solver)
-    ...     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    ...     return clf.violation_
-    >>> gap(LabelRounds()) < gap(LBFGS())
-    True
-    """
-
-    requires = ("label_tables",)
-    scope = "a loss plus mutual information, without privacy: DPFermiClassifier(epsilon=None)"
-
-    rounds: int = count(20)
-
-    def iterate(
-        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
-    ) -> Iterator[Iterate]:
-        """Yield the iterates of all rounds and finally the best point; deterministic."""
-        best, coarse = _Best(problem), problem.subsample()
-        if coarse is problem:
-            yield from self._sharpened(problem, x, dual, tol, rng, best)
-        else:  # rounds on all rows start near the solution on a subsample
-            rough = _Best(coarse)
-            for _ in self._sharpened(coarse, x, dual, tol, rng, rough):
-                pass
-            posed = rough.posed.on_rows_of(problem).moved_to_labels(rough.x)
-            yield from self._rounds(posed, rough.x, dual, tol, rng, best)
-        best.repair()
-        soft, hard = problem.evaluate(best.x)
-        yield Iterate(best.x, soft, hard, dual, best.residual)
-
-    def _sharpened(
-        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
-    ) -> Iterator[Iterate]:
-        """Yield the iterates of the rounds at increasing sharpness."""
-        largest = _FIRST_WEIGHT
-        posed = problem.with_weight(min(problem.weight, largest))
-        for _ in range(1 + _SHARPENINGS):
-            before = best.value
-            yield from self._rounds(posed, x, dual, tol, rng, best)
-            x = best.x
-            stalled = best.value == before and problem.n_rows > MANY_ROWS
-            sharper = posed.sharpened_at(x)
-            if stalled or sharper is posed or best.information <= _INDEPENDENT:
-                break
-            largest *= _GROWTH
-            posed = sharper.with_weight(min(problem.weight, largest))
-
-    def _rounds(
-        self, posed: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
-    ) -> Iterator[Iterate]:
-        """Yield the iterates of rounds at one sharpness, and record their results in `best`."""
-        since = 0
-        for _ in range(self.rounds):
-            for iterate in super().iterate(posed, x, dual, tol, rng):
-                yield iterate._replace(residual=torch.inf)
-                if iterate.residual <= tol:
-                    break
-            x = iterate.x
-            since = 0 if best.see(x, iterate.residual, posed) else since + 1
-            moved = posed.moved_to_labels(x, _SHIFT_STEP)
-            if moved is posed or since == _PATIENCE or best.information <= _INDEPENDENT:
-                return
-            posed = moved
-
-
-class _Best:
-    """The point of least error plus label penalty so far."""
-
-    def __init__(self, problem: Any):
-        self._problem = problem
-        self.value = self.information = self.residual = torch.inf
-
-    def see(self, x: Tensor, residual: float, posed: Any) -> bool:
-        """Record the result of a round if it is better; return whether it is."""
-        value, information = self._problem.label_objective(x)
-        better: bool = value < self.value
-        if better:
-            self.x, self.value, self.information, self.residual = x, value, information, residual
-            self.posed = posed
-        return better
-
-    def repair(self) -> None:
-        """Make short moves while they bring labels closer to independence."""
-        for _ in range(_REPAIRS if self.information > _INDEPENDENT else 0):
-            near = self._problem.moved_to_labels(self.x)
-            if near is self._problem:
-                break
-            terms = near.linearize(self.x)
-            slope = terms.pullback(torch.ones_like(terms.value))
-            directions = torch.eye(len(self.x)).to(self.x)[self._problem.offsets]
-            directions = torch.vstack((directions, slope / slope.norm().clamp_min(1e-30)))
-            start, least, information = self.x, self.value, self.information
-            for direction in directions:
-                for step in (*_SHORT_MOVES, *-_SHORT_MOVES):
-                    x = start + step * direction
-                    measured = self._problem.label_objective(x)
-                    if measured[0] < self.value and measured[1] < information:
-                        self.x, (self.value, self.information) = x, measured
-            if self.value == least:
-                break

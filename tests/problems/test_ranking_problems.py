@@ -17,7 +17,7 @@ from fairconstrained.constraints.stack import stacked
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
-from fairconstrained.solvers.sequential_quadratic import Quadratics
+from fairconstrained.solvers.qcqp import Quadratics
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
 

@@ -13,8 +13,8 @@ from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, RecordFermi
 from fairconstrained.solvers.base import Iterate, choice, count, nonnegative, positive
+from fairconstrained.solvers.fermi import followed, last_step, output_after
 from fairconstrained.solvers.private.dpsgda import NoisySteps, sampling_rate, unreleased
-from fairconstrained.solvers.sgda import followed, last_step, output_after
 from fairconstrained.solvers.stochastic import evaluated_steps
 
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}

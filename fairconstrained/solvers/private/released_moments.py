@@ -25,8 +25,9 @@ from fairconstrained.solvers.base import (
     count,
     solves,
 )
-from fairconstrained.solvers.lbfgs import LabelRounds
-from fairconstrained.solvers.sgda import FERMI, SGDA
+from fairconstrained.solvers.fermi import FERMI
+from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.sgda import SGDA
 
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
 # Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
