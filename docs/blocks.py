@@ -19,7 +19,7 @@ _INK = re.compile(r"stroke: #([0-5][0-9a-f])\1\1\b")
 # Of Okabe and Ito: distinct for any colour vision, and seen on white and on black.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _IGNORED = (
-    "random_state=.* seeds the noise",  # pages are seeded so that every build shows the same
+    "random_state seeds the noise",  # pages are seeded so that every build shows the same
     ".*by the released numbers it exceeds its slack",  # a private search cannot be seeded
     "Persisting input arguments took",  # of a busy machine
 )

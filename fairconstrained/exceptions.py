@@ -29,15 +29,6 @@ __all__ = [
     "WorkerError",
 ]
 
-# Modules of scikit-learn whose functions train an estimator once, as it is.
-_NO_TRAINERS: tuple[list[str], ...] = (
-    ["base"],
-    ["pipeline"],
-    ["utils"],
-    ["callback"],
-    ["_config"],
-    [],
-)
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
@@ -48,18 +39,6 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
-
-
-def trainer_above() -> str:
-    """Name the meta-estimator or function of scikit-learn that trains, a pipeline apart; or ""."""
-    frame, name = sys._getframe(), ""
-    while frame.f_back is not None:
-        frame = frame.f_back
-        module = frame.f_globals.get("__name__", "").split(".")
-        if module[0] == "sklearn" and module[1:2] not in _NO_TRAINERS:
-            owner = frame.f_locals.get("self")
-            name = ".".join(module[:2]) if owner is None else type(owner).__name__
-    return name
 
 
 class MissingSensitiveFeaturesWarning(UserWarning):

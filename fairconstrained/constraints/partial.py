@@ -132,9 +132,10 @@ class WithinIntervals(MomentConstraint):
 
     def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
         """Describe some of the parts, with their numbers of rows."""
+        n = np.maximum(n, 0)  # a released number may be negative
         inside = n * self.intervals.lengths
         return [
-            f"{self._words(q)} ({n[q]} rows, {inside[q]:.3g} of them in the interval)"
+            f"{self._words(q)} ({n[q]:.0f} rows, {inside[q]:.3g} of them in the interval)"
             for q in np.flatnonzero(which)
         ]
 

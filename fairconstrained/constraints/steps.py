@@ -84,6 +84,12 @@ class Above(Statistic):
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         return (self._distance(scores) > 0).to(scores.dtype)
 
+    def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
+        """Take the only threshold for that of the predictions."""
+        return torch.cat((counts[:, None] - table, table), dim=1)[
+            :, : 2 * (len(self.thresholds) == 1)
+        ]
+
     def convex(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return two convex functions of scores and thresholds whose difference is `soft`."""
         distance = self._distance(scores)
@@ -122,6 +128,12 @@ class ScoreBins(Statistic):
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         return self._weights((scores > self._thresholds(scores)).to(scores.dtype))
+
+    def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
+        """Predictions have a threshold of 0; in the bin that has it labels may be either."""
+        below = int((self._thresholds(table) <= 0).sum())
+        above = int((self._thresholds(table) < 0).sum()) + 1
+        return torch.stack((table[:, :below].sum(dim=1), table[:, above:].sum(dim=1)), dim=1)
 
     def sharpened(self) -> ScoreBins:
         return replace(self, temperature=2.0 * self.temperature)

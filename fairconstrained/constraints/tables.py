@@ -235,6 +235,13 @@ class Statistic:
         """Return values as users measure them on predicted labels, (n, n_columns)."""
         return self.soft(scores, y)
 
+    def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
+        """Count rows that are predicted to have each label, as far as a hard table tells.
+
+        The table (n_parts, n_columns) and counts (n_parts,) may be noisy. No labels if it does not.
+        """
+        return table[:, :0]
+
     def sharpened(self) -> Statistic:
         """Return the statistic with soft values closer to the hard ones, if possible."""
         return self
@@ -262,6 +269,9 @@ class ClassProbabilities(Statistic):
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         classes = torch.arange(self.n_columns, device=scores.device)
         return (hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
+
+    def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
+        return table
 
     def sharpened(self) -> ClassProbabilities:
         return replace(self, temperature=2.0 * self.temperature)
@@ -328,6 +338,13 @@ class Columns(Statistic):
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         """Return the hard values of all members, side by side."""
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
+
+    def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
+        """Ask the first member whose columns tell."""
+        tables = torch.split(table, [member.n_columns for member in self.members], dim=1)
+        pairs = zip(self.members, tables, strict=True)
+        told = (member.predicted(own, counts) for member, own in pairs)
+        return next((labels for labels in told if labels.numel()), table[:, :0])
 
     def sharpened(self) -> Columns:
         """Sharpen all members."""

@@ -291,6 +291,8 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
     name, classes, groups = type(estimator).__name__, rows.classes, rows.groups
     if groups is not None and len(groups) > _MANY_GROUPS:
         n_samples = int(rows.cells[:, : len(groups)].sum())
+        if getattr(estimator, "epsilon", None) is not None:  # how many are missing is protected
+            n_samples = int(rows.workers.sum(torch.tensor(len(rows.y))))
         how = "Bin a measurement first, as by pandas.qcut(column, 4), and cross fewer columns."
         if _FEW_SAMPLES * len(groups) > n_samples:
             raise ValueError(
@@ -326,13 +328,15 @@ def checked_rows(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
 def with_groups(estimator: FairClassifier, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known; say what constraints then leave out."""
     groups, declared = rows.groups, rows.unknown
+    missing = groups is not None and rows.group.ndim == 1
+    missing = missing and any(rows.workers.gather(bool((rows.group < 0).any())))
     if groups is None or not len(groups):
         found = "not given" if groups is None else "missing in every row"
         rows = replace(rows, group=np.zeros(len(rows.y), dtype=np.int64), groups=None)
-    elif rows.group.ndim == 1 and any(rows.workers.gather(bool((rows.group < 0).any()))):
+    elif missing or declared:
         places = np.arange(len(groups) + 1, dtype=rows.group.dtype)
         rows = replace(rows, group=places[rows.group], unknown=True)
-        if not declared or estimator.missing_sensitive == "raise":
+        if missing and (not declared or estimator.missing_sensitive == "raise"):
             tell(estimator, unknown_groups(estimator, rows))
         found = f"{group_name(groups[0])} wherever it is known, a single group"
     else:

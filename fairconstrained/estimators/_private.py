@@ -23,7 +23,6 @@ from fairconstrained.estimators._training import Stage, Training
 from fairconstrained.exceptions import (
     PrivacyWarning,
     SmallGroupWarning,
-    trainer_above,
     warn_caller,
 )
 from fairconstrained.inputs.features import check_numbers
@@ -33,6 +32,12 @@ from fairconstrained.models.features import Features, as_features, dense_feature
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
+from fairconstrained.privacy.callers import (
+    pipeline_steps_above,
+    refuse_steps_with_groups,
+    trainer_above,
+    warn_of_learning_steps,
+)
 from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
 from fairconstrained.privacy.plans import privacy_guarantee
 from fairconstrained.privacy.seeds import HiddenSeed
@@ -212,16 +217,29 @@ class PrivateTraining(Training):
 
     def prepare(self, rows: TrainingRows, rng: Generator) -> None:
         """Prepare the rows; noise comes from the operating system unless it is seeded."""
-        seed = self.estimator.random_state
-        if seed is None:
+        if self.estimator.random_state is None:
             rng = SystemGenerator()
         else:
             warn_caller(
-                f"random_state={seed!r} seeds the noise of private training: whoever "
-                "knows it, or tries it out, can subtract the noise, and no promise is left. That "
-                "is for experiments; a model to be released needs random_state=None.",
+                "random_state seeds the noise of private training: whoever knows it, or tries it "
+                "out, can subtract the noise, and no promise is left. That is for experiments; a "
+                "model to be released needs random_state=None.",
                 PrivacyWarning,
             )
+        self.check_callers()
+        if rows.workers.size > 1:
+            rng = SharedGenerator(rng, rows.workers)
+        # A frozen model may warn of single rows, such as unknown categories.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            super().prepare(rows, rng)
+
+    def check_callers(self) -> None:
+        """Refuse or name what learns of protected rows around this fit, by those who called it."""
+        steps = pipeline_steps_above()
+        refuse_steps_with_groups(steps)
+        if "y" in self.hidden:
+            warn_of_learning_steps(steps)
         trainer = trainer_above()
         if trainer:
             warn_caller(
@@ -230,12 +248,6 @@ class PrivateTraining(Training):
                 "that of one fit. Use PrivateGridSearch, or public rows.",
                 PrivacyWarning,
             )
-        if rows.workers.size > 1:
-            rng = SharedGenerator(rng, rows.workers)
-        # A frozen model may warn of single rows, such as unknown categories.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            super().prepare(rows, rng)
 
     def posed(self, plan: PrivacyGuarantee, model: Any) -> Any:
         """Build the problem by releases, after posing it on one row and on no releases.

@@ -312,7 +312,7 @@ class Training:
         # A margin narrows the slacks in training only.
         wider = (stack.slack - stages[0].problem.constraint.slack).to(hard)
         excess = (hard[: len(wider)] + wider)[: len(iterate.dual)]
-        clf.left_out_ = self.left_out
+        clf.left_out_ = [f"{words}{self.counted}" for words in self.left_out]
         compares = len(stack.members) == len(clf._notions()) and not np.isnan(clf.violation_)
         clf.feasible_ = compares and bool((excess <= FEASIBILITY_TOL).all())
         errors = self.errors_of_estimates(problem).to(excess)

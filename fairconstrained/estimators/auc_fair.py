@@ -405,9 +405,9 @@ class PrivateRanking(PrivateRecords):
         if noisy:
             warn_caller(
                 f"With epsilon={self.budget.epsilon:g} the noise on the mean of "
-                f"{'; '.join(noisy)} is more than {_MUCH_NOISE:g} of the norm of a row: gaps there "
-                "are mostly noise. Use more rows, fewer columns, larger groups or a larger "
-                "epsilon.",
+                f"{'; '.join(noisy)}{self.counted}, is more than {_MUCH_NOISE:g} of the norm of a "
+                "row: gaps there are mostly noise. Use more rows, fewer columns, larger groups or "
+                "a larger epsilon.",
                 PrivacyWarning,
             )
         constraint = self.stack(counts.round(), self.least_rows(released.count_deviation))

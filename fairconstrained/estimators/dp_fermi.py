@@ -202,9 +202,10 @@ class _PrivatelyPenalised(PrivateTraining):
         for part, fraction in zip(stack.part_cells(), fractions, strict=True):
             if fraction < _SMALL_FRACTION:
                 warn_caller(
-                    f"{stack.space.describe(part)} makes up {fraction:.2%} of the rows compared by "
-                    "the released counts: its weight 1/sqrt(fraction) in the penalty is "
-                    f"{fraction**-0.5:.0f}, and what noise there is grows with it. Set "
+                    f"{stack.space.describe(part)} makes up {fraction:.2%} of the rows that are "
+                    "compared, by the released counts, which are noisy: its weight "
+                    f"1/sqrt(fraction) in the penalty is {fraction**-0.5:.0f}, and what noise "
+                    "there is grows with it. Set "
                     "min_group_size to leave it out.",
                     SmallGroupWarning,
                 )

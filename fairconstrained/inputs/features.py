@@ -84,7 +84,7 @@ def _types_of(column: Any) -> dict[str, Any]:
     try:
         if entries.dtype.kind not in "cmM" and entries.astype(float).ndim == 1:
             return {}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     if entries.dtype.kind in "mM":
         return dict.fromkeys([entries.dtype.name], *entries[:1])

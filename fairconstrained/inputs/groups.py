@@ -165,18 +165,22 @@ def _crossed(
         listed = ", ".join(map(str, shapes))
         raise ValueError(f"{name} has columns of different shapes: {listed}.")
     _check_length(*shapes[0], n_samples, name)
-    levels, codes = zip(*(levels_of(column, name) for column in columns.values()), strict=True)
     if len(columns) == 1:
-        return Groups(codes[0], levels[0]), levels
+        level, code = levels_of(next(iter(columns.values())), name)
+        return Groups(code, level), [level]
+    # A row with a missing value has no group, and no other value of it names or types one.
+    known = ~np.any([pd.isna(column) for column in columns.values()], axis=0)
+    levels, codes = zip(*(levels_of(own[known], name) for own in columns.values()), strict=True)
     crossed, rows = codes[0], [levels[0]]
     for level, code in zip(levels[1:], codes[1:], strict=True):
-        known = (crossed >= 0) & (code >= 0)
-        pairs, crossed = levels_of(np.where(known, crossed * len(level) + code, np.nan))
-        first, second = np.divmod(pairs.astype(np.int64), max(len(level), 1))
+        pairs, crossed = levels_of(crossed * len(level) + code)
+        first, second = np.divmod(pairs, max(len(level), 1))
         rows = [*(values[first] for values in rows), level[second]]
     labels = np.empty(len(rows[0]), dtype=object)
     labels[:] = list(zip(*(map(_plain, values) for values in rows), strict=True))
-    return Groups(crossed, labels), levels
+    placed = np.full(len(known), -1)
+    placed[known] = crossed
+    return Groups(placed, labels), levels
 
 
 def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
@@ -254,13 +258,15 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     """Raise ValueError if X has a column of the name of sensitive (or control) features."""
     groups = computed(sensitive_features, "to_pydict")
     columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
+    if list(columns) == list(range(len(columns))):  # positions are no names
+        columns = {}
     named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
-    names = {str(name).removeprefix(_GROUPS).removeprefix(_STRATA) for name in named}
-    shared = [
-        name
-        for name in getattr(X, "column_names", getattr(X, "columns", ()))
-        if isinstance(name, str) and name in names
-    ]
+    names = {
+        name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name
+        for name in named
+    }
+    of_features = getattr(X, "column_names", getattr(X, "columns", ()))
+    shared = [name for name in of_features if name is not None and name in names]
     if shared:
         raise ValueError(
             f"X must not hold the sensitive features where they alone are secret, and its columns "

@@ -47,13 +47,13 @@ def _compare_orders(name: str, index: Any, first: str, known: Any) -> None:
     words = index.map(str), known.map(str)  # numbers that became texts are the same labels
     apart = np.asarray(words[0] != words[1])
     moved = words[0][apart].isin(words[1])
-    if moved.any():
-        label = index[apart][moved].tolist()[0]
+    if moved.any():  # a label may be the name of a person: its position says as much
+        place = np.flatnonzero(apart)[moved].tolist()[0]
         warn_caller(
             f"{name} and {first} are matched by position, but their indices share labels at other "
-            f"positions, such as {label!r}. If rows of one label are one sample, give "
-            f"{name}.loc[{first}.index]; if the positions are right, as after reset_index on one "
-            "side, give arrays without indices (to_numpy()).",
+            f"positions, such as the label at position {place} of {name}. If rows of one label are "
+            f"one sample, give {name}.loc[{first}.index]; if the positions are right, as after "
+            "reset_index on one side, give arrays without indices (to_numpy()).",
             InputWarning,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
@@ -10,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.privacy.seeds import HiddenSeed, without_seeds
+from fairconstrained.privacy.seeds import HiddenSeed, private_parts, without_seeds
 
 
 def _if_estimator_has(method: str) -> Any:
@@ -65,10 +66,9 @@ class DelegatingClassifier(
         return getattr(getattr(self, self._fitted), method)(X, **params)
 
 
-def warn_of_exact_scores(estimator: Any, what: str) -> None:
+def warn_of_exact_scores(estimator: Any, what: str, varied: Iterable[str] = ()) -> None:
     """Warn of private fits that are made several times, and compared by exact numbers."""
-    params = estimator.get_params()
-    if any(name.split("__")[-1] == "epsilon" and params[name] is not None for name in params):
+    if private_parts(estimator, varied):
         warn_caller(
             f"{what} fits a private estimator several times, and what it tells of held-out rows is "
             "exact: no epsilon covers its result. Hold out public rows, and publish one fit that "

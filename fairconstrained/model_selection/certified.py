@@ -43,6 +43,7 @@ from fairconstrained.metrics.inputs import (
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores
 from fairconstrained.model_selection.splits import holdout_split
+from fairconstrained.privacy.seeds import without_seeds
 from fairconstrained.rates import CAPS, PARITIES
 
 Parameters = Mapping[str, Any]
@@ -248,7 +249,7 @@ class CertifiedClassifier(DelegatingClassifier):
             )
         check_array(y, ensure_2d=False, dtype=None, input_name="y")  # finite
         check_classification_targets(y)
-        warn_of_exact_scores(self.estimator, "CertifiedClassifier")
+        warn_of_exact_scores(self.estimator, "CertifiedClassifier", candidates[0])
         self._begun = True
         # The bound of a cap on all samples together is for draws of all of them: as many of each
         # group as there happen to be. Other bounds take the sizes of groups as given.
@@ -409,6 +410,9 @@ class CertifiedClassifier(DelegatingClassifier):
         ]
         own = [name] if name in parameters else nested
         return own[0] if len(own) == 1 else None
+
+    def _without_seed(self) -> dict[str, Any]:
+        return {"estimator": without_seeds(self.estimator, self.candidates or ())}
 
     def _candidates(self, slack: float) -> list[dict[str, Any]]:
         """Return the parameters of each candidate."""

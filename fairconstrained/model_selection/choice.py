@@ -205,7 +205,7 @@ def tradeoff_curve(
     if scoring is None:
         scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
     grid = {} if param_name is None else {param_name: list(param_range)}
-    warn_of_exact_scores(estimator, "tradeoff_curve")
+    warn_of_exact_scores(estimator, "tradeoff_curve", grid)
     search = GridSearchCV(
         estimator, grid, scoring=scoring, cv=cv, n_jobs=n_jobs, refit=False, error_score="raise"
     )

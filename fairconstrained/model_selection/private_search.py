@@ -13,11 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state, column_or_1d, get_tags
-from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import as_numpy, check_number, rows_of
@@ -38,6 +36,7 @@ from fairconstrained.privacy.accounting import (
     check_budget,
     check_positive,
 )
+from fairconstrained.privacy.callers import refuse_steps_with_groups, steps_before
 from fairconstrained.privacy.plans import privacy_guarantee
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
@@ -193,11 +192,11 @@ class PrivateGridSearch(DelegatingClassifier):
             )
         unit = part.epsilon.unit if isinstance(part.epsilon, Budget) else part.protect
         planned, models = self._planned(candidates, len(train), unit)
-        _check_steps(models, unit)
+        _check_steps(models)
         if self.random_state is not None:
             warn_caller(
-                f"random_state={self.random_state!r} seeds the noise of the choice: whoever knows "
-                "it can subtract the noise. A search to be released needs random_state=None.",
+                "random_state seeds the noise of the choice: whoever knows it can subtract the "
+                "noise. A search to be released needs random_state=None.",
                 PrivacyWarning,
             )
         total = replace(
@@ -330,45 +329,17 @@ def _key(estimator: Any) -> str:
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
-def _check_steps(candidates: list[Any], unit: Unit) -> None:
-    """Refuse steps that ask for the groups; warn of shared noise and of steps that read rows."""
-    named = [pair for model in candidates for pair in getattr(model, "steps", [("", model)])]
-    steps = [step for _, step in named if step not in (None, "passthrough")]
-    private = [step for step in steps if {"epsilon", "delta"} <= set(step.get_params(deep=False))]
-    others = [step for step in steps if step not in private]
-    with config_context(enable_metadata_routing=True):
-        asking = {type(step).__name__: None for step in others if _asks_for_groups(step)}
-    if asking:
-        raise ValueError(
-            f"estimator must have no steps that request sensitive_features, as {', '.join(asking)} "
-            "does: they would learn from the groups exactly, in no epsilon. Leave the step out, or "
-            "fit it to public rows and freeze it (FrozenEstimator)."
-        )
-    given = (step.get_params(deep=False).get("random_state") for step in private)
-    seeds = dict.fromkeys(repr(seed) for seed in given if seed is not None)
-    if seeds:
+def _check_steps(candidates: list[Any]) -> None:
+    """Refuse steps that request the groups; warn of noise that all fits share."""
+    for model in candidates:
+        refuse_steps_with_groups(steps_before(model) if isinstance(model, Pipeline) else ())
+    if any(_private_part(model).random_state is not None for model in candidates):
         warn_caller(
-            f"The fits of this search are seeded (random_state={', '.join(seeds)}): they are not "
-            "independent, differences between them can cancel their noise, and the bound for all "
-            "of them does not hold. Use random_state=None.",
+            "The fits of this search are seeded (random_state): they are not independent, "
+            "differences between them can cancel their noise, and the bound for all of them does "
+            "not hold. Use random_state=None.",
             PrivacyWarning,
         )
-    learns = [step for step in others if not isinstance(step, FrozenEstimator)]
-    learning = dict.fromkeys(type(step).__name__ for step in learns if get_tags(step).requires_fit)
-    if learning and unit != "sensitive_features":
-        warn_caller(
-            f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
-            "learns of them is part of every model and in no epsilon. Give it public numbers, or "
-            "leave it out and give feature_range.",
-            PrivacyWarning,
-        )
-
-
-def _asks_for_groups(step: Any) -> bool:
-    """Whether a step, or one within it, requests the sensitive features when a pipeline is fit."""
-    routing = get_routing_for_object(step)
-    methods = ("fit", "fit_transform", "transform")
-    return any(routing.consumes(method, ["sensitive_features"]) for method in methods)
 
 
 def _check_rows(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
@@ -38,12 +39,17 @@ class HiddenSeed:
         return estimator_html_repr(copy.copy(self))
 
 
-def without_seeds(estimator: Any) -> Any:
+def private_parts(estimator: Any, varied: Iterable[str] = ()) -> list[str]:
+    """List the prefixes of the parameters of private parts; they may be private by one varied."""
+    params = {**estimator.get_params(), **dict.fromkeys(varied, True)}
+    ends = [name for name in params if name.split("__")[-1] == "epsilon"]
+    return [name.removesuffix("epsilon") for name in ends if params[name] is not None]
+
+
+def without_seeds(estimator: Any, varied: Iterable[str] = ()) -> Any:
     """Return the estimator, or a clone of it in which private parts have no seed if one has."""
     params = estimator.get_params()
-    prefixes = (name.removesuffix("epsilon") for name in params if name.endswith("epsilon"))
-    private = [prefix for prefix in prefixes if params[f"{prefix}epsilon"] is not None]
-    seeds = {f"{prefix}random_state": None for prefix in private}
+    seeds = {f"{prefix}random_state": None for prefix in private_parts(estimator, varied)}
     if all(params.get(name) is None for name in seeds):
         return estimator
     return clone(estimator).set_params(**seeds)

@@ -1,16 +1,19 @@
 """What inputs of private fits decide: no cell is quoted, no column is cut in silence, no name."""
 
 import contextlib
+import copy
 import io
 import pickle
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import clone
+from sklearn import config_context
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
@@ -19,10 +22,16 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
-from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
+from fairconstrained.constraints import EqualizedOdds
+from fairconstrained.exceptions import InputWarning, PrivacyWarning, SmallGroupWarning
 from fairconstrained.export import model_card
 from fairconstrained.model_selection import (
     CertifiedClassifier,
@@ -97,6 +106,12 @@ REFUSED = {
     "complex numbers": (TEXT[["age"]].to_numpy() * 1j, "linear", "complex"),
     "a sparse matrix": (sparse.csr_array(TEXT[["age"]].to_numpy() * 1j), "linear", "complex"),
     "a frozen model": (TEXT, OF_WORDS, r"refuses rows of X \(ValueError\)"),
+    "categories": (TEXT.astype({"notes": "category"}), OF_WORDS, r"refuses rows of X"),
+    "an integer beyond all floats": (
+        TEXT.assign(notes=[10**400, *[1] * 399]).to_numpy(),
+        "linear",
+        r"1 \(int\)",
+    ),
 }
 
 
@@ -111,6 +126,50 @@ def test_errors_name_the_column_and_quote_no_entry(case):
         assert SECRET not in str(error)
         assert str(PLACE[0]) not in str(error)
         error = error.__cause__ or error.__context__
+
+
+def test_warnings_of_inputs_quote_no_label_of_an_index():
+    """It may be the name of a person."""
+    names = [SECRET, *map(str, range(399))]
+    X, groups = pd.DataFrame(DATA.data[FEW], names), pd.Series(GROUPS[FEW], [*names[1:], "other"])
+    said = words_of(lambda: clone(ONE).fit(X, Y[FEW], sensitive_features=groups), InputWarning)
+    assert "the label at position 0" in " ".join(said)
+    assert SECRET not in " ".join(said)
+
+
+CROSSED = pd.DataFrame({"sex": GROUPS[FEW], "old": np.arange(400) % 2}).astype(object)
+MANY = np.array([f"g{i % 30}" for i in range(400)], dtype=object)
+HIDDEN = {  # what one row without a group, or one more of them, must not decide
+    "a type": [CROSSED.assign(old=[old, *CROSSED["old"][1:]]) for old in (1, "old")],
+    "a text for nothing": [
+        CROSSED.assign(old=[old, *CROSSED["old"][1:].map(str)]) for old in ("1", "nan")
+    ],
+    "the only category": [
+        pd.Categorical([value, *["a"] * 399], categories=["a"]) for value in ("a", None)
+    ],
+    "rows for each of many groups": [
+        pd.Categorical(np.where(np.arange(400) < n, None, MANY)) for n in (250, 251)
+    ],
+}
+for table in [*HIDDEN["a type"], *HIDDEN["a text for nothing"]]:
+    table.loc[0, "sex"] = None
+
+
+@pytest.mark.parametrize("name", slow_where(["rates", "rates, groups", "ranking"], "ranking"))
+@pytest.mark.parametrize("case", HIDDEN)
+def test_a_row_without_a_group_decides_nothing_that_is_said(case, name, monkeypatch):
+    """Neither of groups and their types nor in words, where all releases are equal."""
+    noise = np.random.default_rng(0).normal
+    monkeypatch.setattr(
+        mechanisms, "_added_on_grid", lambda value, *_: 0.0 * value + 60.0 + noise()
+    )
+    told = []
+    for groups in HIDDEN[case]:
+        noise = np.random.default_rng(0).normal
+        clf = clone(PRIVATE[name])
+        said = words_of(partial(fitted, clf, DATA.data[FEW], Y[FEW], groups), Warning)
+        told.append((said, clf.groups_.tolist(), list(map(type, clf.groups_.tolist()[0]))))
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e11])
@@ -144,6 +203,10 @@ def test_secret_groups_are_no_columns_of_the_features(case):
     renamed = TABLE.rename(columns={"sex": "sex, as published", "old": "in the register"})
     clf = clone(SECRET_GROUPS).fit(renamed, Y[FEW], **NAMED[case])
     assert clf.privacy_.epsilon <= 1.0
+    numbered = TABLE.set_axis([0, 1, 2], axis=1)
+    for groups in (numbered[1], numbered[[1]]):  # 0 and 1 of a table without names are positions
+        with pytest.raises(ValueError, match=r"its columns \[1\] have their names"):
+            clone(SECRET_GROUPS).fit(numbered, Y[FEW], sensitive_features=groups)
     grid = PrivateGridSearch(make_pipeline(SECRET_GROUPS), {})
     with pytest.raises(ValueError, match="have their names"):
         grid.fit(TABLE, Y[FEW], sensitive_features=TABLE["sex"])
@@ -220,6 +283,11 @@ def fails(*_):
 
 HOLDERS = {
     "a certified one": lambda: fitted(CertifiedClassifier(SEEDED, candidates={"slack": [0.2]})),
+    "budgets as candidates": lambda: fitted(
+        CertifiedClassifier(
+            clone(SEEDED).set_params(epsilon=None), candidates={"epsilon": [1.0, 2.0]}
+        )
+    ),
     "columns": lambda: SensitiveColumnsClassifier(make_pipeline(SEEDED), -1).fit(
         BY_COLUMN, DATA.target
     ),
@@ -263,7 +331,7 @@ def words_of(fit, category):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit()
-    return [str(w.message) for w in caught if w.category is category]
+    return [str(w.message) for w in caught if issubclass(w.category, category)]
 
 
 SMALL = {"X": DATA.data[:600], "y": DATA.target[:600]}
@@ -290,6 +358,36 @@ def test_a_fit_alone_and_in_a_pipeline_is_one(clf):
     )
 
 
+class Means(TransformerMixin, BaseEstimator):
+    """A step that stores the exact mean of each group."""
+
+    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
+
+    def fit(self, X, y=None, sensitive_features=None):
+        self.means_ = pd.DataFrame(X).groupby(np.asarray(sensitive_features)).mean()
+        return self
+
+    def transform(self, X):
+        return X
+
+
+@pytest.mark.parametrize("clf", [ONE, SECRET_GROUPS], ids=["records", "groups"])
+def test_a_fit_in_a_pipeline_sees_steps_that_learn_what_it_protects(clf):
+    """Groups in no unit of privacy; rows where groups alone are secret."""
+    given = {**SMALL, "sensitive_features": DATA.sensitive_features[:600]}
+    with config_context(enable_metadata_routing=True):
+        for step in (Means(), make_pipeline(Means())):
+            with pytest.raises(ValueError, match="request sensitive_features") as caught:
+                make_pipeline(step, clone(clf)).fit(**given)
+            assert not hasattr(caught.value, "privacy")
+        pipeline = make_pipeline(StandardScaler(), clone(clf))
+        said = " ".join(words_of(lambda: pipeline.fit(**given), PrivacyWarning))
+        assert ("The pipeline fits StandardScaler on the protected rows" in said) == (clf is ONE)
+        public = FrozenEstimator(StandardScaler().fit(DATA.data[600:]))
+        said = words_of(lambda: make_pipeline(public, clone(clf)).fit(**given), PrivacyWarning)
+        assert not any("The pipeline fits" in text for text in said)
+
+
 def test_bagging_weighs_rows_and_is_refused():
     with pytest.raises(ValueError, match="sample_weight must be None with epsilon"):
         BaggingClassifier(ONE, n_estimators=2).fit(**SMALL)
@@ -305,10 +403,24 @@ ONLY = {  # of a slack of 0 and labels that nothing tells apart
         DPFermiClassifier(protect="record", epsilon=5.0, random_state=0),
         "that are compared, by the",
     ),
+    "a list": (
+        RateConstrainedClassifier(
+            ["demographic_parity", EqualizedOdds(temperature=2.0)], epsilon=5.0, random_state=0
+        ),
+        "that are compared, by the",
+    ),
+    "partial, one threshold": (
+        PartialParityClassifier("demographic_parity", epsilon=5.0, random_state=0),
+        "that are compared, by the",
+    ),
+    "partial, in bins": (
+        PartialParityClassifier(epsilon=5.0, random_state=0),
+        "that are compared, by the",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", ONLY)
+@pytest.mark.parametrize("name", slow_where(ONLY, *list(ONLY)[2:]))
 def test_a_model_that_predicts_one_label_says_so_by_what_is_released(name):
     clf, words = ONLY[name]
     rare = np.where(np.random.default_rng(0).random(2000) < 0.03, "yes", "no")
@@ -334,8 +446,15 @@ def test_the_decisive_assumptions_are_with_the_promise(clf, assumed):
     assert assumed in " ".join(str(model_card(clf)).split())
 
 
-def test_counts_in_warnings_are_said_to_be_noisy():
+COUNTED = ["rates", "rates, groups", "penalty, records", "ranking", "partial parity"]
+
+
+@pytest.mark.parametrize("name", slow_where(COUNTED, "partial parity"))
+def test_counts_in_warnings_are_said_to_be_noisy(name):
+    """And in ``left_out_``."""
     groups = np.where(np.arange(2000) < 8, "few", DATA.sensitive_features)
-    said = words_of(lambda: fitted(clone(PRIVATE["rates"]), groups=groups), SmallGroupWarning)
-    assert all("by the released counts, which are noisy" in text for text in said)
-    assert said
+    clf = clone(PRIVATE[name])
+    said = words_of(lambda: fitted(clf, groups=groups), UserWarning)
+    counted = [text for text in said if " rows)" in text or "%" in text] + clf.left_out_
+    assert all("by the released counts, which are noisy" in text for text in counted)
+    assert counted

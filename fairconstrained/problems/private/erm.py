@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.tables import ClassProbabilities, sum_by
+from fairconstrained.constraints.tables import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import linearized, log_loss
 from fairconstrained.models.features import Model
@@ -160,11 +160,15 @@ class PrivateERM:
         None if there are other labels, or if the noise leaves that open.
         """
         table = next((table for point, table in self._measured if torch.equal(point, x)), None)
-        if table is None or not isinstance(self.constraint.statistic, ClassProbabilities):
+        if table is None:
             return None
-        noise = self.plan.noise(FINAL) * self._norms[FINAL] * math.sqrt(len(table))
+        labels = self.constraint.statistic.predicted(table, self.counts)
+        if not labels.numel():
+            return None
+        columns = max(table.shape[1] / labels.shape[1], 1.0)  # that tell of a label
+        noise = self.plan.noise(FINAL) * self._norms[FINAL] * math.sqrt(len(table) * columns)
         total = self.counts.sum()
-        share, label = (table.sum(dim=0) / total).max(dim=0)
+        share, label = (labels.sum(dim=0) / total).max(dim=0)
         error = 2.0 * noise / float(total)
         return (int(label), error) if error < _SURE and share > 1.0 - error else None
 

@@ -1,0 +1,88 @@
+"""Who calls a private fit: what trains it several times, and steps that learn of its rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sklearn import config_context
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
+
+# Modules of scikit-learn whose functions train an estimator once, as it is.
+_NO_TRAINERS: tuple[list[str], ...] = (
+    ["base"],
+    ["pipeline"],
+    ["utils"],
+    ["callback"],
+    ["_config"],
+    [],
+)
+
+
+def _callers() -> Iterator[tuple[list[str], Any]]:
+    """Yield the parts of the module's name, and the object, of each caller, the last one first."""
+    frame = sys._getframe().f_back
+    while frame is not None:
+        is_method = frame.f_code.co_varnames[:1] == ("self",)
+        owner = frame.f_locals.get("self") if is_method else None
+        yield frame.f_globals.get("__name__", "").split("."), owner
+        frame = frame.f_back
+
+
+def trainer_above() -> str:
+    """Name the meta-estimator or function of scikit-learn that trains, a pipeline apart; or ""."""
+    name = ""
+    for module, owner in _callers():
+        if module[0] == "sklearn" and module[1:2] not in _NO_TRAINERS:
+            name = ".".join(module[:2]) if owner is None else type(owner).__name__
+    return name
+
+
+def pipeline_steps_above() -> list[Any]:
+    """List the steps, but for the last one, of the pipelines that are fitting; also of others'."""
+    pipelines = {id(own): own for _, own in _callers() if isinstance(own, Pipeline)}
+    return [step for own in pipelines.values() for step in steps_before(own)]
+
+
+def steps_before(pipeline: Pipeline) -> list[Any]:
+    """List the steps of a pipeline before its last one."""
+    return [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+
+
+def refuse_steps_with_groups(steps: Sequence[Any]) -> None:
+    """Raise ValueError if a step before a private fit requests the sensitive features."""
+    with config_context(enable_metadata_routing=True):
+        asking = {type(step).__name__: None for step in steps if _asks_for_groups(step)}
+    if asking:
+        raise ValueError(
+            "a pipeline of a private estimator must have no steps that request "
+            f"sensitive_features, as {', '.join(asking)} does: they would learn from the groups "
+            "exactly, in no epsilon. Leave the step out, or fit it to public rows and freeze it "
+            "(FrozenEstimator)."
+        )
+
+
+def warn_of_learning_steps(steps: Sequence[Any]) -> None:
+    """Warn of steps that learn from rows that the private fit after them protects."""
+    learns = [step for step in steps if not isinstance(step, FrozenEstimator)]
+    learning = dict.fromkeys(type(step).__name__ for step in learns if get_tags(step).requires_fit)
+    if learning:
+        warn_caller(
+            f"The pipeline fits {', '.join(learning)} on the protected rows, exactly: what it "
+            "learns of them is part of every model and in no epsilon. Give it public numbers, or "
+            "leave it out and give feature_range.",
+            PrivacyWarning,
+        )
+
+
+def _asks_for_groups(step: Any) -> bool:
+    """Whether a step, or one within it, requests the sensitive features when a pipeline is fit."""
+    routing = get_routing_for_object(step)
+    methods = ("fit", "fit_transform", "transform")
+    return any(routing.consumes(method, ["sensitive_features"]) for method in methods)
