@@ -1,7 +1,6 @@
 """What inputs of private fits decide: no cell is quoted, no column is cut in silence, no name."""
 
 import contextlib
-import copy
 import io
 import pickle
 import re
@@ -31,7 +30,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.constraints import EqualizedOdds
-from fairconstrained.exceptions import InputWarning, PrivacyWarning, SmallGroupWarning
+from fairconstrained.exceptions import InputWarning, PrivacyWarning
 from fairconstrained.export import model_card
 from fairconstrained.model_selection import (
     CertifiedClassifier,
