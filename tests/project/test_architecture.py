@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "constraints": {
         *("arrays", "auc", "comparison", "groups", "inputs", "losses", "percentiles", "rates"),
     },
-    "privacy": {"arrays"},
+    "privacy": {"arrays", "exceptions"},
     "metrics": {
         *("arrays", "auc", "comparison", "engines", "exceptions", "groups", "inputs"),
         *("percentiles", "rates"),
