@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from fairconstrained._version import __version__
 from fairconstrained.audit import measures, wording
 from fairconstrained.audit.arguments import PRESET_NYC_144
+from fairconstrained.audit.counts import Counted
 from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certified, rows_needed
 from fairconstrained.audit.measures import Facts
@@ -23,7 +24,6 @@ from fairconstrained.audit.predictions import decisions_and_scores, is_model
 from fairconstrained.audit.presets import RULES, above_median, preset_question
 from fairconstrained.audit.sample import (
     MIN_CELL,
-    Grouping,
     Sample,
     read_sample,
     without_warnings_of_values,
@@ -271,12 +271,15 @@ def audited(sample: Sample, question: Question) -> Audit:
         "certificates": [],
         "left_out": list(sample.left_out),
     }
-    criteria = list(measures.DIFFERENCES)[: None if sample.label is not None else 1]
-    tables = {name: measures.compared(sample, compared, name, question.slack) for name in criteria}
+    criteria = list(measures.COMPARED)[: None if sample.label is not None else 1]
+    counted = [Counted(sample, by) for by in compared]
+    tables = {
+        name: measures.compared(counted, name, question.slack, sample.min_cell) for name in criteria
+    }
     not_compared: list[str] = []
-    for i, grouping in enumerate(tqdm(compared, desc="comparing groups", delay=2, leave=False)):
+    for i, groups in enumerate(tqdm(counted, desc="comparing groups", delay=2, leave=False)):
         who = {name: table[i] for name, table in tables.items()}
-        not_compared += _compare(sample, grouping, who, facts, question)
+        not_compared += _compare(groups, who, facts, question)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
     return Audit(
@@ -309,18 +312,15 @@ def audited(sample: Sample, question: Question) -> Audit:
 
 
 def _compare(
-    sample: Sample,
-    by: Grouping,
-    who: Mapping[str, Compared],
-    facts: dict[str, Any],
-    question: Question,
+    counted: Counted, who: Mapping[str, Compared], facts: dict[str, Any], question: Question
 ) -> list[str]:
     """Compare the groups by one attribute, in `facts`; name those the question leaves out."""
+    sample, by = counted.sample, counted.by
     left_out = {
         name: measures.left_out(sample, by, who, name) for name in who if (by.codes >= 0).any()
     }
     facts["left_out"] += dict.fromkeys(name for names in left_out.values() for name in names)
-    gaps, ratios = measures.comparisons(sample, by, who, question.confidence)
+    gaps, ratios = measures.comparisons(counted, who, question.confidence)
     compared = {by.groups[g] for g in np.flatnonzero(who["demographic_parity"].kept)}
     if compared:
         rows = facts["groups"] + facts["intersections"]
@@ -331,7 +331,8 @@ def _compare(
     in_question = who[question.criterion].kept
     not_compared = left_out.get(question.criterion, [])
     if in_question.any() and (sample.weight is None or sample.most is not None):
-        rows = measures.members(sample, by, question.criterion, in_question)
+        cells = measures.members(question.criterion, in_question)
+        rows = counted.members(question.criterion, cells)
         certificate = certified(sample, by, rows, question)
         proved: dict[str, Any] = {
             "slack": question.slack,

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.stats import norm
 
 from fairconstrained.arrays import Array, bisected
-from fairconstrained.audit.measures import labels_for, quiet
+from fairconstrained.audit.counts import labels_for
+from fairconstrained.audit.measures import quiet
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.audit.wording import Question
 from fairconstrained.metrics import Certificate, Weights, certify

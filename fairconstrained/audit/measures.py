@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,26 +11,21 @@ import numpy as np
 import pandas as pd
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained import comparison, metrics
-from fairconstrained.arrays import Array, Floats
+from fairconstrained import comparison
+from fairconstrained.arrays import Array
+from fairconstrained.audit.counts import Cells, Counted, cells_of_events
 from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, Compared
 from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.intervals import interval_of_counts
+from fairconstrained.metrics.metric import gap, ratio
+from fairconstrained.metrics.report import aucs_of, rates_of
 from fairconstrained.rates import PARITIES
 
 Facts = list[dict[str, Any]]
 N_BINS = 5
-# Differences, and ratios of the smallest to the largest rate; only the first needs no label.
-DIFFERENCES: Mapping[str, Callable[..., float]] = {
-    "demographic_parity": metrics.demographic_parity_difference,
-    "equal_opportunity": metrics.equal_opportunity_difference,
-    "false_positive_rate_parity": metrics.false_positive_rate_difference,
-    "equalized_odds": metrics.equalized_odds_difference,
-    "error_rate_parity": metrics.error_rate_difference,
-    "predictive_parity": metrics.predictive_parity_difference,
-    "false_omission_rate_parity": metrics.false_omission_rate_difference,
-}
 # The rates that each criterion compares.
 COMPARED = {
     "demographic_parity": ["selection_rate"],
@@ -42,11 +37,8 @@ COMPARED = {
     "false_omission_rate_parity": ["false_omission_rate"],
 }
 _ERROR_RATES = dict.fromkeys(rate for name in list(COMPARED)[1:] for rate in COMPARED[name])
-RATIOS: Mapping[str, Callable[..., float]] = {
-    "demographic_parity": metrics.demographic_parity_ratio,
-    "equal_opportunity": metrics.equal_opportunity_ratio,
-    "equalized_odds": metrics.equalized_odds_ratio,
-}
+# Criteria whose ratios of the smallest to the largest rate are shown as well.
+RATIOS = ("demographic_parity", "equal_opportunity", "equalized_odds")
 
 
 @contextmanager
@@ -58,78 +50,58 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def rates(sample: Sample, grouping: Grouping, confidence: float) -> Facts:
+def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
     """Return rates of each group with their intervals; errors are rates of the labelled rows.
 
     Groups come in their own order, or by their rates; rows in no group that is shown stand last.
     """
-    n_groups, grouping = len(grouping.groups), grouping.listed
-    known = grouping.codes >= 0
-    table = _report(sample, grouping, known, sample.decision, confidence)
-    table = table[["samples", *_with_ends("selection_rate")]]
+    n_groups, counted = len(by.groups), Counted(sample, by.listed)
+    table = {"samples": counted.sizes(counted.by.codes >= 0)}
+    decided = rates_of(*counted.decided.weighted_counts(), confidence)
+    table |= {name: decided[name] for name in _with_ends("selection_rate")}
     if sample.label is not None:
-        labelled = known & ~np.isnan(sample.label)
-        more = _report(sample, grouping, labelled, sample.label == 1, confidence)
+        labelled = (counted.by.codes >= 0) & ~np.isnan(sample.label)
+        more = rates_of(*counted.labelled.weighted_counts(), confidence)
+        if sample.score is not None:
+            rows = counted.rows(labelled)
+            ranked = Ranked.of(sample.score[labelled], sample.label[labelled] == 1, rows)
+            more |= aucs_of(ranked, confidence)
         for end, other in (("", ""), ("_low", "_high"), ("_high", "_low")):
             more[f"false_negative_rate{end}"] = 1.0 - more[f"true_positive_rate{other}"]
-        more = more.rename(columns={"samples": "labelled"})
-        table = table.join(more.drop(columns=_with_ends("selection_rate")))
-    counts = [column for column in table if column in ("samples", "labelled")]
-    table[counts] = table[counts].fillna(0)  # groups without rows here
-    for rate, rows in _denominators(sample).items():
-        few = np.bincount(grouping.codes[rows & known], minlength=len(table)) < sample.min_cell
-        table.loc[few, [column for column in table if column.startswith(rate)]] = np.nan
-    listed = table.astype(dict.fromkeys(counts, int)).to_dict("records")
+        table |= {"labelled": counted.sizes(labelled), **more, **table}
+    for rate, rows_of_rate in _denominators(counted).items():
+        few = rows_of_rate < sample.min_cell
+        for name in (name for name in table if name.startswith(rate)):
+            table[name] = np.where(few, np.nan, table[name])
+    columns = {name: values.tolist() for name, values in table.items()}
     facts = [
-        {"attribute": grouping.attribute, "group": group, **row}
-        for group, row in zip(grouping.groups, listed, strict=True)
+        {"attribute": by.attribute, "group": group}
+        | {name: values[g] for name, values in columns.items()}
+        for g, group in enumerate(counted.by.groups)
     ]
     for fact in facts:
         if fact["samples"] < sample.min_cell:
             fact["samples"] = None
     groups, others = facts[:n_groups], facts[n_groups:]
-    if not grouping.ranked:
+    if not by.ranked:
         groups.sort(key=lambda fact: -np.nan_to_num(fact["selection_rate"], nan=-1.0))
     return groups + others
 
 
-def _denominators(sample: Sample) -> dict[str, Array]:
-    """Return the rows that each rate is a fraction of."""
-    decided = {"selection_rate": np.ones(len(sample.decision), dtype=bool)}
-    if sample.label is None:
-        return decided
-    good, bad = sample.label == 1, sample.label == 0
-    labelled, granted = good | bad, sample.decision
-    return decided | {
-        "true_positive_rate": good,
-        "false_negative_rate": good,
-        "false_positive_rate": bad,
-        "precision": labelled & granted,
-        "false_omission_rate": labelled & ~granted,
-        "base_rate": labelled,
-        "error": labelled,
-        "auc": labelled,
-    }
-
-
-def _report(
-    sample: Sample, grouping: Grouping, rows: Array, label: Array, confidence: float
-) -> Any:
-    names = [str(i) for i in range(len(grouping.groups))]
-    if not rows.any():  # such as a combination of groups without any label
-        everybody = _report(sample, sample.everybody, np.ones_like(rows), label, confidence)
-        return everybody.iloc[:0].reindex(names)
-    with_scores = sample.score is not None and sample.label is not None
-    with quiet():
-        table = metrics.group_report(
-            label[rows],
-            sample.decision[rows],
-            sensitive_features=grouping.codes[rows],
-            y_score=sample.score[rows] if with_scores and sample.score is not None else None,
-            confidence=confidence,
-            sample_weight=None if sample.weight is None else sample.weight[rows],
-        )
-    return table.iloc[:-1].reindex(names)
+def _denominators(counted: Counted) -> dict[str, Array]:
+    """Return the number of rows that each rate is a fraction of, by group."""
+    rows = {"selection_rate": counted.decided.rows.sum(axis=1)}
+    if counted.sample.label is None:
+        return rows
+    cells = counted.labelled.rows.reshape(-1, 2, 2)
+    total, (bad, good), (refused, granted) = (
+        cells.sum(axis=(1, 2)),
+        cells.sum(axis=2).T,
+        cells.sum(axis=1).T,
+    )
+    rows |= dict.fromkeys(("true_positive_rate", "false_negative_rate"), good)
+    rows |= {"false_positive_rate": bad, "precision": granted, "false_omission_rate": refused}
+    return rows | dict.fromkeys(("base_rate", "error", "auc"), total)
 
 
 def _with_ends(rate: str) -> list[str]:
@@ -156,35 +128,21 @@ def contradictions(everybody: Mapping[str, Any]) -> list[str]:
 
 
 def compared(
-    sample: Sample, groupings: list[Grouping], criterion: str, slack: float | None
+    groupings: list[Counted], criterion: str, slack: float | None, min_cell: int
 ) -> list[Compared]:
     """Decide who is compared by each attribute, in each stratum: groups by events."""
-    label, events = labels_for(sample, criterion), list(PARITIES[criterion]([0, 1], [1]))
-    known = ~np.isnan(label) if sample.weight is None else ~np.isnan(label) & (sample.weight > 0)
-    cells = 2 * np.nan_to_num(label).astype(int) + sample.decision
-    possible = np.array([rate.possible.ravel() for rate in events], dtype=int)
-    tables, families, sets = [], [], []
-    for place, by in enumerate(groupings):
-        rows = known & (by.codes >= 0)
-        counts = np.bincount(4 * by.codes[rows] + cells[rows], minlength=4 * len(by.groups))
-        tables.append(counts.reshape(-1, 4) @ possible.T)
-        families += [by.family] * len(by.groups)
-        sets += [place] * len(by.groups)
+    possible = cells_of_events(criterion).astype(int)
+    tables = [counted.cells(criterion).rows @ possible.T for counted in groupings]
+    families = [counted.by.family for counted in groupings]
+    lengths = [len(table) for table in tables]
     who = comparison.compared(
         *(np.concatenate(tables), DEFAULT_SLACK if slack is None else slack, "auto"),
-        floor=sample.min_cell,
-        families=np.unique(families, return_inverse=True)[1],
-        sets=sets,
+        floor=min_cell,
+        families=np.repeat(np.unique(families, return_inverse=True)[1], lengths),
+        sets=np.repeat(np.arange(len(tables)), lengths),
     )
-    ends = np.cumsum(list(map(len, tables)))[:-1]
+    ends = np.cumsum(lengths)[:-1]
     return [Compared(*parts) for parts in zip(*(np.split(a, ends) for a in who), strict=True)]
-
-
-def labels_for(sample: Sample, criterion: str) -> Floats:
-    """Return the labels of a criterion; all rows are known to one that needs decisions only."""
-    if criterion == "demographic_parity" or sample.label is None:
-        return sample.decision.astype(float)
-    return sample.label
 
 
 def left_out(
@@ -210,19 +168,15 @@ def left_out(
     return [f"{by.attribute}: {words}" for words in names]
 
 
-def members(sample: Sample, by: Grouping, criterion: str, is_compared: Array) -> Array:
-    """Return the rows of groups, or of groups within a label, that are compared."""
-    label = labels_for(sample, criterion)
-    known = (by.codes >= 0) & ~np.isnan(label)
-    cells = 2 * np.nan_to_num(label).astype(int) + sample.decision
-    events = np.array([r.possible.ravel() for r in PARITIES[criterion]([0, 1], [1])]) > 0
-    by_group, by_cell = is_compared[by.codes], events.T[cells]  # rows by events
-    counts: Array = ~by_cell.any(axis=1) | (by_cell & by_group).any(axis=1)
-    return known & by_group.any(axis=1) & counts
+def members(criterion: str, kept: Array) -> Array:
+    """Return the cells (n_groups, 4) of groups, or of groups within a label, that are compared."""
+    events = cells_of_events(criterion)
+    in_event = (kept[:, :, None] & events).any(axis=1)
+    return np.asarray(kept.any(axis=1, keepdims=True) & (in_event | ~events.any(axis=0)))
 
 
 def comparisons(
-    sample: Sample, by: Grouping, who: Mapping[str, Compared], confidence: float
+    counted: Counted, who: Mapping[str, Compared], confidence: float
 ) -> tuple[Facts, Facts]:
     """Return differences and ratios of rates between the groups, each with an interval.
 
@@ -231,19 +185,21 @@ def comparisons(
     decisions had on the same rows, if there are any.
     """
     both: tuple[Facts, Facts] = ([], [])
-    for kind, facts, worst in zip((DIFFERENCES, RATIOS), both, (np.fmax, np.fmin), strict=True):
-        for criterion in (name for name in kind if name in who and who[name].kept.any()):
-            cells, label = who[criterion].kept, labels_for(sample, criterion)
-            parts = [(criterion, members(sample, by, criterion, cells))]
-            if (cells != cells[:, :1]).any():  # equalized odds: the rates among rows of each label
-                inside = [(v, np.flatnonzero(cells[:, v])) for v in (0, 1) if cells[:, v].any()]
+    kinds = (gap, COMPARED, np.fmax), (ratio, RATIOS, np.fmin)
+    for facts, (compare, criteria, worst) in zip(both, kinds, strict=True):
+        for criterion in (name for name in criteria if name in who and who[name].kept.any()):
+            kept = who[criterion].kept
+            parts = [(criterion, members(criterion, kept))]
+            if (kept != kept[:, :1]).any():  # equalized odds: the rates among rows of each label
                 parts = [
-                    ("demographic_parity", (label == v) & np.isin(by.codes, groups))
-                    for v, groups in inside
+                    ("demographic_parity", np.outer(kept[:, v], np.repeat(np.arange(2) == v, 2)))
+                    for v in (0, 1)
+                    if kept[:, v].any()
                 ]
-            level = 1.0 - (1.0 - confidence) / len(parts)
-            ends = [_measured(kind[name], sample, by, label, rows, level) for name, rows in parts]
-            fact: dict[str, Any] = {"attribute": by.attribute, "criterion": criterion}
+            alpha = (1.0 - confidence) / len(parts)
+            now, earlier = counted.cells(criterion), counted.earlier(criterion)
+            ends = [_measured(compare, name, now, earlier, where, alpha) for name, where in parts]
+            fact: dict[str, Any] = {"attribute": counted.by.attribute, "criterion": criterion}
             for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
                 fact[name] = float(worst.reduce(values))
             facts.append(fact)
@@ -254,28 +210,16 @@ _ENDS = ("value", "low", "high", "before")
 
 
 def _measured(
-    metric: Any, sample: Sample, by: Grouping, label: Floats, rows: Array, confidence: float
+    compare: Any, criterion: str, now: Cells, earlier: Cells | None, where: Array, alpha: float
 ) -> tuple[float, ...]:
-    """Return a metric of these rows, its interval, and its value for the earlier decisions."""
-    before, interval = np.nan, metrics.confidence_interval
-    args, options = _arguments(sample, by, rows, label, sample.decision)
+    """Return a comparison of the rates of these cells, its interval, and its earlier value."""
+    notion, seed = PARITIES[criterion], np.random.RandomState(0)
     with quiet():
-        low, high = interval(metric, *args, confidence=confidence, random_state=0, **options)
-        if sample.before is not None and (rows & ~np.isnan(sample.before)).any():
-            known = rows & ~np.isnan(sample.before)
-            earlier, more = _arguments(sample, by, known, label, sample.before)
-            before = metric(*earlier, **more)
-        return metric(*args, **options), low, high, before
-
-
-def _arguments(
-    sample: Sample, by: Grouping, rows: Array, label: Array, decision: Array
-) -> tuple[tuple[Array, Array], dict[str, Any]]:
-    """Return the arguments of metrics: labels and decisions, and the rest by name."""
-    options: dict[str, Any] = {"sensitive_features": by.codes[rows]}
-    if sample.weight is not None:
-        options["sample_weight"] = sample.weight[rows]
-    return (label[rows].astype(np.int8), decision[rows].astype(np.int8)), options
+        now_and_ends = interval_of_counts(compare, now.where(where).counts(), notion, alpha, seed)
+        if earlier is None or not (earlier.rows * where).any():
+            return *now_and_ends, np.nan
+        before = earlier.where(where).counts().rates(notion, by_ratio=compare is ratio)
+        return *now_and_ends, compare(before)
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:
@@ -341,23 +285,24 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
     grouping = grouping.listed
     rows = (grouping.codes >= 0) & ~np.isnan(sample.before)
     codes, before, now = grouping.codes[rows], sample.before[rows] == 1, sample.decision[rows]
-    n_groups = len(grouping.groups)
-    cells = {"lost": before & ~now, "gained": ~before & now, "kept": before & now}
-    cells["never"] = ~before & ~now
-    counts = {name: np.bincount(codes[cell], minlength=n_groups) for name, cell in cells.items()}
-    counts = {"samples": np.bincount(codes, minlength=n_groups), **counts}
-    table = pd.DataFrame(counts)
+
+    def sizes(some: Array) -> Array:
+        return np.bincount(codes[some], minlength=len(grouping.groups))
+
+    table = {"samples": sizes(np.ones_like(before)), "lost": sizes(before & ~now)}
+    table |= {"gained": sizes(~before & now), "kept": sizes(before & now)}
+    table["never"] = sizes(~before & ~now)
     if sample.label is not None:
-        label = sample.label[rows]
-        known = ~np.isnan(label)
-        wrong = pd.DataFrame({"group": codes, "before": before != label, "now": now != label})
-        errors = wrong[known].groupby("group").mean().reindex(range(n_groups))
-        table["error_before"], table["error_now"] = errors["before"], errors["now"]
-        table["error_change"] = errors["now"] - errors["before"]
-        few = np.bincount(codes[known], minlength=n_groups) < sample.min_cell
-        table.loc[few, ["error_before", "error_now", "error_change"]] = np.nan
+        good, known = sample.label[rows] == 1, ~np.isnan(sample.label[rows])
+        labelled = sizes(known)
+        shown = np.where(labelled < max(sample.min_cell, 1), np.nan, labelled)
+        for name, decision in (("error_before", before), ("error_now", now)):
+            table[name] = sizes(known & (decision != good)) / shown
+        table["error_change"] = table["error_now"] - table["error_before"]
+    columns = {name: values.tolist() for name, values in table.items()}
     return [
-        {"attribute": grouping.attribute, "group": group, **row}
-        for group, row in zip(grouping.groups, table.to_dict("records"), strict=True)
-        if row["samples"] >= sample.min_cell
+        {"attribute": grouping.attribute, "group": group}
+        | {name: values[g] for name, values in columns.items()}
+        for g, group in enumerate(grouping.groups)
+        if columns["samples"][g] >= sample.min_cell
     ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from fairconstrained.audit.measures import DIFFERENCES, RATIOS, Facts
+from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
 from fairconstrained.audit.sample import Sample, without_stratum
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.claims import own_bound, read_claim
@@ -76,10 +76,8 @@ class Question(NamedTuple):
         """Return the question of a constraint after checks of all arguments."""
         check_confidence(confidence)
         name = getattr(constraint, "name", constraint)
-        if name not in DIFFERENCES:
-            raise ValueError(
-                f"constraint must be one of {sorted(DIFFERENCES)}; got {constraint!r}."
-            )
+        if name not in COMPARED:
+            raise ValueError(f"constraint must be one of {sorted(COMPARED)}; got {constraint!r}.")
         slack = own_bound(constraint) if slack is None else slack
         read_claim(constraint, slack or 0.0, None, interval=None, min_group_size=1)
         ratio = getattr(constraint, "ratio", None)

@@ -141,6 +141,8 @@ def difference_p_value(
     hoeffding = float(np.exp(-2.0 * (delta - observed) ** 2 / (factor**2 / n1 + 1.0 / n2)))
     if hoeffding < gamma:  # larger than the probability at any rates: enough
         return hoeffding
+    if level is not None and hoeffding + gamma <= level:
+        return hoeffding + gamma
     lows, highs = clopper_pearson([k1, k2], [n1, n2], gamma / 4)
     low = max(lows[1], factor * lows[0] - delta, 0.0)
     high = min(highs[1], factor * highs[0] - delta, factor - delta)
@@ -156,6 +158,9 @@ def difference_p_value(
 
     if level is None:
         return largest(slice(None), N_POINTS)
+    chernoff = _chernoff(observed, (n1, n2), (first, second), factor)
+    if (bound := float(chernoff.max()) + gamma) <= level:  # decides most comparisons, at no cost
+        return bound
     if (bound := largest(slice(None), N_COARSE)) <= level:
         return bound
     p_value = 0.0
@@ -221,6 +226,23 @@ SHORTFALL = Comparison(
     "exact test of the ratio of two binomial proportions for each pair of groups "
     "(unconditional, Berger and Boos 1994)",
 )
+
+
+def _chernoff(
+    observed: float, n: tuple[int, int], p: tuple[Floats, Floats], factor: float
+) -> Floats:
+    """Bound P(c X / n1 - Y / n2 <= observed) for pairs of rates, (m,), by Chernoff's bound.
+
+    It holds for every tilt, at least 0, and is nearly the least at the one that is best for normal
+    variables of these variances.
+    """
+    (n1, n2), (p1, p2) = n, p
+    variance = factor**2 * p1 * (1.0 - p1) / n1 + p2 * (1.0 - p2) / n2
+    tilt = np.maximum(factor * p1 - p2 - observed, 0.0) / np.maximum(variance, 1e-12)
+    tilt = np.minimum(tilt, 30.0 * min(n1, n2))  # no rounding to certainty beyond
+    first = n1 * np.log1p(p1 * np.expm1(-tilt * factor / n1))
+    second = n2 * np.log1p(p2 * np.expm1(tilt / n2))
+    return np.asarray(np.exp(np.minimum(tilt * observed + first + second, 0.0)))
 
 
 def _at_most(

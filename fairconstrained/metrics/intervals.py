@@ -172,30 +172,58 @@ def confidence_interval(
             "control_features must be given to confidence_interval, which resamples their rows, "
             "and not to the metric."
         )
-    function, arguments, components = metric, given, None
+    function, arguments = metric, given
     if isinstance(metric, functools.partial) and not metric.args:
         function, arguments = metric.func, {**options, **given}
     in_parts = control_features is not None or options.get("attributes", "crossed") != "crossed"
     if method != "bootstrap" and function in READERS and not in_parts:
         inspect.signature(function).bind(y_true, y_pred, **arguments)  # raises TypeError
         options = {name: value for name, value in arguments.items() if name not in PARTS}
-        observed, components_of = READERS[function](y_true, y_pred, **options)
-        components = None if np.isnan(observed) else components_of(rng)
+        observed, ends = _value_and_interval(
+            READERS[function](y_true, y_pred, **options), alpha, rng
+        )
+        if ends is not None:
+            return ends
     else:
         observed = metric(y_true, y_pred, **given)
     if np.isnan(observed):
         return np.nan, np.nan
-    if components is not None:
-        return _told(observed, _Inverted(components).interval(alpha))
     if method == "inversion":
         raise ValueError(
             "method='inversion' needs a metric of fairconstrained.metrics whose components are "
             f"known; got {metric!r}. Use method='bootstrap'."
         )
-    return _told(observed, _bootstrap(metric, (y_true, y_pred), given, observed, alpha, rng))
+    return _checked(observed, _bootstrap(metric, (y_true, y_pred), given, observed, alpha, rng))
 
 
-def _told(observed: float, ends: tuple[float, float]) -> tuple[float, float]:
+def interval_of_counts(
+    compare: Callable[..., float], counts: Counts, notion: rates.Rates, alpha: float, rng: Any
+) -> tuple[float, float, float]:
+    """Return a comparison of rates between groups, `gap` or `ratio`, and the ends of its interval.
+
+    They are those of the metric of the rows that were counted.
+    """
+    components_of = {gap: _difference, ratio: _ratio}[compare]
+    observed, ends = _value_and_interval(
+        _of_counts(compare, components_of, counts, notion), alpha, rng
+    )
+    return observed, *(ends or (np.nan, np.nan))
+
+
+def _value_and_interval(
+    read: Read, alpha: float, rng: Any
+) -> tuple[float, tuple[float, float] | None]:
+    """Return a metric and its interval, or None for one whose components are not known."""
+    observed, components_of = read
+    if np.isnan(observed):
+        return observed, (np.nan, np.nan)
+    components = components_of(rng)
+    if components is None:
+        return observed, None
+    return observed, _checked(observed, _Inverted(components).interval(alpha))
+
+
+def _checked(observed: float, ends: tuple[float, float]) -> tuple[float, float]:
     """Return the ends of an interval; warn if the metric is not between them."""
     low, high = ends
     if not low - 1e-9 <= observed <= high + 1e-9:
@@ -408,6 +436,16 @@ def _read_rates(
 ) -> Read:
     groups = worst_rates.groups_or_one(sensitive_features, y_pred)
     counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return _of_counts(compare, components_of, counts, notion, **options)
+
+
+def _of_counts(
+    compare: Callable[..., float],
+    components_of: Callable[..., Components | None],
+    counts: Counts,
+    notion: rates.Rates,
+    **options: str,
+) -> Read:
     observed = compare(counts.rates(notion, by_ratio=compare is ratio), **options)
     return observed, functools.partial(components_of, counts, notion, **options)
 

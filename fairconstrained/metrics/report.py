@@ -18,8 +18,8 @@ from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
+    Counts,
     GroupedRows,
-    Labels,
     check_scores,
     counted,
     grouped_rows,
@@ -125,16 +125,13 @@ def group_report(
     for own in _groupings(sensitive_features, rows, check_weights(sample_weight, len(labels.true))):
         names, of_rows = own.labels, labels.of(own)
         index += names
-        found = _rates(own, of_rows, confidence)
+        squares = counted(own._replace(weight=own.weight**2), of_rows)
+        table = {"samples": own.sizes()}
+        table |= rates_of(counted(own, of_rows), squares, confidence)
         if scores is not None:
-            ranked = Ranked.of(scores[own.row], of_rows.true == labels.classes.targets[0], own)
-            (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(names)
-            won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
-            aucs = won / np.where(pairs > 0, pairs, np.nan)
-            negatives, positives = ranked.cells.effective().reshape(2, -1)
-            low, high = newcombe_auc(aucs, positives, negatives, confidence)
-            found |= {"auc": aucs, "auc_low": low, "auc_high": high}
-        columns.append(pd.DataFrame(found))
+            positive = of_rows.true == labels.classes.targets[0]
+            table |= aucs_of(Ranked.of(scores[own.row], positive, own), confidence)
+        columns.append(pd.DataFrame(table))
     report = pd.concat(columns, ignore_index=True)
     report.index = pd.Index(index)
     report.attrs["confidence"] = confidence  # for displays
@@ -164,16 +161,27 @@ def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> It
     yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 
-def _rates(rows: GroupedRows, labels: Labels, confidence: float) -> dict[str, Array]:
-    """Return the rates of each group with their intervals."""
-    counts = counted(rows, labels)
-    squares = counted(rows._replace(weight=rows.weight**2), labels)
-    found: dict[str, Array] = {"samples": rows.sizes()}
+def rates_of(counts: Counts, squares: Counts, confidence: float) -> dict[str, Array]:
+    """Compute the rates of each group with their intervals.
+
+    Tables have the weights of the rows, and the squares of these weights.
+    """
+    table: dict[str, Array] = {}
     for name, notion in _RATES.items():
         hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])
         rate = hits / np.where(total > 0, total, np.nan)
         squared = squares.rates(notion).rows[:, 0]
         effective = total**2 / np.where(squared > 0, squared, 1.0)
         low, high = wilson(rate * effective, effective, confidence)
-        found |= {name: rate, f"{name}_low": low, f"{name}_high": high}
-    return found
+        table |= {name: rate, f"{name}_low": low, f"{name}_high": high}
+    return table
+
+
+def aucs_of(ranked: Ranked, confidence: float) -> dict[str, Array]:
+    """Compute the AUC of each group with its interval."""
+    (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(ranked.groups)
+    won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
+    aucs = won / np.where(pairs > 0, pairs, np.nan)
+    negatives, positives = ranked.cells.effective().reshape(2, -1)
+    low, high = newcombe_auc(aucs, positives, negatives, confidence)
+    return {"auc": aucs, "auc_low": low, "auc_high": high}

@@ -10,7 +10,7 @@ import pytest
 
 from fairconstrained import audit, metrics
 from fairconstrained.audit.arguments import CRITERIA
-from fairconstrained.audit.measures import DIFFERENCES
+from fairconstrained.audit.measures import COMPARED
 
 N = 400
 ASKED = ["--decision", "decision", "--sensitive", "sex", "--positive", "granted"]
@@ -232,4 +232,4 @@ def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
 
 
 def test_the_criteria_that_are_written_out_are_those_that_are_compared():
-    assert sorted(CRITERIA) == sorted(DIFFERENCES)
+    assert sorted(CRITERIA) == sorted(COMPARED)
