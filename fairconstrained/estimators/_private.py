@@ -119,9 +119,10 @@ class PrivateTraining(Training):
     is_private = True
     counted = ", by the released counts, which are noisy"
     hidden: ClassVar[dict[str, Any]] = {"y": None, "group": None}
-    # Times tell the sizes of batches, also by how often a bar is drawn.
+    # Times tell the sizes of batches, also by how often a bar is drawn, and whether one comes late.
     bar: ClassVar[dict[str, Any]] = {
         "bar_format": "{desc}: {n_fmt}/{total_fmt}{postfix}", "mininterval": 0.0, "miniters": 1,
+        "late": {"disable": True},
     }  # fmt: skip
     estimator: PrivateFairClassifier
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -149,16 +151,28 @@ def recorded(stack: MomentConstraint, iterate: Iterate) -> Record:
     )
 
 
+#: Options of the bar of a fit that was not asked for one.
+LATE: Mapping[str, Any] = {"delay": 2.0, "leave": False}
+
+
 @contextmanager
 def progress(
-    name: str, length: int | None, verbose: int, **options: Any
+    name: str, length: int | None, verbose: int, late: Mapping[str, Any] = LATE, **options: Any
 ) -> Iterator[Callable[[Iterate], None]]:
-    """Show a progress bar, with these options of tqdm; yield a callback of iterations."""
-    with tqdm(total=length, desc=name, disable=not verbose, unit="it", **options) as bar:
+    """Show a progress bar, with these options of tqdm; yield a callback of iterations.
+
+    Fits that are not `verbose` show one `late`: on a terminal, from two seconds on. Those of
+    parallel searches show none, as their bars would overwrite each other.
+    """
+    if not verbose:
+        is_first = multiprocessing.current_process().name == "MainProcess"
+        options = dict(late) if is_first and sys.stderr.isatty() else {"disable": True}
+    with tqdm(total=length, desc=name, unit="it", **options) as bar:
 
         def tick(iterate: Iterate) -> None:
             violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan
             bar.set_postfix(
+                refresh=False,  # which would not wait
                 objective=f"{float(iterate.soft[0]):.4f}",
                 error=f"{float(iterate.hard[0]):.4f}",
                 excess=f"{violation:+.4f}",

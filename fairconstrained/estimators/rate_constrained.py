@@ -124,7 +124,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Seed of networks and mini-batches, and of the noise of private training. With privacy, None
         uses the randomness of the operating system; a seed is for experiments only.
     verbose : int, default=0
-        If positive, show a progress bar.
+        If positive, show a progress bar. Without, a fit without privacy shows one on a terminal
+        from two seconds on (``TQDM_DISABLE=1`` in the environment turns it off).
     device : str, default="cpu"
         Torch device for training. Fitted attributes are on the CPU.
     warm_start : bool, default=False

@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import itertools
 import pickle
 import re
+import sys
 import warnings
 from functools import partial
 
@@ -324,6 +326,13 @@ def test_a_progress_bar_shows_no_times():
     assert len(bars) >= len(fitted(clone(PRIVATE["rates"])).history_["time"])
     assert "excess" in bars[-1]
     assert not re.search(r"\d\d:\d\d|it/s|s/it", shown.getvalue())
+
+
+def test_no_progress_bar_says_that_a_fit_took_long(monkeypatch, capsys):
+    monkeypatch.setattr("tqdm.std.time", itertools.count(0.0, 1.0).__next__)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    fitted(clone(PRIVATE["rates"]))
+    assert "Classifier" not in capsys.readouterr().err
 
 
 def words_of(fit, category):

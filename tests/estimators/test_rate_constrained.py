@@ -3,6 +3,9 @@
 Warnings are errors here: a fit that says it is not feasible, or not converged, fails its test.
 """
 
+import itertools
+import sys
+
 import numpy as np
 import pytest
 from scipy.special import expit, softmax
@@ -234,6 +237,27 @@ def test_the_progress_bar_is_shown_when_asked_for(verbose, capsys):
     assert captured.out == ""
     assert ("RateConstrainedClassifier" in captured.err) == bool(verbose)
     assert (f"{clf.n_iter_}it" in captured.err) == bool(verbose)
+
+
+def test_fits_that_take_two_seconds_show_a_bar_on_terminals(monkeypatch, capsys):
+    calls = itertools.count()
+
+    def stops(iterate):
+        if next(calls) > 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tqdm.std.time", itertools.count(0.0, 1.0).__next__)
+    fitted(slack=0.15)
+    assert capsys.readouterr().err == ""  # no terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    fitted(slack=0.15)
+    assert "RateConstrainedClassifier" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        fitted(slack=0.15, callbacks=stops)
+    assert capsys.readouterr().err.endswith(" \r")  # the bar is gone
+    monkeypatch.setattr("tqdm.std.time", itertools.repeat(0.0).__next__)
+    fitted(slack=0.15)
+    assert "RateConstrainedClassifier" not in capsys.readouterr().err
 
 
 def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result():
