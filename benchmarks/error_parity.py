@@ -6,9 +6,9 @@ point of each group lies in the convex hull of its ROC curve, and the linear pro
     min  expected error   s.t.  |rate of one group - rate of another| <= slack
 
 has the weights of the hull's corners as variables; predictions draw a corner. Written anew, because
-the package (0.3.12) asks for numpy below 2: with 2.4 it finds the same costs under equalized odds,
-and demographic parity fails. Two differences: the corners' weights are variables, where it has
-points and then looks for weights, and a midpoint of scores is a threshold.
+the package (0.3.12) asks for numpy below 2. Installed without its dependencies it finds the same
+costs with 2.4, and ends with an error on some problems. Two differences: the corners' weights are
+variables, where it has points and then looks for weights, and a midpoint of scores is a threshold.
 """
 
 from __future__ import annotations
