@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import fairconstrained
+from benchmarks import evidence
+from benchmarks.evidence import pages
 from fairconstrained import exceptions, metrics, models
 from tests.helpers.repository import ROOT
 
@@ -162,12 +164,44 @@ def test_the_version_is_said_in_one_place():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
 
 
-# --- docs/papers.md: the code and the tests that it names exist -----------------------------------
+# --- docs/papers.md: what it names exists, and no item of a paper is left out --------------------
 
 PAPERS = (DOCS / "papers.md").read_text(encoding="utf-8")
-ROWS = [line for line in PAPERS.splitlines() if line.startswith("| ") and "`" in line]
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAPERS, re.DOTALL | re.MULTILINE))
 CODE = sorted(set(re.findall(r"`(fairconstrained\.[\w.]+)`", PAPERS)))
 TESTS = sorted(set(re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAPERS)))
+KIND = r"(Algorithm|Assumption|Definition|Example|Figure|Lemma|Proposition|Remark|Table|Theorem)s? "
+NUMBER = r"(?:[A-G]\.)?\d+(?:\.\d+)?[a-c]?"
+EVERY_ITEM = {
+    "DP-FERMI": "Definitions 2.1, 2.2; Theorems 3.1 to 3.4, C.1, D.1, E.1, E.3, E.10; Assumption E.2; "
+    "Lemmas E.4 to E.9; Algorithms 1, 2; Figures 1 to 8",
+    "RaCO-DP": "Definitions 2.1, 2.2, 3.1, 5.1, A.1 to A.3; Theorems 4.1, 5.2, B.1, D.1, D.3, D.5; "
+    "Lemmas C.1, C.2, D.2, D.4, D.6 to D.10; Remarks 1 to 4; Algorithm 1; Figures 1 to 9; "
+    "Tables 1, 2",
+    "Partial parity": "Assumptions 3.1, 6.3; Definitions 4.1 to 4.3, 6.1, 6.2, A.1 to A.3; "
+    "Lemmas 5.1, 5.2, E.1 to E.3; Remark 5.3; Proposition 6.4; Theorems 6.5, F.1, F.2; "
+    "Examples D.1 to D.7; Algorithms 1 to 3; Figures 1 to 12; Tables 1 to 4",
+    "AUC fairness": "Definitions 1 to 6; Assumptions 1 to 4; Examples 1 to 5; Lemmas 1 to 5; "
+    "Proposition 1; Theorems 1, 2; Remarks 1, 2; Algorithms 1 to 3; Figures 1 to 4; Tables 1, 2",
+    "Stochastic algorithms": "Algorithms 1 to 3; Figures 1 to 5; Tables 1 to 3",
+}
+
+
+def rows(text, n_cells):
+    """The cells of the rows of all tables with so many columns."""
+    lines = [re.split(r" ?\| ?", line)[1:-1] for line in text.splitlines() if line[:2] == "| "]
+    return [cells for cells in lines if len(cells) == n_cells]
+
+
+def items(text):
+    """Each numbered item of a text: "Lemmas 1 and E.2 to E.4" has four."""
+    numbered = set()
+    for kind, numbers in re.findall(rf"{KIND}((?:{NUMBER}(?:, | and | to )?)+)", text):
+        for first, last in re.findall(rf"({NUMBER})(?: to ({NUMBER}))?", numbers):
+            before, least = re.fullmatch(r"(.*?)(\d+)[a-c]?", first).groups()
+            most = int(re.search(r"(\d+)[a-c]?$", last or first)[1])
+            numbered |= {f"{kind} {before}{number}" for number in range(int(least), most + 1)}
+    return numbered
 
 
 def found(name):
@@ -192,9 +226,29 @@ def test_named_tests_exist(path, name):
     assert f"\ndef {name}(" in (ROOT / path).read_text(encoding="utf-8")
 
 
-def test_every_row_names_code_and_a_test():
-    assert len(ROWS) >= 30
-    for row in ROWS:
-        assert row.count("|") == 6, row
-        assert "`fairconstrained." in row, row
-        assert "`tests/" in row, row
+def test_every_row_of_code_names_code_and_a_test():
+    all_rows = [row for text in SECTIONS.values() for row in rows(text, 5) if row[0] != "what"]
+    assert len(all_rows) >= 30
+    for row in all_rows:
+        assert "`fairconstrained." in row[2], row
+        assert "`tests/" in row[4], row
+
+
+@pytest.mark.parametrize("paper", EVERY_ITEM)
+def test_every_item_of_a_paper_has_a_row_that_says_where_it_is_or_why_not(paper):
+    above = items(" ".join(row[1] for row in rows(SECTIONS[paper], 5)))
+    all_rows = rows(SECTIONS[paper], 3)[1:]
+    assert items(EVERY_ITEM[paper]) <= above.union(*(items(row[0]) for row in all_rows))
+    for names, here, missing in all_rows:
+        assert here or missing, names
+        if "the table above" in here:
+            assert items(names) <= above, names
+
+
+def test_pages_and_tables_that_the_papers_link_to_exist():
+    linked = re.findall(r"\]\(#([\w-]+)\)", PAPERS)
+    assert set(linked) <= {pages.anchor(name) for name in evidence.sources().index}
+    files = re.findall(r"`(benchmarks/[\w/.]+)`", PAPERS)
+    files += [f"docs{page}.md" for page in re.findall(r"\{doc\}`(/[\w/]+)`", PAPERS)]
+    assert len(linked) > 10
+    assert all((ROOT / file).exists() for file in files)
