@@ -173,8 +173,8 @@ TESTS = sorted(set(re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAPERS)))
 KIND = r"(Algorithm|Assumption|Definition|Example|Figure|Lemma|Proposition|Remark|Table|Theorem)s? "
 NUMBER = r"(?:[A-G]\.)?\d+(?:\.\d+)?[a-c]?"
 EVERY_ITEM = {
-    "DP-FERMI": "Definitions 2.1, 2.2; Theorems 3.1 to 3.4, C.1, D.1, E.1, E.3, E.10; Assumption E.2; "
-    "Lemmas E.4 to E.9; Algorithms 1, 2; Figures 1 to 8",
+    "DP-FERMI": "Definitions 2.1, 2.2; Theorems 3.1 to 3.4, C.1, D.1, E.1, E.3, E.10; "
+    "Assumption E.2; Lemmas E.4 to E.9; Algorithms 1, 2; Figures 1 to 8",
     "RaCO-DP": "Definitions 2.1, 2.2, 3.1, 5.1, A.1 to A.3; Theorems 4.1, 5.2, B.1, D.1, D.3, D.5; "
     "Lemmas C.1, C.2, D.2, D.4, D.6 to D.10; Remarks 1 to 4; Algorithm 1; Figures 1 to 9; "
     "Tables 1, 2",
