@@ -253,6 +253,10 @@ class MomentConstraint:
         """Return the largest value without its slack, in the criterion's units; nan if none."""
         return float((values + self.slack.to(values)).max()) if len(values) else float("nan")
 
+    def undefined(self, values: Tensor) -> dict[int, str]:
+        """Name the values of comparisons that do not exist at this point, by their places."""
+        return {}
+
     def measures(self, values: Tensor) -> dict[str, float]:
         """Measure each criterion in its own units, by name."""
         return {self.name: self.measure(values)}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, as_tensor
 
@@ -23,7 +25,8 @@ class RateRatios(LinearMoments):
     .. math:: g_{ab} = c\, \rho_a - \rho_b + 10^{-9} \le 0 .
 
     :meth:`measure` is one minus the smallest ratio. Rates that are zero in both
-    sets have no ratio, and are left out. The combinations are those of :func:`in_both_orders`.
+    sets have no ratio, and are left out by name (:meth:`undefined`). The combinations are those of
+    :func:`in_both_orders`.
     """
 
     @cached_property
@@ -40,14 +43,32 @@ class RateRatios(LinearMoments):
     def measure(self, values: Tensor) -> float:
         if not len(values):
             return float("nan")
+        a, b = self._both(values)
+        defined = a > _ZERO
+        return float((1.0 - b[defined] / a[defined]).max()) if defined.any() else float("nan")
+
+    def undefined(self, values: Tensor) -> dict[int, str]:
+        a, b = self._both(values)
+        places = torch.nonzero(torch.maximum(a, b) <= _ZERO)[:, 0].tolist()
+        events: dict[str, set[str]] = {}
+        for j in places:
+            names = map(self._rate_names.__getitem__, self.combinations.rate[:, j].tolist())
+            events.setdefault(self._event(j), set()).update(names)
+        return {j: _no_ratio(self._event(j), sorted(events[self._event(j)])) for j in places}
+
+    def _both(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two rates of each comparison, (m,) each."""
         c, partner = self._pairs
         first = values + self.slack.to(values)
         second = first[as_tensor(partner, device=values.device)]
         # The two equations are solved for the rates.
-        a = (c * first + second) / (c**2 - 1.0)
-        b = (c * second + first) / (c**2 - 1.0)
-        defined = a > _ZERO
-        return float((1.0 - b[defined] / a[defined]).max()) if defined.any() else float("nan")
+        return (c * first + second) / (c**2 - 1.0), (c * second + first) / (c**2 - 1.0)
+
+    def _event(self, j: int) -> str:
+        """Name the predicted label whose rates are compared; "" for several."""
+        rates = self.cell_numerators[self.combinations.rate[:, j].tolist()]
+        columns = np.unique(rates.indices % self.statistic.n_columns)
+        return f"prediction {self.space.classes[columns[0]]}" if len(columns) == 1 else ""
 
     def narrowed(self, by: Tensor) -> Self:
         """Subtract `by` (m,) from the slacks, as far as equal rates of 1 still satisfy them."""
@@ -63,6 +84,11 @@ class RateRatios(LinearMoments):
         rate, factor = self.combinations.rate[:, j], self.combinations.factor[:, j]
         words = [self._rate_names[int(rate[side])] for side in (factor.argmax(), factor.argmin())]
         return f"{self.title}: {float(factor.max()):g} times {words[0]} against {words[1]}"
+
+
+def _no_ratio(event: str, rates: Sequence[str]) -> str:
+    """Say that an event happens in none of several sets of rows."""
+    return f"{event}{' in ' * bool(event)}{'; '.join(rates)} (rates of zero have no ratio)"
 
 
 def in_both_orders(differences: Any, ratio: float) -> Any:

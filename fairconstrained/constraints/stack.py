@@ -196,6 +196,14 @@ class Stack(MomentConstraint):
         pieces = zip(keys, self.members, self.split(values), strict=True)
         return {key: member.measure(values) for key, member, values in pieces}
 
+    def undefined(self, values: Tensor) -> dict[int, str]:
+        found: dict[int, str] = {}
+        first = 0
+        for member, piece in zip(self.members, self.split(values), strict=True):
+            found |= {first + j: words for j, words in member.undefined(piece).items()}
+            first += len(piece)
+        return found
+
     def measure(self, values: Tensor) -> float:
         """Measure the criterion that exceeds its slack most, in its own units."""
         pieces = zip(self.members, self.split(values), strict=True)

@@ -37,6 +37,8 @@ from fairconstrained.estimators._reporting import (
 )
 from fairconstrained.estimators._tables import of_tables, rows_here
 from fairconstrained.estimators._training import Training
+from fairconstrained.inputs.features import naming_texts_and_dates
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.losses import class_probabilities, hard_classes, log_loss
 from fairconstrained.models.perceptron import Layers
@@ -169,9 +171,28 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
                 if workers.size > 1 or isinstance(given.X, (Blocks, Table)):
                     check_parts(training, given.X)
             watched = hasattr(self, "_skl_callbacks")
-            with fit_task(training, given) if watched else nullcontext() as training.watch:
+            with (
+                fit_task(training, given) if watched else nullcontext() as training.watch,
+                naming_texts_and_dates(given.X),
+            ):
                 training.train(training.read(given, workers))
             return self
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predicted labels, which may be weighted.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels of any type that :meth:`fit` takes.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+        """
+        return float(super().score(X, plain_labels(y), sample_weight))
 
     @of_tables
     def decision_function(self, X: Any) -> Floats:

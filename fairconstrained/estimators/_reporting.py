@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -195,8 +195,10 @@ def warn_of_undone(settings: Sequence[str]) -> None:
         )
 
 
-def report(training: Training, solution: Solution, worst: int | None) -> None:
-    """Warn if a fit exceeds its slacks, most of all `worst`, or stopped before it converged."""
+def report(
+    training: Training, solution: Solution, worst: int | None, undefined: Mapping[int, str]
+) -> None:
+    """Warn of a violated constraint, of `undefined` ratios, and of a fit that did not converge."""
     estimator = training.estimator
     excess, error = estimator.excess_, estimator.excess_error_
     how, remedies = "", ""
@@ -207,13 +209,12 @@ def report(training: Training, solution: Solution, worst: int | None) -> None:
     elif error == 0 and not estimator.feasible_ and excess > 0:
         how = f"exceeds its slack by {excess:.4f} on {training.measured_on}"
         remedies = training.remedies
-    if worst is not None and np.isnan(estimator.violation_):
-        warn_caller(
-            f"{estimator.constraints_[worst]}: the event happens in no group, so that there is no "
-            "ratio to compare: violation_ is nan, and feasible_ is False.",
-            ConstraintNotSatisfiedWarning,
-        )
-    elif how:
+    if undefined:
+        left_out = f"left out of the constraint: {'; '.join(dict.fromkeys(undefined.values()))}"
+        empty = [name for name, value in estimator.violations_.items() if np.isnan(value)]
+        rest = f"; {' and '.join(empty)} has nothing left to compare, so that feasible_ is False"
+        warn_caller(f"{left_out}{rest if empty else ''}.", UndefinedMetricWarning)
+    if how:
         top = top_of_words(estimator.classes_.tolist() if hasattr(estimator, "pos_label_") else [])
         warn_caller(
             f"{estimator.constraints_[worst]}: {how}{top and f'; {top}'}. Try a larger slack, "
@@ -225,9 +226,10 @@ def report(training: Training, solution: Solution, worst: int | None) -> None:
         name = type(estimator.solver).__name__
         warn_caller(
             f"{name} keeps its result, of error {float(own.hard[0]):.4f} and excess over the slack "
-            f"{own.excess:.4f}. A known point (equal scores, the model without constraints, a "
+            f"{own.excess:.4f}. A baseline (equal scores, the model without constraints, a "
             f"relaxation, or another intercept) has {float(better.hard[0]):.4f} and "
-            f"{better.excess:.4f}. To take such points, write takes_known = True in class {name}.",
+            f"{better.excess:.4f}. To let baselines replace it, write takes_known = True in class "
+            f"{name}.",
             ConvergenceWarning,
         )
     residual = own.residual

@@ -312,12 +312,16 @@ class Training:
         # A margin narrows the slacks in training only.
         wider = (stack.slack - stages[0].problem.constraint.slack).to(hard)
         excess = (hard[: len(wider)] + wider)[: len(iterate.dual)]
+        undefined = {} if self.is_private else stack.undefined(hard)
         clf.left_out_ = [f"{words}{self.counted}" for words in self.left_out]
-        compares = len(stack.members) == len(clf._notions()) and not np.isnan(clf.violation_)
+        clf.left_out_ += dict.fromkeys(undefined.values())
+        compares = len(stack.members) == len(clf._notions())
+        compares &= not np.isnan([clf.violation_, *clf.violations_.values()]).any()
+        excess = excess.index_fill(0, excess.new_tensor([*undefined]).long(), -torch.inf)
         clf.feasible_ = compares and bool((excess <= FEASIBILITY_TOL).all())
         errors = self.errors_of_estimates(problem).to(excess)
         worst = int((excess - errors).argmax()) if len(excess) else None
-        clf.excess_ = np.nan if worst is None else float(excess[worst])
+        clf.excess_ = np.nan if worst is None or worst in undefined else float(excess[worst])
         clf.excess_error_ = 0.0 if worst is None else float(errors[worst])
         clf.privacy_ = self.spent
         records, times, clf.n_iter_ = [], np.zeros(1), 0
@@ -327,7 +331,7 @@ class Training:
             clf.n_iter_ += own.n_iter
         columns = np.array(records).T
         clf.history_ = {**dict(zip(Record._fields, columns, strict=True)), "time": times[1:]}
-        report(self, solution, worst)
+        report(self, solution, worst, undefined)
         if clf.feasible_ and solution.equal - float(iterate.hard[0]) < NEARLY_EQUAL:
             report_equal(clf, stages[-1], self.looser, self.margin > 0)  # never of a private fit
 

@@ -155,7 +155,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Whether ``violation_ <= slack``, to the last row, or the same of each of several criteria;
         False where a criterion has nothing to compare.
     left_out_ : list of str
-        The groups, or groups within a label, that are not compared, with their rows and the reason.
+        The groups, or groups within a label, that are not compared, with their rows and the reason,
+        and ratios of two rates that are zero, which do not exist.
     excess_, excess_error_ : float
         The largest excess over a slack (negative if all are kept), and the error of this number:
         two standard deviations of the noise of a private fit, otherwise 0.
@@ -168,7 +169,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     n_iter_, converged_ : int, bool
         Number of iterations, and whether the residual fell below `tol`.
     status_ : str
-        Why training ended. If a known point took the place of the result, it says so first.
+        Why training ended. If a baseline took the place of the result, it says so first.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multiplier (the
         largest), time (s). For networks objective and error are those of rows held out.

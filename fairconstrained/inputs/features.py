@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,30 @@ def refuse_texts_and_dates(X: Any) -> None:
 
     The error for other columns is scikit-learn's.
     """
-    found = {name: kind for name, types in _not_real(X).items() if (kind := _kind_in(types))}
-    if found:
-        listed = "; ".join(f"{kind} in the column {name!r}" for name, kind in found.items())
-        ways = "; ".join(_WAYS_OUT[kind] for kind in dict.fromkeys(found.values()))
-        raise ValueError(f"X must hold numbers; it has {listed}. Give {ways}.")
+    if words := _texts_and_dates(X):
+        raise ValueError(f"X must hold numbers; {words}")
+
+
+@contextmanager
+def naming_texts_and_dates(X: Any) -> Iterator[None]:
+    """Name the columns of texts and dates that a classifier could not convert to numbers."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        fails = isinstance(error, TypeError) or "convert" in str(error)
+        if fails and (words := _texts_and_dates(X)):
+            raise ValueError(f"{error} (X: {words})") from error
+        raise
+
+
+def _texts_and_dates(X: Any) -> str:
+    """Name the columns of texts, dates and lengths of time, and the ways out; "" without any."""
+    kinds = {name: kind for name, types in _not_real(X).items() if (kind := _kind_in(types))}
+    if not kinds:
+        return ""
+    listed = "; ".join(f"{kind} in the column {name!r}" for name, kind in kinds.items())
+    ways = "; ".join(_WAYS_OUT[kind] for kind in dict.fromkeys(kinds.values()))
+    return f"it has {listed}. Give {ways}."
 
 
 def _kind_in(types: dict[str, Any]) -> str:

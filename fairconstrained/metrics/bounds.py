@@ -312,10 +312,10 @@ class _Counted:
     """Rates (n_groups, n_events) of whole numbers; cells that are left out have no rows."""
 
     def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
-        self.events = [rate.event + rate.condition for rate in counts.definitions(notion)]
-        hits, rows, _given, self.groups = counts.rates(notion)
+        rates = counts.rates(notion)
+        self.events, self.groups = list(rates.events), rates.groups
         self.hits, self.rows = (
-            np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in (hits, rows)
+            np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in rates[:2]
         )
         self.values = self.hits / np.where(self.rows > 0, self.rows, np.nan)
 
@@ -347,7 +347,15 @@ def parity_bound(
         if sets[g] == sets[h]
     ]
     values, compared = found.values.tolist(), comparison.of_rates
-    estimate = max((compared(values[g][e], values[h][e]) for g, h, e in pairs), default=NAN)
+    estimate = max(
+        # Rates of zero have no ratio.
+        (
+            compared(values[g][e], values[h][e])
+            for g, h, e in pairs
+            if comparison is DIFFERENCE or values[g][e] > 0
+        ),
+        default=NAN,
+    )
     # The likely ones come first, so that others need one test each.
     p = (found.hits + 1) / (found.rows + 2)
     variance = p * (1 - p) / (found.rows + 1)

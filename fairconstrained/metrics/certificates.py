@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints
+from fairconstrained.arrays import Array, Ints, as_numpy
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import Groups, encode_groups, group_name, within_strata
@@ -217,7 +218,7 @@ def certify(
     model = "the given predictions"
     if estimator is not None:
         rows, model = of_model(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
-    claim = _about(claim, estimator, y, y_true, y_pred)
+    claim = _about(claim, estimator, rows, y, y_true, y_pred)
     rows = checked(rows, claim, population is not None and population.needs_labels)
     claim = claim._replace(labels=labels_of(rows, claim.labels)).naming(y, y_true, y_pred)
     found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
@@ -242,10 +243,15 @@ def certify(
     )
 
 
-def _about(claim: Claim, model: Any, *labels: Any) -> Claim:
+def _about(claim: Claim, model: Any, rows: Rows, *labels: Any) -> Claim:
     """Return the claim, about all labels and groups that the model and these columns know."""
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
     known += [label for column in labels for label in declared(column)]
+    true, decided = (
+        [] if column is None else pd.Series(np.ravel(as_numpy(column))).dropna().tolist()
+        for column in rows[:2]
+    )
+    known += set(true) if set(decided) <= set(true) else []  # labels that nobody is predicted
     groups = getattr(last_step(model), "groups_", ())
     return claim._replace(labels=list(dict.fromkeys(known)), groups=list(groups))
 

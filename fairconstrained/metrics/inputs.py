@@ -109,13 +109,16 @@ class Counts(NamedTuple):
 
     def rates(self, notion: Rates, by_ratio: bool = False) -> GroupRates:
         """Return the rates of each group, whose differences or ratios count."""
-        hits, possible, conditions = [], [], []
-        for rate in self.definitions(notion, by_ratio):
-            hits.append((self.table * rate.hits).sum(axis=(1, 2)))
-            possible.append((self.table * rate.possible).sum(axis=(1, 2)))
-            conditions.append(rate.condition)
-        rows = np.stack(possible, axis=1)
-        return GroupRates(np.stack(hits, axis=1), rows, conditions, self.groups)
+        rates = list(self.definitions(notion, by_ratio))
+        hits = [(self.table * rate.hits).sum(axis=(1, 2)) for rate in rates]
+        rows = [(self.table * rate.possible).sum(axis=(1, 2)) for rate in rates]
+        return GroupRates(
+            np.stack(hits, axis=1),
+            np.stack(rows, axis=1),
+            [rate.condition for rate in rates],
+            self.groups,
+            [rate.event + rate.condition for rate in rates],
+        )
 
 
 def check_scores(y_score: ArrayLike, n_samples: int | None = None) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ class GroupRates(NamedTuple):
     rows: Array  # the same, or one column: weight of the rows where it could
     conditions: list[str]  # of each column of `rows`, for messages
     groups: list[str]
+    events: Sequence[str] = ()  # of each column of `hits`
 
     def values(self) -> Array:
         """Return the fractions, nan where there are no rows; a warning names these."""
@@ -68,9 +69,10 @@ def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_c
     summary = choose(summaries, "agg", agg)
     defined = high.max(axis=0) != 0
     if not defined.all():
+        zero = "; ".join(np.array(rates.events)[~defined])
+        rest = "" if defined.any() else ", and the metric is nan"
         warn_caller(
-            f"{int((~defined).sum())} of the {len(defined)} rates compared are zero in every "
-            "group and have no ratio; they are left out (nan when none is left).",
+            f"{zero}: rates of zero in every group have no ratio; they are left out{rest}.",
             UndefinedMetricWarning,
         )
     ratios = (low[:, defined] / high[:, defined]).min(axis=0)

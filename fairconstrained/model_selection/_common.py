@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.privacy.seeds import HiddenSeed, private_parts, without_seeds
 
 
@@ -44,6 +45,10 @@ class DelegatingClassifier(
     def decision_function(self, X: Any, **params: Any) -> Any:
         """Compute scores by the fitted estimator; see ``predict``."""
         return self._response("decision_function", X, **params)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy of the predicted labels, which may be weighted."""
+        return float(super().score(X, plain_labels(y), sample_weight))
 
     def _predict_by(self, model: Any) -> None:
         """Set the fitted estimator, and what users know of its inputs and outputs."""

@@ -29,6 +29,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
@@ -242,7 +243,7 @@ class CertifiedClassifier(DelegatingClassifier):
         slack = self._given("slack", self.slack, own_bound(constraint))
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
-        X, y = indexable(X, y)
+        X, y = indexable(X, plain_labels(y) if getattr(y, "dtype", 0) == np.dtype("O") else y)
         if y is None:
             raise ValueError(
                 "CertifiedClassifier requires y to be passed, but the target y is None."

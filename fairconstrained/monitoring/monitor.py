@@ -332,22 +332,30 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def estimate_(self) -> float:
         """The violation of the rows so far; nan if there is nothing to compare."""
         self._begin()
-        values, kept = self._values(), self._compared.kept.T
-        if not kept.any():
+        compared = self._compared.kept.any(axis=0) & ~self._without_ratio
+        if not compared.any():
             return float("nan")
-        low, high = np.where(kept, values, np.inf), np.where(kept, values, -np.inf)
-        low, high = low.min(axis=1)[kept.any(axis=1)], high.max(axis=1)[kept.any(axis=1)]
+        kept, values = self._compared.kept.T[compared], self._values()[compared]
+        low = np.where(kept, values, np.inf).min(axis=1)
+        high = np.where(kept, values, -np.inf).max(axis=1)
         if self._rule.of_cap:
             return float(high.max())
-        scale = np.where(high > 0, high, 1.0) if self._rule.claim.ratio else 1.0
-        return float(((high - low) / scale).max())
+        return float(((high - low) / (high if self._rule.claim.ratio else 1.0)).max())
 
     @property
     def left_out_(self) -> list[str]:
         """The groups, or groups within a label, that `estimate_` does not compare yet, and why."""
         self._begin()
-        names, given = list(map(group_name, self.groups_)), self._rule.given
-        return self._compared.left_out(lambda g, e: f"group {names[g]}{given[e]}")
+        names, rule = list(map(group_name, self.groups_)), self._rule
+        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rule.given[e]}")
+        zero = [rule.events[e] for e in np.flatnonzero(self._without_ratio)]
+        return [*left_out, *(f"{event} (rates of zero have no ratio)" for event in zero)]
+
+    @property
+    def _without_ratio(self) -> Array:
+        """Whether the rates of an event are zero in all groups that have rows, (n_events,)."""
+        zero = (self._rows > 0).any(axis=1) & ~(self._hits > 0).any(axis=1)
+        return np.asarray(zero & bool(self._rule.claim.ratio))
 
     @property
     def _compared(self) -> Compared:

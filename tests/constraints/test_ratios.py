@@ -4,18 +4,22 @@ import fairlearn.metrics
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
     EqualOpportunity,
+    ErrorRateParity,
     Space,
 )
 from fairconstrained.losses import hard_classes
 from fairconstrained.metrics import certify
 from fairconstrained.metrics.bounds import SHORTFALL
 from fairconstrained.model_selection import CertifiedClassifier
+from fairconstrained.monitoring import FairnessMonitor
+from fairconstrained.solvers import Iterate, Solver
 from tests.helpers.fits import fitted, table
 from tests.helpers.notions import ScoredRows, bound, hard_values, random_rows
 
@@ -85,6 +89,60 @@ def test_rates_that_are_all_zero_have_no_ratio():
     values = hard_values(constraint, rows)
     assert np.isnan(constraint.measure(values))
     assert (values > 0).all()
+
+
+class Free(Solver):
+    """Ends at the model without constraints."""
+
+    length = 1
+
+    def iterate(self, problem, x, dual, tol, rng):
+        x = problem.variables(problem.free)
+        yield Iterate(x, *problem.evaluate(x), dual, residual=0.0)
+
+
+@pytest.mark.filterwarnings("ignore:Free keeps its result")
+@pytest.mark.parametrize("others", [[], [ErrorRateParity(slack=0.5)]])
+def test_rates_of_zero_are_left_out_by_name(others):
+    """By fits, metrics, certificates and monitors; the ratios of other rates decide."""
+    rng = np.random.default_rng(0)
+    X, group = rng.normal(size=(600, 2)), np.array(["f", "m"])[np.arange(600) % 2]
+    y = (X[:, 0] > 0).astype(int)
+    y[:2] = 2  # a label that nobody is predicted to have
+    clf = RateConstrainedClassifier([DemographicParity(ratio=0.5), *others], solver=Free())
+    with pytest.warns(UndefinedMetricWarning, match="left out of the constraint: prediction 2 in"):
+        clf.fit(X, y, sensitive_features=group)
+    assert clf.left_out_ == ["prediction 2 in group f; group m (rates of zero have no ratio)"]
+    assert clf.feasible_
+    assert clf.excess_ < 0
+    predicted = clf.predict(X)
+    with pytest.warns(UndefinedMetricWarning, match=r"^predicted 2: rates of zero in every group"):
+        ratio = metrics.demographic_parity_ratio(y, predicted, sensitive_features=group)
+    assert clf.violations_["demographic_parity"] == pytest.approx(1 - ratio)
+    found = certify(
+        y_true=y,
+        y_pred=predicted,
+        sensitive_features=group,
+        constraint=DemographicParity(ratio=0.5),
+    )
+    assert found.estimate == pytest.approx(1 - ratio)
+    assert not found.kept  # nothing is known about the third label
+
+
+@pytest.mark.filterwarnings("ignore:Free keeps its result")
+def test_where_no_ratio_is_left_nothing_is_kept():
+    X, group = np.random.default_rng(0).normal(size=(600, 2)), np.arange(600) % 2
+    y = (np.arange(600) < 6).astype(int)
+    criteria = [DemographicParity(ratio=0.5), ErrorRateParity(slack=0.5)]
+    clf = RateConstrainedClassifier(criteria, solver=Free())
+    with pytest.warns(UndefinedMetricWarning, match="demographic_parity has nothing left to comp"):
+        clf.fit(X, y, sensitive_features=group)
+    assert not clf.feasible_
+    given = {"y_pred": clf.predict(X), "sensitive_features": group}
+    assert np.isnan(certify(**given, constraint=criteria[0]).estimate)
+    monitor = FairnessMonitor(criteria[0]).update(**given)
+    assert np.isnan(monitor.estimate_)
+    assert monitor.left_out_ == ["predicted 1 (rates of zero have no ratio)"]
 
 
 def test_small_groups_are_those_of_a_gap_of_the_same_size():

@@ -165,7 +165,9 @@ def test_labels_of_objects_and_extension_types_are_numbers_and_booleans(labels):
     assert clf.classes_.dtype.kind in "bif"
     assert clf.classes_.tolist() == [0, 1]
     np.testing.assert_array_equal(clf.coef_, expected.coef_)
-    assert clf.score(X, np.asarray(labels, dtype=float)) == expected.score(X, Y)
+    assert clf.score(X, labels) == expected.score(X, Y)
+    certified = CertifiedClassifier(clf, slack=0.5, random_state=0).fit(X, labels, **GROUPS)
+    assert certified.classes_.tolist() == [0, 1]
 
 
 def test_missing_labels_are_named():

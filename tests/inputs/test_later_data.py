@@ -8,11 +8,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
 from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, read_groups
 from fairconstrained.metrics import Weights, certify, demographic_parity_difference
+from fairconstrained.models import SingleFit
 from fairconstrained.monitoring import FairnessMonitor
 
 RNG = np.random.default_rng(0)
@@ -215,6 +217,9 @@ def test_columns_of_x_that_are_no_numbers_are_named(column, named):
     for table in (frame, pl.from_pandas(frame)):
         with pytest.raises(ValueError, match=named):
             RateConstrainedClassifier().fit(table, Y, sensitive_features=WOMAN)
+    for model in (LogisticRegression(), SingleFit(LogisticRegression())):
+        with pytest.raises(ValueError, match=named):
+            RateConstrainedClassifier(model=model).fit(frame, Y, sensitive_features=WOMAN)
     clf = RateConstrainedClassifier(slack=0.5).fit(
         frame.assign(c=X[:, 1]), Y, sensitive_features=WOMAN
     )
