@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
@@ -231,7 +230,7 @@ def report(
     if is_model(before):
         before, _ = decisions_and_scores(before, X, sensitive_features, **arguments)
     if y_pred is None and preset == PRESET_NYC_144 and y_score is not None:
-        y_pred = pd.Series(above_median(y_score), name="score above the median")
+        y_pred = above_median(y_score)
     if y_pred is None:
         raise ValueError("y_pred must hold decisions, or be a model; got None.")
     sample = read_sample(

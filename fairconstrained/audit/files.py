@@ -23,6 +23,8 @@ _SEPARATORS = (",", ";", "\t", "|")
 _N_ROWS = 200  # from which separator and decimal mark are guessed
 _NEEDS = "{name} is {kind}. Reading it needs {library}: pip install 'fairconstrained[files]'"
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_MARKUP = re.compile(r"\s*(\[\s*\{|\{\s*\"|<[!?a-z])", re.IGNORECASE)
+_CONVERT = "pandas.read_json, read_html or read_xml may read it, and to_csv writes a table."
 # Numbers with decimal commas, such as 1.234,5 and 0,125; 1,234 may be anything.
 _COMMAS = re.compile(r"[^\w,.-]*-?((\d{1,3}([. ']\d{3})+|\d+),(\d{1,2}|\d{4,})|0,\d+)\D*")
 _POINTS = re.compile(r"[^\w,.-]*-?((\d{1,3}([, ']\d{3})+|\d+)\.(\d{1,2}|\d{4,})|0\.\d+)\D*")
@@ -75,6 +77,9 @@ def load(path: Path, form: Form, columns: Sequence[str]) -> File:
         text, encoding = _decoded(data, name, form.encoding)
         if not text.strip():
             raise Unusable(f"{name} is empty.")
+        if _MARKUP.match(text):
+            raise Unusable(f"{name} is JSON, HTML or XML and no table. {_CONVERT}")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
         frame, decimal, notes = _text(text, name, form, columns, encoding)
         if encoding == "cp1252":
             notes.append(
@@ -90,7 +95,8 @@ def _excel(
     try:
         book = pd.ExcelFile(io.BytesIO(data), engine="openpyxl")
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise Unusable(f"{name} is a zip archive and no Excel file. Unpack it first.") from error
+        remedy = "Unpack the archive, or save the table again"
+        raise Unusable(f"{name} is no Excel file that can be read. {remedy}.") from error
     except ImportError:
         raise Unusable(_NEEDS.format(name=name, kind="an Excel file", library="openpyxl")) from None
     sheets = [str(other) for other in book.sheet_names]
@@ -121,7 +127,8 @@ def _parquet(data: bytes, name: str) -> pd.DataFrame:
     except ImportError:
         raise Unusable(_NEEDS.format(name=name, kind="a Parquet file", library="pyarrow")) from None
     except (ValueError, OSError) as error:
-        raise Unusable(f"{name} is a Parquet file that cannot be read: {error}.") from error
+        why = str(error).rstrip(".")
+        raise Unusable(f"{name} is a Parquet file that cannot be read: {why}.") from error
     named = [level for level in frame.index.names if level is not None]
     return frame.reset_index(level=named).reset_index(drop=True)
 
@@ -156,6 +163,8 @@ def _text(
         form, text = form._replace(sep=form.sep or first[4]), rest
     guess = _separator(text, columns)
     sep = {"tab": "\t", "\\t": "\t", None: guess}.get(form.sep, form.sep)
+    if sep is not None and len(sep) != 1:
+        raise Unusable(f"--sep must be one character, or tab; got {sep!r}.")
     if sep is None or len(next(csv.reader(io.StringIO(text), delimiter=sep), [])) < 2:
         other = f"--sep {guess!r}" if guess and form.sep else "--sep"
         raise Unusable(

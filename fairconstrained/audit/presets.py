@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fairconstrained.audit.arguments import PRESET_FOUR_FIFTHS, PRESET_NYC_144
 from fairconstrained.audit.wording import FOUR_FIFTHS, Question
@@ -69,7 +70,7 @@ def preset_question(preset: str, constraint: Any, slack: Any, confidence: float)
     return Question("demographic_parity", bound, rule.ratio, rule.attributes, confidence, preset)
 
 
-def above_median(scores: Any) -> Any:
+def above_median(scores: Any, name: str = "score") -> pd.Series:
     """Return which scores are above their median, as Local Law 144 counts them."""
     values = np.asarray(scores, dtype=float)
-    return values > np.nanmedian(values)
+    return pd.Series(values > np.nanmedian(values), name=f"{name} above the median")

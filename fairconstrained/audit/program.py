@@ -44,10 +44,10 @@ def _file(options: argparse.Namespace) -> File:
     others = [options.decision, options.label, options.before, options.score, options.weights]
     file = read_table(options, [*people, *(name for name in others if name)])
     fewest = 2 * options.min_cell
-    if len(file.frame) < fewest:
+    if (n_rows := len(file.frame)) < fewest:
         raise Unusable(
-            f"{file.name} has {len(file.frame)} rows. Comparing two groups takes at least "
-            f"{fewest}, as rates that rest on fewer than {options.min_cell} are hidden "
+            f"{file.name} has {n_rows} row{'s' * (n_rows != 1)}. Comparing two groups takes at "
+            f"least {fewest}, as rates that rest on fewer than {options.min_cell} are hidden "
             "(--min-cell)."
         )
     check_groups(file.frame[list(dict.fromkeys(people))])
@@ -56,6 +56,7 @@ def _file(options: argparse.Namespace) -> File:
 
 def _sample(file: File, options: argparse.Namespace) -> Sample:
     frame, scores = file.frame, _numbers(file, options.score)
+    decision = None if options.decision is None else frame[options.decision]
     weights = _numbers(file, options.weights)
     if options.most_weight is not None:
         weights = Weights(weights, options.most_weight)
@@ -64,7 +65,7 @@ def _sample(file: File, options: argparse.Namespace) -> Sample:
     )
     return read_sample(
         None if options.label is None else frame[options.label],
-        above_median(scores) if options.decision is None else frame[options.decision],
+        above_median(scores, options.score) if decision is None else decision,
         frame[sensitive],
         y_score=scores,
         before=None if options.before is None else frame[options.before],

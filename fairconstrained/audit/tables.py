@@ -19,6 +19,8 @@ from fairconstrained.inputs.values import listed
 _MOST_GROUPS = 30
 # Amounts and percentages: a sign, a currency before or behind, blanks and marks of thousands.
 _AMOUNT = re.compile(r"(?:[A-Z]{3}|[€$£¥₹])?\s*([+-]?[\d.,'’\s]*\d)\s*(?:[A-Z]{3}|[€$£¥₹%])?")
+_GROUPED = r"[+-]?[1-9]\d{{0,2}}(?:{mark}\d{{3}})+(?:{other}\d+)?"  # 1,050.20 and 1.050,20
+_DATES = ["ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"]
 
 
 def exit_with_message(
@@ -55,18 +57,38 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
 
 
 def numbers(column: pd.Series, decimal: str) -> pd.Series | None:
-    """Return amounts ("€ 1,050.20") and percentages as numbers, or None of other words."""
+    """Return amounts ("€ 1,050.20") and percentages as numbers, or None of other words.
+
+    The other mark than the decimal one must separate thousands; where it cannot, as in 0,5 and
+    1.050,20, the two have changed places.
+    """
     text = column.dropna().astype(str)
     if text.empty or not text.str.fullmatch(_AMOUNT).all():
         return None
     bare = text.str.extract(_AMOUNT, expand=False).str.replace(r"['’\s]", "", regex=True)
-    if (bare.str.count(r"\.").gt(1) | bare.str.contains(r"\..*,")).any():
-        decimal = ","  # 1.050.200 and 1.050,20
-    elif (bare.str.count(",").gt(1) | bare.str.contains(r",.*\.")).any():
-        decimal = "."
-    thousands = "," if decimal == "." else "."
-    plain = bare.str.replace(thousands, "").str.replace(decimal, ".")
-    return pd.to_numeric(plain, errors="coerce").reindex(column.index)
+    for point in (decimal, "," if decimal == "." else "."):
+        comma = "," if point == "." else "."
+        grouped = _GROUPED.format(mark=re.escape(comma), other=re.escape(point))
+        fits = bare.str.count(re.escape(point)) <= 1
+        fits &= ~bare.str.contains(comma, regex=False) | bare.str.fullmatch(grouped)
+        if fits.all():
+            plain = bare.str.replace(comma, "").str.replace(point, ".")
+            return pd.to_numeric(plain, errors="coerce").reindex(column.index)
+    return None
+
+
+def dates(column: pd.Series) -> pd.Series | None:
+    """Return a column of dates, or None of other values."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column.dt.tz_localize(None)
+    known = column.dropna().astype(str)
+    if known.empty or not known.str.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").all():
+        return None
+    for form in _DATES:
+        days = pd.to_datetime(column.astype("string"), format=form, errors="coerce")
+        if days.notna().sum() == len(known):
+            return days
+    return None
 
 
 def read_label(column: Any, positive: Any, name: str) -> Outcomes:
@@ -84,7 +106,10 @@ def check_groups(columns: pd.DataFrame) -> None:
         count = values.nunique()
         if count <= _MOST_GROUPS:
             continue
-        if count > 0.5 * len(values) and not pd.api.types.is_numeric_dtype(values):
+        if dates(values) is not None:
+            way = f"Turn dates into ranges: table['{name} group'] = pandas.to_datetime("
+            way += f"table['{name}']).dt.year // 10 * 10"
+        elif count > 0.5 * len(values) and not pd.api.types.is_numeric_dtype(values):
             way = "Names and identifiers are no groups: name another column"
         elif pd.api.types.is_numeric_dtype(values):
             way = f"Add a column of ranges: table['{name} group'] = pandas.cut(table['{name}'], 5)"

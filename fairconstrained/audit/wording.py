@@ -215,7 +215,7 @@ def _uncompared(facts: Mapping[str, Any], question: Question) -> list[str]:
 def answer(facts: Mapping[str, Any], question: Question) -> str:
     """Return the headline, the bound for future cases and the groups that are furthest apart."""
     gaps = question.measured(facts)
-    if not gaps:
+    if not gaps or _alike(facts) is not None:
         return headline(facts, question)
     sentences = [headline(facts, question)]
     if uncompared := _uncompared(facts, question):
@@ -260,7 +260,8 @@ def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) 
         }
         if len(rate) > 1:
             low, high = min(rate, key=rate.__getitem__), max(rate, key=rate.__getitem__)
-            return f" ({low}: {percent(rate[low])}, {high}: {percent(rate[high])})"
+            ends = f"{low}: {percent(rate[low])}, {high}: {percent(rate[high])}"
+            return f" ({ends})" if rate[low] < rate[high] else ""
     return ""
 
 

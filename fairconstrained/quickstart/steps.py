@@ -26,7 +26,7 @@ from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.audit.files import File, Unusable
-from fairconstrained.audit.tables import check_groups, numbers, read_label, read_table
+from fairconstrained.audit.tables import check_groups, dates, numbers, read_label, read_table
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.exceptions import NoUsefulModelError
@@ -46,7 +46,6 @@ _DENSE = 1.1  # range of a running number, whose gaps are rows that were left ou
 _FEWEST = 200  # rows of a table
 _DAYS_OF_YEAR = 365.25
 _BIRTH = re.compile(r"birth|born|dob|geb", re.IGNORECASE)
-_DATES = ["ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y"]
 # Of these data sets 1 is the worse outcome: a new arrest, a default, a disease.
 _ADVERSE = {"compas", "compas_scores", "credit_card", "heart", "parkinsons"}
 
@@ -202,33 +201,19 @@ def _read_as_numbers(X: pd.DataFrame, decimal: str) -> tuple[pd.DataFrame, list[
     notes = []
     for name in X.select_dtypes(exclude=["number", "bool"]).columns:
         first = X[name].dropna()
-        if (dates := _dates(X[name])) is not None:
-            newest = dates.max()
+        if (days := dates(X[name])) is not None:
+            newest = days.max()
             born = _BIRTH.search(str(name)) is not None
-            days = (newest - dates if born else dates - pd.Timestamp(1970, 1, 1)).dt.days
-            years = days / _DAYS_OF_YEAR
+            passed = newest - days if born else days - pd.Timestamp(1970, 1, 1)
+            years = passed.dt.days / _DAYS_OF_YEAR
             X[name] = years.round(2) if born else (12 * years).round(1)
             way = f"the age in years on {newest:%Y-%m-%d}" if born else "months since January 1970"
-            notes.append(f"{name}: dates, such as {dates.dropna().iloc[0]:%Y-%m-%d}, become {way}.")
+            notes.append(f"{name}: dates, such as {days.dropna().iloc[0]:%Y-%m-%d}, become {way}.")
         elif (amounts := numbers(X[name], decimal)) is not None:
             X[name] = amounts
             number = amounts.dropna().iloc[0]
             notes.append(f"{name}: {first.iloc[0]!r} is read as the number {number:g}.")
     return X, notes
-
-
-def _dates(column: pd.Series) -> pd.Series | None:
-    """Return a column of dates, or None if it has other words."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return column.dt.tz_localize(None)
-    known = column.dropna().astype(str)
-    if known.empty or not known.str.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").all():
-        return None
-    for form in _DATES:
-        dates = pd.to_datetime(column.astype("string"), format=form, errors="coerce")
-        if dates.notna().sum() == len(known):
-            return dates
-    return None
 
 
 def _runs(column: pd.Series) -> bool:

@@ -126,6 +126,7 @@ def test_a_bias_audit_of_new_york_needs_no_decisions(run, tmp_path):
     frame = table(1000)
     named = ["--sensitive", "sex", "age", "--score", "score", "--preset", "nyc_144"]
     out = run(frame, *named, "--reference", "man", "old")
+    assert "The favourable decision is 'score above the median = True'." in out
     assert out.splitlines()[1].startswith("This law sets no threshold (smallest ratio ")
     facts = json.loads((tmp_path / "new" / "audit.json").read_text())
     above = frame["score"] > frame["score"].median()
@@ -142,7 +143,8 @@ def test_a_bias_audit_of_new_york_needs_no_decisions(run, tmp_path):
 def test_decisions_that_are_all_0_have_a_favourable_one(run):
     out = run(table().assign(decision=0), "--decision", "decision", "--sensitive", "sex")
     assert "The favourable decision is 'decision = 1'." in out
-    assert "Nobody gets the favourable decision" in out
+    alone = "Nobody gets the favourable decision: equal rates mean nothing here."
+    assert out.splitlines()[1] == alone  # no groups at 0.0 %, no bound
 
 
 def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path):
@@ -170,6 +172,7 @@ def test_one_label_and_one_decision_are_said(run):
     [
         (b"", ASKED, "decisions.csv is empty."),
         (b"sex,decision\n", ASKED, "has 0 rows. Comparing two groups"),
+        (table(1), ASKED, "has 1 row. Comparing"),
         (table(6), ASKED, "has 6 rows. Comparing two groups takes at least 20"),
         (b"sex\nwoman\n", ASKED, "has one column, 'sex': nothing separates others"),
         (b"a,b\n1,0,\n2,1,\n", ASKED, "has rows with more columns than its header: a, b"),
@@ -178,7 +181,10 @@ def test_one_label_and_one_decision_are_said(run):
             ASKED,
             "cannot be read with --sep ',' --decimal '.' --encoding utf-8",
         ),
-        (b"PK\x03\x04", ASKED, "is a zip archive"),
+        (b"PK\x03\x04", ASKED, "is no Excel file that can be read. Unpack the archive"),
+        (table().to_json(orient="records").encode(), ASKED, "is JSON, HTML or XML and no table"),
+        (table().to_html().encode(), ASKED, "is JSON, HTML or XML and no table"),
+        (table(), [*ASKED, "--sep", "::"], "--sep must be one character, or tab; got '::'"),
         (b"\x1f\x8bno", ASKED, "gzip file that cannot be unpacked"),
         (b"\xd0\xcf\x11\xe0", ASKED, "Excel file of the old kind"),
         (b"PAR1", ASKED, "Parquet file that cannot be read"),
@@ -191,6 +197,11 @@ def test_one_label_and_one_decision_are_said(run):
         (table(), [*ASKED[:5], "yes"], "--positive is 'yes', but the values of decision are"),
         (table(), [*ASKED, "--label", "repaid"], "the values of repaid are no, yes. Name the"),
         (table(), [*ASKED[:3], "score", *ASKED[4:]], "pandas.cut(table['score'], 5)"),
+        (
+            table().assign(born=pd.date_range("1960-01-01", periods=N, freq="30D")),
+            [*ASKED[:3], "born", *ASKED[4:]],
+            "Turn dates into ranges: table['born group'] = pandas.to_datetime(table['born'])",
+        ),
         (towns(40), [*ASKED[:3], "town", *ASKED[4:]], "such as regions for towns"),
         (towns(N), [*ASKED[:3], "town", *ASKED[4:]], "Names and identifiers are no groups"),
         (table(), [*ASKED, "--score", "old"], "old must hold numbers; got"),

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from fairconstrained import audit
+from fairconstrained.audit.tables import numbers
 from fairconstrained.quickstart import steps
 from fairconstrained.quickstart.arguments import read
 
@@ -69,6 +70,7 @@ FILES = {
     "Latin-1, named": (lambda: csv("latin-1"), ["--encoding", "latin-1"]),
     "Mac": (lambda: csv("mac-roman"), ["--encoding", "mac-roman"]),
     "Excel's first line": (lambda: b"sep=;\r\n" + csv(sep=";"), []),
+    "lines of old Macs": (lambda: csv(lineterminator="\r"), []),
     "lines of Windows": (lambda: csv(lineterminator="\r\n"), []),
     "gzip": (lambda: gzip.compress(csv(**GERMAN)), []),
     "everything in quotes": (lambda: csv(quoting=1, sep=";"), []),
@@ -116,6 +118,25 @@ def run(tmp_path, monkeypatch):
 def test_every_kind_of_file_is_recognised(run, name):
     contents, argv = FILES[name]
     assert run(contents(), *argv) == run(csv())
+
+
+@pytest.mark.parametrize(
+    ("words", "decimal", "expected"),
+    [
+        (["€ 1,050.20", "3"], ",", [1050.2, 3]),
+        (["1.050,20 EUR", "-7"], ".", [1050.2, -7]),
+        (["0,523", "12"], ".", [0.523, 12]),  # no thousand begins with a zero
+        (["1,5 %", "37%"], ".", [1.5, 37]),
+        (["1,050", "2,000"], ".", [1050, 2000]),
+        (["1,050", "2,000"], ",", [1.05, 2]),
+        (["1 050 200", "CHF 1’050"], ".", [1050200, 1050]),
+        (["0,5", "0.5"], ".", None),
+        (["12 Main Street", "3"], ".", None),
+    ],
+)
+def test_amounts_are_read_with_the_mark_that_can_be_one(words, decimal, expected):
+    read_as = numbers(pd.Series(words), decimal)
+    assert (None if read_as is None else read_as.tolist()) == expected
 
 
 @pytest.mark.parametrize("data", [csv("latin-1", **GERMAN), gzip.compress(csv("utf-16"))])
