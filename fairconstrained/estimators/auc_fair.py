@@ -5,45 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import prod
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
-from torch import Tensor
 
-from fairconstrained.arrays import as_numpy, check_all_samples
+from fairconstrained.arrays import check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.surrogates import Binormal, Quadratic
-from fairconstrained.estimators._inputs import Given, given_callbacks, with_groups
-from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
-from fairconstrained.estimators._reporting import data_by_position, unchanged_on_error
-from fairconstrained.estimators._stream import Stream, begun, read_chunk
-from fairconstrained.estimators._training import Training
-from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.models.cross_fitting import log_odds_scale
+from fairconstrained.estimators.base import data_by_position, unchanged_on_error
+from fairconstrained.estimators.private_classifier import PrivateFairClassifier
+from fairconstrained.estimators.stream import Stream, extended_stream, stepped
+from fairconstrained.fit.columns import generator
+from fairconstrained.fit.ranking import as_private_ranking, as_ranking
+from fairconstrained.fit.result import store
+from fairconstrained.fit.rows import FitInputs, with_groups
+from fairconstrained.fit.task import Task
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
-from fairconstrained.privacy.mechanisms import Releases
-from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
-from fairconstrained.problems.objectives import Objective, PairwiseLoss, RankedLoss
-from fairconstrained.problems.private.moments import (
-    PrivateMomentERM,
-    made_up,
-    plan_moments,
-    release,
-)
-from fairconstrained.problems.rows import Rows
-from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import Solver, check_solves, solves
+from fairconstrained.privacy.accounting import Budget
 from fairconstrained.solvers.level_set import LevelSet
-
-_MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
-_MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -219,53 +199,36 @@ class AUCFairClassifier(PrivateFairClassifier):
             begun; also within :func:`~fairconstrained.distributed.sharded_rows`. The estimator is
             then left unchanged.
         """
-        with unchanged_on_error(self):
-            training, name = self._checked_training(), type(self).__name__
-            check_all_samples(
-                f"{name}.partial_fit",
-                "a stream is kept by one process. fit takes the rows of all workers.",
-            )
-            if self.epsilon is not None:
-                raise ValueError(
-                    f"{name}.partial_fit needs epsilon=None: every call would spend the whole "
-                    "budget."
-                )
-            if isinstance(training.specification, Posteriors):
-                raise ValueError(
-                    f"{name}.partial_fit needs a linear model or a network: {self.model!r} would "
-                    "have to be fitted to the whole stream again."
-                )
-            given = Given(X, y, sensitive_features, sample_weight)
+        with unchanged_on_error(self) as ledger:
+            task = self._task()
+            self._check_stream(task)
+            inputs = FitInputs(X, y, sensitive_features, sample_weight)
             known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
-            stream, chunk = read_chunk(training, known, given, classes)
-            rows = with_groups(self, stream.training_rows())
-            if isinstance(training.solver, LevelSet):
-                stream = self._stepped(stream, chunk, training, training.solver)
+            stream, chunk = extended_stream(task, self, known, inputs, classes, self.stream_memory)
+            rows = with_groups(task, stream.training_rows())
+            if isinstance(task.solver, LevelSet):
+                with generator(task, stream.seed) as rng:
+                    stream, result = stepped(task, stream, chunk, rng, self.stream_memory)
+                    if result is not None:
+                        store(self, *result)
             elif len(np.unique(stream.rows.y)) == 2:
-                training.train(rows)
+                self._train(task, rows, ledger)
             self._stream_: Stream = stream
         return self
 
-    def _stepped(self, stream: Stream, chunk: Any, training: Training, solver: LevelSet) -> Stream:
-        """Continue from the state of the last call, or begin; return the stream with the state."""
-        if self.margin > 0:
+    def _check_stream(self, task: Task) -> None:
+        """Raise ValueError for parameters with which a model cannot follow a stream."""
+        name = f"{task.name}.partial_fit"
+        check_all_samples(
+            name, "a stream is kept by one process. fit takes the rows of all workers."
+        )
+        if task.is_private:
+            raise ValueError(f"{name} needs epsilon=None: every call would spend the whole budget.")
+        if isinstance(task.specification, Posteriors):
             raise ValueError(
-                f"{type(self).__name__}.margin must be 0 with {type(solver).__name__} in "
-                f"partial_fit: a margin takes a second fit; got {self.margin!r}."
+                f"{name} needs a linear model or a network: {self.model!r} would have to be fitted "
+                "to the whole stream again."
             )
-        with training.seeded(stream.seed) as rng:
-            steps = stream.steps
-            if steps is None:
-                chunk, steps = stream.rows, begun(training, stream, solver, rng)
-            if steps is None:
-                return stream
-            steps = steps.after(solver, stream.groups, chunk, self.device)
-            stage = steps.stage(stream.rows.as_rows(self.device))
-            for callback in given_callbacks(self.callbacks) or ():
-                callback(stage.solution.iterate)
-            training.rows = stream.training_rows()
-            training.finish([stage])
-        return replace(stream, steps=steps)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
@@ -276,12 +239,9 @@ class AUCFairClassifier(PrivateFairClassifier):
         names = {name: partial(notion, surrogate=surrogate) for name, notion in notions.items()}
         return self._as_notions([self.constraint], names, AUCParity)
 
-    def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
-        return {"pos_label_": constraint.space.classes[1]}
-
-    def _surrogate(self) -> Any:
-        (notion,) = self._notions()
-        return notion.chosen_surrogate()
+    def _with_steps(self, task: Task) -> Task:
+        task = replace(task, bounds=(self.slack,))
+        return as_private_ranking(task) if task.is_private else as_ranking(task)
 
     @staticmethod
     def _count_right(model: Any, X: Any, y: Any) -> float:
@@ -289,141 +249,3 @@ class AUCFairClassifier(PrivateFairClassifier):
         rank, positive = rankdata(model.decision_function(X)), y == model.classes_[1]
         n_positive = int(positive.sum())
         return float(rank[positive].sum() - n_positive * (n_positive + 1) / 2) / len(y)
-
-    def _training(self) -> Training:
-        return RankingTraining(self) if self.epsilon is None else PrivateRanking(self)
-
-
-class RankingTraining(Training):
-    """A fit of scores that rank: from group moments where these are all that it needs."""
-
-    estimator: AUCFairClassifier
-
-    @property
-    def problem_class(self) -> type:
-        """The class of the problem, of moments only if the solver, where one is given, takes it."""
-        clf = self.estimator
-        of_moments = clf.objective == "auc" and clf._surrogate().uses_score_moments
-        free = clf.solver is None or solves(clf.solver, MomentERM)
-        return MomentERM if self.is_linear and of_moments and free else FairERM
-
-    def pose(self) -> Any:
-        data, clf = self.data, self.estimator
-        stack = self.stack(self.rows.cells, clf.min_group_size)
-        if self.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
-            moments = GroupMoments.from_rows(data, self.rows.space.shape[1])
-            risk = self._pairwise_loss(data)
-            surrogate: Any = risk.surrogate  # the quadratic one
-            scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
-            model = whitened_model(moments, scale, self.alpha, curvature)
-            return MomentERM(model, data, risk, stack, self.alpha, moments=moments)
-        objective: Objective = RankedLoss()
-        model = self.model()
-        if clf.objective == "auc":
-            objective, model = self._pairwise_loss(data), model.for_ranking()
-        kind = RankingERM if self.is_linear else FairERM
-        return kind(model, data, objective, stack, self.alpha)
-
-    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
-        attributes = super().attributes(problem, w)
-        if self.estimator.objective == "log":
-            return attributes
-        rows = problem.data.quantiles
-        scores = problem.model.scores(w, rows.X)[:, 0]
-        slope, offset = log_odds_scale(scores, rows.y, rows.weight)
-        rescaled: dict[str, Any] = problem.model.rescaled(attributes, slope.item(), offset.item())
-        return rescaled
-
-    def _pairwise_loss(self, data: Rows) -> PairwiseLoss:
-        """The loss of positives against negatives."""
-        surrogate = self.estimator._surrogate()
-        # If the constraint does not depend on scale, the quadratic and the binormal loss have the
-        # same optimum up to scale, and the quadratic one is convex.
-        quadratic = surrogate.uses_score_moments and not isinstance(surrogate, Quadratic)
-        return PairwiseLoss.from_data(Quadratic() if quadratic else surrogate, data)
-
-
-class PrivateRanking(PrivateRecords):
-    """A fit from noisy group moments of the rows, which are released once."""
-
-    estimator: AUCFairClassifier
-    problem_class = PrivateMomentERM
-    cell: Tensor  # the label and group of each row
-
-    def default_solver(self) -> Solver:
-        return AugmentedLagrangian()
-
-    @property
-    def given_range(self) -> Any:
-        """The public range of the columns, here (0, 1) if none is given: no scales are released."""
-        given = self.estimator.feature_range
-        return (0.0, 1.0) if given is None else given
-
-    def plan(self, n_samples: int) -> PrivacyGuarantee:
-        """Plan the noise of the releases, which does not depend on the number of rows."""
-        return plan_moments(self.budget)
-
-    def check(self) -> None:
-        """Raise ValueError for parameters that a private ranking does not support."""
-        clf = self.estimator
-        binormal = isinstance(clf._surrogate(), Binormal)
-        wanted = (
-            ("model", "'linear'", self.is_linear),
-            ("objective", "'auc'", clf.objective == "auc"),
-            ("constraint", "a name or one with surrogate='binormal'", binormal),
-        )
-        for name, allowed, holds in wanted:
-            if not holds:
-                raise ValueError(
-                    f"{type(clf).__name__}.{name} must be {allowed} with epsilon: a private "
-                    f"ranking is computed from released moments; got {getattr(clf, name)!r}."
-                )
-        super().check()
-
-    def pose(self) -> PrivateMomentERM:
-        space, plan, X = self.rows.space, self.plan(self.n_rows), self.data.X
-        shape, n_cells = space.shape, prod(space.shape)
-        releases = Releases(plan)
-        self.warn_of(plan)
-        trial = made_up(n_cells, X.shape[1], self.n_rows)
-        stack = self.stack_of_all(trial.counts.reshape(shape), 1)
-        refused = PrivateMomentERM.of(trial, stack, self.alpha, releases)
-        check_solves(self.solver, refused)  # before any release
-        self.solver.check(refused)
-        self.spent = plan
-        self.cell = self.data.y * shape[1] + self.data.group
-        rows = X, self.n_rows, self.cell, n_cells
-        released = release(*rows, self.public.centre, self.public.scale, releases, self.rng)
-        if released.far:
-            self.warn_of_range()
-        counts, deviations = released.counts.reshape(shape), released.mean_deviation.reshape(shape)
-        noisy = [
-            f"{space.describe(cell.numpy())} (about {max(int(counts[cell]), 0)} rows)"
-            for cell in torch.eye(n_cells, dtype=torch.bool).reshape(-1, *shape)
-            if float(deviations[cell]) > _MUCH_NOISE
-        ]
-        if noisy:
-            warn_caller(
-                f"With epsilon={self.budget.epsilon:g} the noise on the mean of "
-                f"{'; '.join(noisy)}{self.counted}, is more than {_MUCH_NOISE:g} of the norm of a "
-                "row: gaps there are mostly noise. Use more rows, fewer columns, larger groups or "
-                "a larger epsilon.",
-                PrivacyWarning,
-            )
-        constraint = self.stack(counts.round(), self.least_rows(released.count_deviation))
-        return PrivateMomentERM.of(released, constraint, self.alpha, releases)
-
-    def refine(self, problem: PrivateMomentERM) -> PrivateMomentERM:
-        """Correct released moments by a noisy table of the scores of their solution."""
-        if not problem.constraint.members:
-            return problem
-        x, dual = problem.start(), self.data.weight.new_zeros(problem.n_constraints)
-        x = self.run(problem, x, dual).solution.iterate.x
-        return problem.corrected(x, self.data.X, self.cell, self.rng)
-
-    def attributes(self, problem: Any, w: Tensor) -> dict[str, Any]:
-        slope, offset = problem.log_odds_scale(w)
-        coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
-        intercept = offset - coef @ problem.released.centre
-        named = {"coef_": coef, "intercept_": intercept}
-        return {name: as_numpy(value[None]).copy() for name, value in named.items()}

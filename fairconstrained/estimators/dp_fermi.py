@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -11,29 +13,28 @@ from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.notions import Parity
-from fairconstrained.constraints.tables import Space
-from fairconstrained.estimators._private import (
-    PrivateFairClassifier,
-    PrivateGroups,
-    PrivateRecords,
-    PrivateTraining,
-)
-from fairconstrained.estimators._training import Training
+from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.fit.columns import build_model
+from fairconstrained.fit.exact import as_exact
+from fairconstrained.fit.private import as_secret_groups, pose_by_releases, released_group_counts
+from fairconstrained.fit.private_records import as_records
+from fairconstrained.fit.task import Fit, Task, stack
 from fairconstrained.models.network import check_rows_independent
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
 from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.private.erm import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
-from fairconstrained.solvers.base import Solver, solves
+from fairconstrained.solvers.base import solves
 from fairconstrained.solvers.fermi import FERMI
 from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.dpfermi import NoisyTables
+from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
 _NEVER_BINDS = 1.0  # no gap of rates is larger, so the criterion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
-_INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
 _SMALL_FRACTION = 0.01  # a warning tells the weight 1 / sqrt(fraction) of smaller groups
+_INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -150,100 +151,78 @@ class DPFermiClassifier(PrivateFairClassifier):
             )
         return [notion]
 
-    def _bound(self, notion: Any, space: Space) -> MomentConstraint:
-        return notion.bind(space, _NEVER_BINDS)  # type: ignore[no-any-return]
-
-    def _training(self) -> Training:
-        if self.epsilon is None:
-            return PenalisedTraining(self)
-        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
-        return PenalisedGroups(self) if unit == "sensitive_features" else PenalisedRecords(self)
+    def _with_steps(self, task: Task) -> Task:
+        return as_penalised(replace(task, bounds=(_NEVER_BINDS,)))
 
 
-class PenalisedTraining(Training):
-    """A fit with the penalty, without privacy."""
+def as_penalised(task: Task) -> Task:
+    """Return the task with the steps of a fit with the penalty, for the unit of its budget."""
+    if task.budget is None:
+        solver: Any = LabelRounds() if task.is_linear else FERMI()
+        return as_exact(task, solver=solver, problem_class=FermiERM, pose=pose)
+    options: dict[str, Any] = {"warn_of_parts": warn_of_weights}
+    if task.budget.unit != "sensitive_features":
+        options["build"] = partial(build_by_steps, RecordFermi)
+        return as_records(task, solver=NoisyTables(), problem_class=RecordFermi, **options)
+    if solves(task.solver or ReleasedMoments(), SecretGroups):
+        return as_secret_groups(task, public=penalised, **options)
+    return as_secret_groups(task, problem_class=AttributeFermi, pose=pose_attribute_steps)
 
-    estimator: DPFermiClassifier
-    problem_class = FermiERM
 
-    def default_solver(self) -> Solver:
-        return LabelRounds() if self.is_linear else FERMI()
-
-    def pose(self) -> Any:
-        stack = self.stack(self.rows.cells, self.estimator.min_group_size)
-        return _penalised(self, self.model(), self.data, stack, self.data.counts(stack))
-
-
-def _penalised(
-    training: Any, model: Any, data: Any, stack: MomentConstraint, counts: Tensor
+def penalised(
+    fit: Fit, model: Any, data: Any, constraint: MomentConstraint, counts: Tensor
 ) -> FermiERM:
     """Build the problem of rows whose groups are known, or estimated."""
-    clf = training.estimator
+    task = fit.task
     return FermiERM(
-        *(model, data, clf._risk(training.rows), stack, training.alpha),
-        information=MutualInformation.within(stack, counts),
-        weight=float(clf.penalty),
+        *(model, data, task.risk(fit.rows), constraint, task.alpha),
+        information=MutualInformation.within(constraint, counts),
+        weight=float(task.params["penalty"]),
     )
 
 
-class _PrivatelyPenalised(PrivateTraining):
-    """A private fit with the penalty."""
-
-    estimator: DPFermiClassifier
-
-    def problem(self, *posed: Any) -> Any:
-        weight = float(self.estimator.penalty)
-        return self.problem_class(*posed, self.alpha, self.n_rows, weight=weight)
-
-    def warn_of_parts(self, stack: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
-        """Name the parts of large weight, by the released counts of labels and groups."""
-        counts = stack.pooled(cells.reshape(-1)).clamp_min(1.0)
-        fractions = (counts / counts.sum()).tolist()
-        for part, fraction in zip(stack.part_cells(), fractions, strict=True):
-            if fraction < _SMALL_FRACTION:
-                warn_caller(
-                    f"{stack.space.describe(part)} makes up {fraction:.2%} of the rows that are "
-                    "compared, by the released counts, which are noisy: its weight "
-                    f"1/sqrt(fraction) in the penalty is {fraction**-0.5:.0f}, and what noise "
-                    "there is grows with it. Set "
-                    "min_group_size to leave it out.",
-                    SmallGroupWarning,
-                )
+def pose(fit: Fit) -> tuple[FermiERM, Sequence[str]]:
+    """Build the problem without privacy, and say who is not measured."""
+    rows, data = fit.rows, fit.data
+    constraint, left_out = stack(fit.task, rows, rows.cells, fit.task.min_group_size)
+    return penalised(fit, build_model(fit), data, constraint, data.counts(constraint)), left_out
 
 
-class PenalisedRecords(_PrivatelyPenalised, PrivateRecords):
-    """A fit with the penalty that protects records."""
-
-    problem_class = RecordFermi
-
-    def default_solver(self) -> Solver:
-        return NoisyTables()
+def build_by_steps(kind: Any, fit: Fit, *posed: Any) -> Any:
+    """Build the problem of noisy batches, of a kind for a unit of privacy."""
+    weight = float(fit.task.params["penalty"])
+    return kind(*posed, fit.task.alpha, fit.rows.n_rows, weight=weight)
 
 
-class PenalisedGroups(_PrivatelyPenalised, PrivateGroups):
-    """A fit with the penalty where the groups alone are secret."""
+def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:
+    """Build the problem of noisy batches where the groups alone are secret."""
+    model, data, task = build_model(fit), fit.data, fit.task
+    if any(data.workers.gather(bool((data.weight != 1).any()))):
+        raise ValueError(
+            f"sample_weight must be None with {type(task.solver).__name__}: it counts rows once."
+        )
+    if hasattr(model, "network"):
+        check_rows_independent(model.network, data.X.shape[1])
+    return pose_by_releases(
+        fit,
+        task.plan(fit.rows.n_rows),
+        model,
+        build=partial(build_by_steps, AttributeFermi),
+        release_counts=released_group_counts,
+        warn_of_parts=warn_of_weights,
+    )
 
-    @property
-    def problem_class(self) -> type:
-        """The class of the problem, of sums over secret groups or of noisy batches."""
-        return SecretGroups if solves(self.solver, SecretGroups) else AttributeFermi
 
-    def pose(self) -> Any:
-        if self.problem_class is SecretGroups:
-            return super().pose()
-        model, workers = self.model(), self.data.workers
-        if any(workers.gather(bool((self.data.weight != 1).any()))):
-            raise ValueError(
-                f"sample_weight must be None with {type(self.solver).__name__}: it counts rows "
-                "once."
+def warn_of_weights(constraint: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
+    """Name the parts of large weight, by the released counts of labels and groups."""
+    counts = constraint.pooled(cells.reshape(-1)).clamp_min(1.0)
+    fractions = (counts / counts.sum()).tolist()
+    for part, fraction in zip(constraint.part_cells(), fractions, strict=True):
+        if fraction < _SMALL_FRACTION:
+            warn_caller(
+                f"{constraint.space.describe(part)} makes up {fraction:.2%} of the rows that are "
+                "compared, by the released counts, which are noisy: its weight 1/sqrt(fraction) in "
+                f"the penalty is {fraction**-0.5:.0f}, and what noise there is grows with it. Set "
+                "min_group_size to leave it out.",
+                SmallGroupWarning,
             )
-        if hasattr(model, "network"):
-            check_rows_independent(model.network, self.data.X.shape[1])
-        return self.posed(self.plan(self.n_rows), model)
-
-    def problem(self, *posed: Any) -> Any:
-        kind = PrivateGroups if self.problem_class is SecretGroups else _PrivatelyPenalised
-        return kind.problem(self, *posed)
-
-    def public(self, model: Any, data: Any, stack: MomentConstraint, counts: Tensor) -> FermiERM:
-        return _penalised(self, model, data, stack, counts)

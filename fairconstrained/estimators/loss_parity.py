@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES
-from fairconstrained.estimators._base import FairClassifier
-from fairconstrained.estimators._inputs import TrainingRows
+from fairconstrained.estimators.base import FairClassifier
+from fairconstrained.fit.exact import as_exact
+from fairconstrained.fit.task import Task
 from fairconstrained.losses import LOSSES
 from fairconstrained.problems.objectives import MeanLoss
 
@@ -88,5 +89,6 @@ class LossParityClassifier(FairClassifier):
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
         return self._as_notions(self.constraint, names)
 
-    def _risk(self, rows: TrainingRows) -> MeanLoss:
-        return MeanLoss(LOSSES[self.loss])
+    def _with_steps(self, task: Task) -> Task:
+        loss = MeanLoss(LOSSES[self.loss])
+        return as_exact(replace(task, bounds=(self.slack,), risk=lambda rows: loss))

@@ -12,7 +12,6 @@ from sklearn.metrics import accuracy_score
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, Ints
-from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
     PARTIAL_PRIVATE,
@@ -20,18 +19,17 @@ from fairconstrained.constraints.partial_notions import (
     PartialStatisticalParity,
 )
 from fairconstrained.constraints.stack import stacked
-from fairconstrained.constraints.tables import Space
-from fairconstrained.distributed import Workers
-from fairconstrained.estimators._base import labels_of, like
-from fairconstrained.estimators._inputs import Given, TrainingRows
-from fairconstrained.estimators._private import PrivateFairClassifier, PrivateRecords
-from fairconstrained.estimators._tables import of_tables
-from fairconstrained.estimators._training import Training
+from fairconstrained.estimators.base import labels_of, like
+from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.fit import columns, exact
+from fairconstrained.fit.engine_tables import accepts_tables
+from fairconstrained.fit.private_records import as_records
+from fairconstrained.fit.rows import TrainingRows
+from fairconstrained.fit.task import Fit, Solved, Task
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.groups import read_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
-from fairconstrained.models.features import Features
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.privacy.accounting import Budget
 from fairconstrained.problems.objectives import MeanLoss
@@ -182,7 +180,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     feature_range: Any = None
     group_features: bool = False
 
-    @of_tables
+    @accepts_tables
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Scores of the samples, in log odds.
 
@@ -198,7 +196,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         """
         return self._scores(X, sensitive_features)[:, 0]  # type: ignore[no-any-return]
 
-    @of_tables
+    @accepts_tables
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Predicted labels (n_samples,): the second class where the score is above ``threshold_``.
 
@@ -208,7 +206,7 @@ class PartialParityClassifier(PrivateFairClassifier):
         codes = (torch.as_tensor(scores) > self.threshold_).long()
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 
-    @of_tables
+    @accepts_tables
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
         """Class probabilities (n_samples, 2), as well calibrated as the constraints allow.
 
@@ -252,103 +250,114 @@ class PartialParityClassifier(PrivateFairClassifier):
         names = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE
         return self._as_notions([self.constraint], names, PartialNotion)
 
-    def _training(self) -> Training:
-        if not self._is_auto():
-            given = self.interval
-            read_intervals(given, list(given) if isinstance(given, dict) else ["all"])
-        if self.epsilon is None:
-            return IntervalTraining(self)
-        if self._is_auto() or self.group_features:
-            wrong = "interval='auto'" if self._is_auto() else "group_features=True"
-            raise ValueError(
-                f"{type(self).__name__}.epsilon must be None with {wrong}; private training "
-                "needs a given interval and no group features."
-            )
-        return PrivateRecords(self)
-
-    def _is_auto(self) -> bool:
-        return isinstance(self.interval, str) and self.interval == "auto"
-
-    def _threshold(self) -> float:
-        (notion,) = self._notions()
-        return float(getattr(notion, "threshold", 0.0))
-
-    def _bound(self, notion: Any, space: Space) -> MomentConstraint:
+    def _with_steps(self, task: Task) -> Task:
+        is_auto = isinstance(self.interval, str) and self.interval == "auto"
+        if not is_auto:
+            groups = list(self.interval) if isinstance(self.interval, dict) else ["all"]
+            read_intervals(self.interval, groups)
+        threshold = threshold_of(task)
+        risk = MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
         # An automatic interval is chosen later; parts and slack do not depend on it.
-        interval = (0.0, 1.0) if self._is_auto() else self.interval
-        return notion.bind(space, self.slack, interval)  # type: ignore[no-any-return]
+        bounds = (self.slack, (0.0, 1.0) if is_auto else self.interval)
+        task = replace(task, bounds=bounds, risk=lambda rows: risk)
+        steps: dict[str, Any] = {"learn": learn, "solve": solve, "attributes": attributes}
+        if task.budget is None:
+            task = replace(task, expand=expand if self.group_features else None)
+            return exact.as_exact(task, solver=default_solver(task), **steps)
+        if is_auto or self.group_features:
+            wrong = "interval='auto'" if is_auto else "group_features=True"
+            raise ValueError(
+                f"{task.name}.epsilon must be None with {wrong}; private training needs a given "
+                "interval and no group features."
+            )
+        return as_records(task, attributes=attributes)
 
-    def _risk(self, rows: TrainingRows) -> MeanLoss:
-        threshold = self._threshold()
-        return MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
 
-    def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
-        interval = self.interval
-        if self._is_auto():
-            ends = [member.intervals for member in constraint.members]  # type: ignore[attr-defined]
-            interval = (float(ends[0].lower[0, 0]), float(ends[0].upper[0, 0])) if ends else None
-        top = constraint.space.classes[1]
-        return {"interval_": interval, "threshold_": self._threshold(), "pos_label_": top}
+def threshold_of(task: Task) -> float:
+    """Return the score above which rows are predicted positive."""
+    (notion,) = task.notions
+    return float(getattr(notion, "threshold", 0.0))
 
 
-class IntervalTraining(Training):
-    """A fit that starts at the model without constraints, and chooses an automatic interval."""
+def is_auto(task: Task) -> bool:
+    """Return whether the interval is to be chosen."""
+    return isinstance(task.params["interval"], str)
 
-    estimator: PartialParityClassifier
 
-    def read(self, given: Given, workers: Workers) -> TrainingRows:
-        rows = super().read(given, workers)
-        if rows.group.ndim == 2:
-            refuse_negative(rows.group, "PartialParityClassifier")
-        return rows
+def default_solver(task: Task) -> Solver | None:
+    """Return the solver for whole distributions, None where others are compared."""
+    (notion,) = task.notions
+    if not isinstance(notion, PartialStatisticalParity):
+        return None
+    if task.is_linear:
+        return SequentialQuadratic()
+    # Gaps at many thresholds are added up: on small batches they are mostly noise.
+    return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
 
-    def default_solver(self) -> Solver:
-        (notion,) = self.estimator._notions()
-        if not isinstance(notion, PartialStatisticalParity):
-            return super().default_solver()
-        if self.is_linear:
-            return SequentialQuadratic()
-        # Gaps at many thresholds are added up: on small batches they are mostly noise.
-        return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
 
-    def features(self, table: Any, group: Ints) -> Features:
-        if not self.estimator.group_features:
-            return super().features(table, group)
-        groups = self.rows.groups
-        if groups is None or self.rows.unknown or group.ndim == 2:
-            raise ValueError(_OF_EVERY_ROW)
-        return super().features(with_group_columns(table, group, len(groups)), group)
+def learn(fit: Fit) -> Fit:
+    """Return the fit with its columns, unless shares of rows in groups are negative."""
+    if fit.rows.group.ndim == 2:
+        refuse_negative(fit.rows.group, fit.task.name)
+    return columns.learn(fit)
 
-    def refine(self, problem: Any) -> Any:
-        """Start from the model without constraints, and choose an automatic interval by it."""
-        if not problem.constraint.members:
-            return problem
-        clf = self.estimator
-        feasible = isinstance(self.solver, FromFeasible)  # starts at scores that are all the same
-        if self.is_linear or clf._is_auto() or not feasible:
-            problem = replace(problem, free=self.free(problem))
-        if not feasible:
-            problem = replace(problem, initial=problem.free)
-        if clf._is_auto():
-            rows = self.data.quantiles
-            scores = problem.model.scores(problem.free, rows.X)
-            (member,) = problem.constraint.members
-            chosen = in_least_fair_interval(member, scores, clf._threshold(), rows)
-            problem = replace(problem, constraint=stacked(self.rows.space, [chosen]))
-        for member in problem.constraint.members:
-            coarse = member.coarse_parts(self.rows.cells.cpu().numpy())
-            if coarse:
-                warn_caller(
-                    f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but "
-                    f"few rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or "
-                    "a smaller n_grid.",
-                    SmallGroupWarning,
-                )
-        return problem
+
+def expand(rows: TrainingRows, table: Any, group: Ints) -> Any:
+    """Return columns with coefficients of their own for each group."""
+    if rows.groups is None or rows.unknown or group.ndim == 2:
+        raise ValueError(_OF_EVERY_ROW)
+    return with_group_columns(table, group, len(rows.groups))
+
+
+def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
+    """Return the attributes of the trained model, the interval and the threshold."""
+    interval = fit.task.params["interval"]
+    if is_auto(fit.task):
+        ends = [member.intervals for member in problem.constraint.members]
+        interval = (float(ends[0].lower[0, 0]), float(ends[0].upper[0, 0])) if ends else None
+    return {
+        **exact.attributes(fit, problem, w),
+        "interval_": interval,
+        "threshold_": threshold_of(fit.task),
+        "pos_label_": fit.rows.classes[1],
+    }
+
+
+def solve(fit: Fit, problem: Any) -> Solved:
+    """Solve from the model without constraints, after choosing an automatic interval by it."""
+    if problem.constraint.members:
+        problem = with_start(fit, problem)
+    return exact.solve_from(fit, problem)
+
+
+def with_start(fit: Fit, problem: Any) -> Any:
+    """Return the problem with the model without constraints, and the interval that it chooses."""
+    task = fit.task
+    feasible = isinstance(task.solver, FromFeasible)  # starts at scores that are all the same
+    if task.is_linear or is_auto(task) or not feasible:
+        problem = replace(problem, free=exact.without_constraints(fit, problem))
+    if not feasible:
+        problem = replace(problem, initial=problem.free)
+    if is_auto(task):
+        rows = fit.data.quantiles
+        scores = problem.model.scores(problem.free, rows.X)
+        (member,) = problem.constraint.members
+        chosen = in_least_fair_interval(member, scores, threshold_of(task), rows)
+        problem = replace(problem, constraint=stacked(fit.rows.space, [chosen]))
+    for member in problem.constraint.members:
+        coarse = member.coarse_parts(fit.rows.cells.cpu().numpy())
+        if coarse:
+            warn_caller(
+                f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "
+                f"rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or a "
+                "smaller n_grid.",
+                SmallGroupWarning,
+            )
+    return problem
 
 
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
-    """The constraint in the interval, around the rate above the threshold, with the largest gap."""
+    """Return the constraint in the interval of the largest gap around the rate above threshold."""
     rows = member.place(data.y, data.group, data.weight)
     # Paper (Appendix B): the rate of all rows; here: that of the rows that the criterion ranks, of
     # each label by itself where it compares within labels, because outside of ranks near this rate
@@ -356,7 +365,7 @@ def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: 
     above = (scores > threshold).to(data.weight)[:, :1]
     sums, counts = rows.sum(above)[:, 0].cpu().numpy(), rows.counts().cpu().numpy()
     label = member.label
-    rates = [sums[label == own].sum() / counts[label == own].sum() for own in np.unique(label)]
+    rates = [sums[label == k].sum() / counts[label == k].sum() for k in np.unique(label)]
     starts = np.arange(0.0, 1.0 - _LENGTH + 1e-9, _STEP).round(10)
     candidates = [
         member.within(start, round(start + _LENGTH, 10))
@@ -372,7 +381,7 @@ def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: 
 
 
 def with_group_columns(X: Any, codes: Ints, n_groups: int) -> Any:
-    """``[X, 1[g], 1[g] X]`` for every group g but the first: the linear model of the paper.
+    """Return ``[X, 1[g], 1[g] X]`` for every group g but the first: the model of the paper.
 
     Paper: (1, x, s, s x) with s = 1, 2; here indicators, because they span the same models for two
     groups and also work for more.
@@ -383,4 +392,4 @@ def with_group_columns(X: Any, codes: Ints, n_groups: int) -> Any:
         blocks += [rows, X.multiply(rows) if sparse.issparse(X) else X * rows]
     if sparse.issparse(X):
         return sparse.csr_array(sparse.hstack(blocks))
-    return torch.hstack(blocks) if isinstance(X, torch.Tensor) else np.hstack(blocks)
+    return torch.hstack(blocks) if isinstance(X, Tensor) else np.hstack(blocks)

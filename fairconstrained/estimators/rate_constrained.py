@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
-from fairconstrained.estimators._boosting import BoostingTraining
-from fairconstrained.estimators._inputs import TrainingRows
-from fairconstrained.estimators._private import PrivateFairClassifier, PrivateGroups, PrivateRecords
-from fairconstrained.estimators._single import SingleTraining
-from fairconstrained.estimators._training import Training
-from fairconstrained.losses import log_loss
+from fairconstrained.estimators.private_classifier import PrivateFairClassifier
+from fairconstrained.fit.boosting import as_boosting
+from fairconstrained.fit.exact import as_exact
+from fairconstrained.fit.private import as_secret_groups
+from fairconstrained.fit.private_records import as_records
+from fairconstrained.fit.refits import as_refits
+from fairconstrained.fit.task import Task
 from fairconstrained.models.boosting import Boosting
 from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.privacy.accounting import Budget, Unit
-from fairconstrained.problems.objectives import Costs, MeanLoss
+from fairconstrained.problems.objectives import Costs, Objective
 
 # How models are trained without privacy that predict themselves; others have a linear head.
-_TRAININGS: dict[type, type[Training]] = {Boosting: BoostingTraining, SingleFit: SingleTraining}
+_STEPS: dict[type, Any] = {Boosting: as_boosting, SingleFit: as_refits}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -214,18 +216,21 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     def _notions(self) -> list[Any]:
         return self._as_notions(self.constraint, CONSTRAINTS)
 
-    def _risk(self, rows: TrainingRows) -> MeanLoss:
-        if self.costs is None:
-            return MeanLoss(log_loss)
-        return Costs.of(self.costs, rows.weight_of_labels[1].numpy())
-
-    def _training(self) -> Training:
-        if self.costs is not None and self.epsilon is not None:
+    def _with_steps(self, task: Task) -> Task:
+        task = replace(task, bounds=(self.slack,))
+        if self.costs is not None and task.is_private:
             raise ValueError(
-                f"{type(self).__name__}.costs must be None with epsilon: noise is planned for the "
-                f"log loss of rows that weigh the same; got {self.costs!r}."
+                f"{task.name}.costs must be None with epsilon: noise is planned for the log loss "
+                f"of rows that weigh the same; got {self.costs!r}."
             )
-        if self.epsilon is None:
-            return _TRAININGS.get(type(self.model), Training)(self)
-        unit = self.epsilon.unit if isinstance(self.epsilon, Budget) else self.protect
-        return PrivateGroups(self) if unit == "sensitive_features" else PrivateRecords(self)
+        if self.costs is not None:
+            task = replace(task, risk=partial(mean_cost, self.costs))
+        if task.budget is None:
+            return _STEPS.get(type(self.model), as_exact)(task)  # type: ignore[no-any-return]
+        only_groups = task.budget.unit == "sensitive_features"
+        return as_secret_groups(task) if only_groups else as_records(task)
+
+
+def mean_cost(costs: Any, rows: Any) -> Objective:
+    """Return the objective of costs in place of errors, in units of these rows."""
+    return Costs.of(costs, rows.weight_of_labels[1].numpy())

@@ -8,7 +8,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.estimators._base import FairClassifier
+from fairconstrained.estimators.base import FairClassifier
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.metrics.statements import Certificate
 

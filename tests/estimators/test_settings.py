@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.estimators._settings import undone_settings
 from fairconstrained.exceptions import UndoneSettingWarning
+from fairconstrained.fit.undone_settings import undone_settings
 
 PLAIN = LogisticRegression()
 BALANCED = LogisticRegression(class_weight="balanced")

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained.estimators._inputs import TrainingRows
+from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.models.cross_fitting import LEAST_GIVEN
 from fairconstrained.models.posteriors import Posteriors
 

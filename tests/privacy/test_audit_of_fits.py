@@ -29,9 +29,9 @@ from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained.distributed import sharded_rows
-from fairconstrained.estimators import _base
-from fairconstrained.estimators._training import Training
-from fairconstrained.estimators.auc_fair import PrivateRanking
+from fairconstrained.estimators import base
+from fairconstrained.fit import private
+from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.model_selection import PrivateGridSearch, private_search
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.privacy import Budget, mechanisms
@@ -113,7 +113,7 @@ def answered_alike(fits, patch):
         return released
 
     with patch.context() as p:
-        p.setattr(Training, "n_rows", N)  # it is public, and a null record counts
+        p.setattr(TrainingRows, "n_rows", N)  # it is public, and a null record counts
         p.setattr(mechanisms, "_added_on_grid", first)
         one = fits[0]()
         p.setattr(mechanisms, "_added_on_grid", second)
@@ -358,7 +358,7 @@ def test_no_search_that_is_set_up_at_random_is_moved_by_more_than_is_priced(
 
 def test_the_audit_sees_held_out_rows_that_a_model_keeps(monkeypatch):
     """As if no copy computed predictions."""
-    monkeypatch.setattr(_base, "copy", SimpleNamespace(deepcopy=lambda model: model))
+    monkeypatch.setattr(base, "copy", SimpleNamespace(deepcopy=lambda model: model))
     assert not audit_of_search("module", "held out", monkeypatch)[2]
 
 
@@ -451,10 +451,10 @@ def exact_final_table(patch):
 
 
 def exact_groups_in_a_warning(patch):
-    def told(training, plan):
-        warnings.warn(f"{(training.data.group == 0).sum()} rows", UserWarning, stacklevel=2)
+    def told(task, rows, plan):
+        warnings.warn(f"{(rows.group == 0).sum()} rows", UserWarning, stacklevel=2)
 
-    patch.setattr(PrivateRanking, "warn_of", told)
+    patch.setattr(private, "warn_of_plan", told)
 
 
 LEAKS = {

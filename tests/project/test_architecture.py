@@ -54,10 +54,14 @@ MAY_IMPORT = {
     "training": {
         *("constraints", "distributed", "inputs", "models", "problems", "solvers"),
     },
-    "estimators": {
+    "fit": {
         *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
-        *("losses", "models", "percentiles", "privacy", "problems", "problems.private"),
-        *("inputs", "solvers"),
+        *("inputs", "losses", "models", "privacy", "problems", "problems.private", "solvers"),
+    },
+    "estimators": {
+        *("arrays", "constraints", "distributed", "engines", "exceptions", "fit", "groups"),
+        *("inputs", "losses", "models", "percentiles", "privacy", "problems", "problems.private"),
+        "solvers",
     },
     "model_selection": {
         *("arrays", "exceptions", "groups", "inputs", "metrics", "privacy", "rates"),

@@ -3,48 +3,137 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, fields
+from functools import partial, wraps
+from typing import Any, ClassVar, Self, TypeVar, cast
 
+import numpy as np
 import torch
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from fairconstrained.arrays import Array, Floats
-from fairconstrained.blocks import Blocks
-from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import Notion, as_notion
-from fairconstrained.constraints.tables import BLOCK_ROWS, Space
-from fairconstrained.distributed import one_thread, refuse_difference, taken_workers
-from fairconstrained.engines import Table, as_table
-from fairconstrained.estimators._inputs import (
-    Given,
-    TrainingRows,
-    check_parameters,
-    check_strata,
-)
-from fairconstrained.estimators._parts import check_parts
-from fairconstrained.estimators._reporting import (
-    CallbackSupportMixin,
-    data_by_position,
-    fit_task,
-    unchanged_on_error,
-)
-from fairconstrained.estimators._tables import of_tables, rows_here
-from fairconstrained.estimators._training import Training
+from fairconstrained.constraints.tables import BLOCK_ROWS
+from fairconstrained.distributed import check_device, one_thread, refuse_difference, taken_workers
+from fairconstrained.engines import as_table
+from fairconstrained.fit.columns import admitted, generator, random_seed, read
+from fairconstrained.fit.engine_tables import accepts_tables
+from fairconstrained.fit.result import attributes_to_predict, store
+from fairconstrained.fit.rows import FitInputs, TrainingRows
+from fairconstrained.fit.task import Fit, Task, check_parameters
 from fairconstrained.inputs.features import naming_texts_and_dates
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.losses import class_probabilities, hard_classes, log_loss
+from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.short_forms import as_specification
-from fairconstrained.problems.objectives import MeanLoss, Objective
-from fairconstrained.solvers.base import Solver
+from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
+from fairconstrained.solvers.base import Iterate, Solver, check_solves
+
+try:
+    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
+    from sklearn.callback import with_callbacks
+except ImportError:  # scikit-learn before 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Nothing, where scikit-learn has no callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
+
+_SPENT = (
+    "Noisy numbers had been released before: up to epsilon = {:.4g} and delta = {:.4g} are spent "
+    "(the attribute privacy of this error), although no model was returned. Another fit on the "
+    "same rows adds its own."
+)
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def data_by_position(*names: str) -> Callable[[Method], Method]:
+    """Refuse more positional arguments than these, in the words of the user's call."""
+
+    def decorate(method: Method) -> Method:
+        @wraps(method)
+        def checked(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(args) > len(names):
+                taken = ", ".join(names)
+                raise TypeError(
+                    f"{type(estimator).__name__}.{method.__name__} takes {taken} by position; got "
+                    f"{len(args)} arguments. Name the others, as in "
+                    f"{method.__name__}({taken}, sensitive_features=groups)."
+                )
+            return method(estimator, *args, **kwargs)
+
+        return cast("Method", checked)
+
+    return decorate
+
+
+@contextmanager
+def unchanged_on_error(estimator: object) -> Iterator[list[PrivacyGuarantee]]:
+    """Restore the estimator after an error, which names the privacy spent by then.
+
+    Yield the ledger in which a fit notes what it may have released.
+    """
+    ledger: list[PrivacyGuarantee] = []
+    before = dict(vars(estimator))
+    try:
+        yield ledger
+    except BaseException as error:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        error.add_note(f"This {type(estimator).__name__} is as it was before this call.")
+        for spent in ledger:
+            vars(estimator)["_begun"] = True  # which hides the seed
+            error.privacy = spent  # type: ignore[attr-defined]
+            error.add_note(_SPENT.format(spent.epsilon, spent.delta))
+        raise
+
+
+# To decorate `fit` itself would put a line of scikit-learn between `fit` and its caller, to which
+# our warnings would then point.
+@with_callbacks  # type: ignore[untyped-decorator]
+def _tear_down(estimator: Any) -> None:
+    """Do nothing: scikit-learn ends the callbacks of a fit after the decorated method."""
+
+
+@contextmanager
+def watched_by_scikit_learn(
+    estimator: Any, task: Task, inputs: FitInputs
+) -> Iterator[Callable[..., object]]:
+    """Tell scikit-learn's callbacks that a fit begins and ends; yield a callback of iterations.
+
+    Callbacks get the rows as the user gave them, and the model of the moment if they ask for it. On
+    private fits they get neither: a monitor scores rows exactly, and no budget covers that.
+    """
+    X, y, weight = inputs.X, inputs.y, inputs.sample_weight
+    metadata = None if weight is None else {"sample_weight": weight}
+    rows = {} if task.is_private else {"X": X, "y": y, "metadata": metadata}
+
+    def watch(fit: Fit, problem: Any, iterate: Iterate) -> object:
+        iteration = context.subcontext(task_name="iteration")
+        iteration.call_on_fit_task_begin(estimator=estimator, **rows)
+        model = partial(attributes_to_predict, fit, problem, iterate.x) if rows else None
+        return iteration.call_on_fit_task_end(
+            estimator=estimator, **rows, reconstruction_attributes=model
+        )
+
+    try:
+        context = estimator._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=estimator, **rows)
+        yield watch
+        none: Any = {} if rows else None
+        context.call_on_fit_task_end(estimator=estimator, **rows, reconstruction_attributes=none)
+    finally:
+        _tear_down(estimator)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,6 +147,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     __metadata_request__score = {"sample_weight": True}  # noqa: RUF012
     _multi_class = True
     _within_strata = True  # whether criteria may be within strata of control features
+    _protects: ClassVar[tuple[str, ...]] = ()  # units of privacy
     _doc_link_module = "fairconstrained"
     _doc_link_template = (
         "https://fairconstrained.readthedocs.io/en/latest/api/fairconstrained.{estimator_name}.html"
@@ -81,29 +171,23 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """Return the criteria in ``constraint`` as objects; raise ValueError for anything else."""
         raise NotImplementedError
 
-    def _as_notions(self, given: Any, names: Mapping[str, Any], kind: type = Notion) -> list[Any]:
+    def _with_steps(self, task: Task) -> Task:
+        """Return the task with the bounds, the objective and the steps of this estimator."""
+        raise NotImplementedError
+
+    def _budget(self) -> Budget | None:
+        """Return the budget of a private fit."""
+        return None
+
+    def _as_notions(
+        self, constraint: Any, names: Mapping[str, Any], kind: type = Notion
+    ) -> list[Any]:
         """Return these criteria of a kind, names or objects, one or a list, as objects."""
         owner = f"{type(self).__name__}.constraint"
-        given = given if isinstance(given, (list, tuple)) else [given]
-        if not given:
+        several = constraint if isinstance(constraint, (list, tuple)) else [constraint]
+        if not several:
             raise ValueError(f"{owner} is empty; give at least one.")
-        return list(map(partial(as_notion, names=names, kind=kind, parameter=owner), given))
-
-    def _bound(self, notion: Any, space: Space) -> MomentConstraint:
-        """The constraint of a criterion on these labels and groups."""
-        return notion.bind(space, self.slack)  # type: ignore[no-any-return]
-
-    def _risk(self, rows: TrainingRows) -> Objective:
-        """Return the objective, which is minimised and by which feasible points are compared."""
-        return MeanLoss(log_loss)
-
-    def _training(self) -> Training:
-        """Return the kind of training that the parameters ask for, for one fit."""
-        return Training(self)
-
-    def _own_attributes(self, constraint: MomentConstraint) -> dict[str, Any]:
-        """Return fitted attributes that only this estimator has."""
-        return {}
+        return list(map(partial(as_notion, names=names, kind=kind, parameter=owner), several))
 
     @data_by_position("X", "y")
     def fit(
@@ -156,27 +240,60 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         DivergenceError
             If training diverges. Any error or interruption leaves the estimator unchanged.
         """
-        given = Given(as_table(X), y, sensitive_features, sample_weight)
-        with unchanged_on_error(self) as begun, taken_workers() as workers:
+        inputs = FitInputs(as_table(X), y, sensitive_features, sample_weight)
+        with unchanged_on_error(self) as ledger, taken_workers() as workers:
             if workers.size > 1:
                 refuse_difference("estimators", workers.gather(type(self).__name__))
             with workers.agreeing():
-                training = self._checked_training()
-                begun.append(training)
-                if control_features is not None:
-                    check_strata(self, given)
-                    given = given.within_strata(control_features)
-                if training.is_private and isinstance(given.X, Table):
-                    given = rows_here(given)
-                if workers.size > 1 or isinstance(given.X, (Blocks, Table)):
-                    check_parts(training, given.X)
-            watched = hasattr(self, "_skl_callbacks")
-            with (
-                fit_task(training, given) if watched else nullcontext() as training.watch,
-                naming_texts_and_dates(given.X),
-            ):
-                training.train(training.read(given, workers))
-            return self
+                task = self._task()
+                inputs = admitted(task, inputs, control_features, workers)
+            watching: Any = nullcontext()
+            if hasattr(self, "_skl_callbacks"):
+                watching = watched_by_scikit_learn(self, task, inputs)
+            with watching as watch, naming_texts_and_dates(inputs.X):
+                self._train(task, read(task, self, inputs, workers), ledger, watch)
+        return self
+
+    def _task(self) -> Task:
+        """Return the parameters as the task of one fit, after checking all of them."""
+        name, params = type(self).__name__, self.get_params(deep=False)
+        check_parameters(name, params, self._protects)
+        specification = as_specification(self.model)
+        specification.check()
+        check_device(f"{name}.device", self.device)
+        common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
+        task = Task(
+            **{**common, "alpha": float(self.alpha)},
+            name=name,
+            params=params,
+            notions=self._notions(),
+            specification=clone(specification),
+            budget=self._budget(),
+            last=dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None,
+            multi_class=self._multi_class,
+            within_strata=self._within_strata,
+        )
+        return self._with_steps(task)
+
+    def _train(
+        self, task: Task, rows: TrainingRows, ledger: list[PrivacyGuarantee], watch: Any = None
+    ) -> None:
+        """Go from rows to columns, pose a problem, solve it, and store the result."""
+        # That a number overflows would tell of single entries of a private fit.
+        silent: Any = {"all": "ignore"} if task.is_private else {}
+        seed = random_seed(task.random_state)
+        with np.errstate(**silent), generator(task, seed) as rng:
+            fit = task.learn(Fit(task, rows, rng, ledger, watch))
+            with one_thread():
+                problem, left_out = task.pose(fit)
+                check_solves(task.solver, problem, in_memory=fit.data.in_memory)
+                task.solver.check(problem)
+                solved = task.solve(fit, problem)
+                store(self, fit, solved, left_out)
+            if task.measure is not None:
+                problem, solution = solved.stages[-1]
+                hard = task.measure(fit, problem, solution.iterate.x)
+                self.training_violation_ = problem.constraint.measure(hard[1:])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of the predicted labels, which may be weighted.
@@ -194,7 +311,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """
         return float(super().score(X, plain_labels(y), sample_weight))
 
-    @of_tables
+    @accepts_tables
     def decision_function(self, X: Any) -> Floats:
         """Scores of the samples.
 
@@ -210,7 +327,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         scores: Floats = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    @of_tables
+    @accepts_tables
     def predict(self, X: Any) -> Array:
         """Predicted labels. They are deterministic and need no sensitive features.
 
@@ -226,7 +343,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         codes = hard_classes(torch.as_tensor(scores))
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 
-    @of_tables
+    @accepts_tables
     def predict_proba(self, X: Any) -> Floats:
         """Class probabilities of the logistic model.
 
@@ -250,21 +367,14 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         tags.input_tags = as_specification(self.model).input_tags()
         return tags
 
-    def _checked_training(self) -> Training:
-        """Return the training for one fit, after checking all parameters."""
-        check_parameters(self)
-        training = self._training()
-        training.check()
-        return training
-
     def _table(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Columns of the model for new samples."""
+        """Return the columns of the model for new samples."""
         check_is_fitted(self)
         check_samples(X=X, sensitive_features=sensitive_features)
         return self.model_.transform(self.model_.new_rows(self, X))
 
     def _scores(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Scores (n, K) of new samples, in the library of X."""
+        """Return the scores (n, K) of new samples, in the library of X."""
         table = self._table(X, sensitive_features)
         if not hasattr(self, "coef_"):  # networks gain from threads
             return network_scores(table, self.module_)
@@ -273,21 +383,21 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
 
 def like(values: Any, table: Any) -> Any:
-    """The array or tensor `values` in the library, and on the device, of `table`."""
+    """Return the array or tensor `values` in the library, and on the device, of `table`."""
     if isinstance(table, Tensor):
         return torch.as_tensor(values, device=table.device)
     return values.cpu().numpy() if isinstance(values, Tensor) else values
 
 
 def labels_of(classes: Array, codes: Tensor, table: Any) -> Any:
-    """The labels of class indices, a Tensor (n,); text is always in numpy."""
+    """Return the labels of class indices, a Tensor (n,); text is always in numpy."""
     if classes.dtype.kind in "biuf":
         return like(classes, table)[like(codes, table)]
     return classes[codes.cpu().numpy()]
 
 
 def network_scores(table: Any, module: nn.Module) -> Any:
-    """Scores (n, K) of a network where the table is, for some rows at a time.
+    """Return the scores (n, K) of a network where the table is, for some rows at a time.
 
     Modules of users may keep rows, which would travel with the estimator: a copy computes.
     """
@@ -299,6 +409,6 @@ def network_scores(table: Any, module: nn.Module) -> Any:
         rows = table[start : start + BLOCK_ROWS]
         rows = rows.toarray() if sparse.issparse(rows) else rows
         with torch.no_grad():
-            found = module(torch.asarray(rows, dtype=torch.float64, copy=True))
-        scores.append(found.reshape(len(rows), -1))
+            answer = module(torch.asarray(rows, dtype=torch.float64, copy=True))
+        scores.append(answer.reshape(len(rows), -1))
     return like(torch.cat(scores), table)

@@ -34,7 +34,7 @@ def undone_settings(model: Any) -> list[str]:
 
 
 def _settings(value: Any) -> Iterator[str]:
-    """Name what is set here, and in all that is inside, in whatever container."""
+    """Name the settings of a value and of everything inside, in any container."""
     if isinstance(value, Mapping):
         for key, inner in value.items():  # a grid of a search, or steps by name
             yield from _weights(str(key).rpartition("__")[2], inner, "a grid")
@@ -43,11 +43,11 @@ def _settings(value: Any) -> Iterator[str]:
         for inner in value:
             yield from _settings(inner)
     elif hasattr(value, "get_params") and not isinstance(value, type):
-        yield from _of_model(value)
+        yield from _model_settings(value)
 
 
-def _of_model(model: Any) -> Iterator[str]:
-    """Name what a model sets itself, and what those inside of it set."""
+def _model_settings(model: Any) -> Iterator[str]:
+    """Name the settings of a model, and of models inside it."""
     name = type(model).__name__
     if isinstance(model, TunedThresholdClassifierCV):
         yield f"the threshold of {name}"

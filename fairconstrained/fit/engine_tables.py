@@ -1,11 +1,11 @@
-"""Fits on tables of an engine, whose rows stay where they are, and predictions of them."""
+"""Tables of an engine, whose rows stay where they are: rows, columns, and predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -17,16 +17,21 @@ from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread
 from fairconstrained.engines import Parts, Table, as_table
 from fairconstrained.engines.columns import RowsToPredict
-from fairconstrained.estimators._inputs import Given, TrainingRows, last_description, own_rows
-from fairconstrained.estimators._parts import refuse_lacking, refuse_other_kinds
+from fairconstrained.fit.rows import (
+    FitInputs,
+    TrainingRows,
+    described_before,
+    refuse_lacking,
+    refuse_other_kinds,
+    validated,
+)
+from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import joined, kind_of_labels
 from fairconstrained.models.specification import Specification
 from fairconstrained.problems.rows import Rows
 
-if TYPE_CHECKING:
-    from fairconstrained.estimators._base import FairClassifier
-
-_FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
+# Set by scikit-learn when it validates X.
+FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 _MOST_LEARNT = 400_000  # rows that the calibration and group models of a classifier learn from
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -77,17 +82,17 @@ class RowsOfTable(TrainingRows):
 
     @cached_property
     def cells(self) -> Tensor:
-        cells: Tensor = self.parts.sum(lambda own: own.cells)
+        cells: Tensor = self.parts.sum(lambda rows: rows.cells)
         return cells
 
     @property
     def weight_of_labels(self) -> Tensor:
-        weights: Tensor = self.parts.sum(lambda own: own.weight_of_labels)
+        weights: Tensor = self.parts.sum(lambda rows: rows.weight_of_labels)
         return weights
 
 
 class Columns(NamedTuple):
-    """The roles of the columns of a table, by name."""
+    """Roles of the columns of a table, by name."""
 
     features: list[str]
     y: str
@@ -95,30 +100,30 @@ class Columns(NamedTuple):
     sample_weight: str | None
 
     @classmethod
-    def of(cls, given: Given) -> Columns:
-        """Roles as given to ``fit``; all other columns are features."""
-        found = {
-            name: given.X.names(name, values)
-            for name, values in given._asdict().items()
-            if name not in ("X", "n_control") and values is not None
+    def named_by(cls, inputs: FitInputs) -> Columns:
+        """Return the roles that ``fit`` was told; all other columns are features."""
+        names = {
+            role: inputs.X.names(role, values)
+            for role, values in inputs._asdict().items()
+            if role not in ("X", "n_control") and values is not None
         }
-        for name in ("y", "sample_weight"):
-            if len(found.get(name, ["one"])) != 1:
-                raise ValueError(f"{name} must be one column of X; got {found[name]}.")
-        if "y" not in found:
+        for role in ("y", "sample_weight"):
+            if len(names.get(role, ["one"])) != 1:
+                raise ValueError(f"{role} must be one column of X; got {names[role]}.")
+        if "y" not in names:
             raise ValueError("y must be the name of a column of X; got None.")
-        used = {column for names in found.values() for column in names}
-        features = [column for column in given.X.columns if column not in used]
+        used = {column for columns in names.values() for column in columns}
+        features = [column for column in inputs.X.columns if column not in used]
         if not features:
             raise ValueError("X has no columns but those of y, groups and weights.")
-        (y,), (weight,) = found["y"], found.get("sample_weight", [None])
-        return cls(features, y, found.get("sensitive_features", []), weight)
+        (y,), (weight,) = names["y"], names.get("sample_weight", [None])
+        return cls(features, y, names.get("sensitive_features", []), weight)
 
-    def of_frame(self, frame: pd.DataFrame) -> Given:
-        """The columns of some rows, as ``fit`` takes them in memory."""
+    def inputs(self, frame: pd.DataFrame) -> FitInputs:
+        """Return the columns of some rows, as ``fit`` takes them in memory."""
         groups: Any = self.sensitive_features
         groups = groups[0] if len(groups) == 1 else groups
-        return Given(
+        return FitInputs(
             frame[self.features],
             frame[self.y],
             frame[groups] if groups else None,
@@ -126,103 +131,104 @@ class Columns(NamedTuple):
         )
 
 
-class OwnPart(NamedTuple):
-    """The rows of a partition with its own codes, and what validation found about their columns."""
+class Partition(NamedTuple):
+    """Validated rows of a partition with its codes, and the attributes that validation set."""
 
     rows: TrainingRows
-    found: dict[str, Any]
+    noted: dict[str, Any]
 
 
-def rows_of_table(estimator: FairClassifier, given: Given) -> RowsOfTable:
-    """Rows whose labels and groups are coded alike in all partitions."""
-    columns, bare = Columns.of(given), clone(estimator).set_params(callbacks=None)
-    if (before := last_description(estimator)) is not None:
+def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
+    """Return rows whose labels and groups are coded alike in all partitions."""
+    columns = Columns.named_by(inputs)
+    if (before := described_before(task)) is not None:
         named = before.in_order(dict.fromkeys(columns.sensitive_features), "sensitive_features")
         columns = columns._replace(sensitive_features=list(named))
-    parts = given.X.parts(partial(_own_part, bare, columns))
-    said = parts.gather(_said)
-    for own in said:
-        if isinstance(own, Exception):
-            raise own
-    if not said:
+    # For the validation by scikit-learn, which asks an estimator for its name.
+    bare = clone(estimator).set_params(callbacks=None)
+    parts = inputs.X.parts(partial(_validated_partition, bare, task.specification, columns))
+    summaries = parts.gather(_summary)
+    for summary in summaries:
+        if isinstance(summary, Exception):
+            raise summary
+    if not summaries:
         raise ValueError("X has no rows, or none of positive weight.")
-    found, all_classes, all_groups, all_missing, lightest, heaviest, orders = zip(
-        *said, strict=True
+    noted, all_classes, all_groups, all_missing, lightest, heaviest, orders = zip(
+        *summaries, strict=True
     )
-    for name, labels in (("y", all_classes), ("sensitive_features", all_groups)):
-        refuse_other_kinds(name, list(map(kind_of_labels, labels)))
-    for name, value in found[0].items():
-        setattr(estimator, name, value)
+    for role, labels in (("y", all_classes), ("sensitive_features", all_groups)):
+        refuse_other_kinds(role, list(map(kind_of_labels, labels)))
+    for attribute, value in noted[0].items():
+        setattr(estimator, attribute, value)
     classes, places = joined(all_classes)
-    groups, group_places = None, [np.zeros(1, dtype=np.int64)] * len(said)
+    groups, group_places = None, [np.zeros(1, dtype=np.int64)] * len(summaries)
     if columns.sensitive_features:
         groups, group_places = joined(all_groups)
-    names = tuple(columns.sensitive_features) or None
     unknown = groups is not None and len(groups) > 0 and any(all_missing)
     none, some = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)
     rows = TrainingRows(None, none, some, np.ones(0), classes, groups)
-    rows = replace(
-        rows, weight_range=(min(lightest), max(heaviest)), order=orders[0], columns=names
+    ends, names = (min(lightest), max(heaviest)), tuple(columns.sensitive_features) or None
+    rows = replace(rows, weight_range=ends, order=orders[0], columns=names)
+    groups = groups if any(map(len, group_places)) else None
+    recode = partial(_coded, replace(rows, unknown=unknown, groups=groups))
+    return RowsOfTable(
+        **vars(rows), parts=parts.map_parts(recode, list(zip(places, group_places, strict=True)))
     )
-    of_parts = replace(
-        rows, unknown=unknown, groups=groups if any(map(len, group_places)) else None
-    )
-    own_places = list(zip(places, group_places, strict=True))
-    return RowsOfTable(**vars(rows), parts=parts.map_parts(partial(_coded, of_parts), own_places))
 
 
-def rows_here(given: Given) -> Given:
-    """The rows of a table, brought to this process, which then draws batches of them.
+def gathered_inputs(inputs: FitInputs) -> FitInputs:
+    """Gather the rows of a table in this process, which then draws batches of them.
 
     Batches drawn by an engine would be others where it computes a lost partition again.
     """
-    columns = Columns.of(given)
-    return columns.of_frame(RowsToPredict(given.X, {}).frame())
+    return Columns.named_by(inputs).inputs(RowsToPredict(inputs.X, {}).frame())
 
 
-def _own_part(bare: FairClassifier, columns: Columns, frame: pd.DataFrame) -> Any:
-    """On a worker: the validated rows of a partition, None if there are none, or what is wrong."""
+def _validated_partition(
+    bare: Any, specification: Specification, columns: Columns, frame: pd.DataFrame
+) -> Any:
+    """On a worker: return the validated rows, None if there are none, or the error."""
     if columns.sample_weight is not None:
         frame = frame[frame[columns.sample_weight] != 0]
     if frame.empty:
         return None
-    given = columns.of_frame(frame)
+    inputs = columns.inputs(frame)
     try:
         with one_thread():
-            rows = own_rows(bare, given)
+            rows = validated(bare, specification, inputs, None)
     except ValueError as error:
         return error
-    if given.sample_weight is None:  # one number in memory
+    if inputs.sample_weight is None:  # one number in memory
         rows = replace(rows, weight=np.broadcast_to(1.0, len(rows.y)))
-    return OwnPart(rows, {k: vars(bare)[k] for k in _FROM_VALIDATION if k in vars(bare)})
+    return Partition(rows, {k: vars(bare)[k] for k in FROM_VALIDATION if k in vars(bare)})
 
 
-def _said(part: Any) -> Any:
-    """What the driver has to know about a partition."""
+def _summary(part: Any) -> Any:
+    """On a worker: summarise a partition for the driver, or return its error."""
     if isinstance(part, Exception):
         return part
     rows = part.rows
     missing = rows.group is not None and bool((rows.group < 0).any())
     ends = rows.weight.min(), rows.weight.max()
-    return part.found, rows.classes, rows.groups, missing, *ends, rows.order
+    return part.noted, rows.classes, rows.groups, missing, *ends, rows.order
 
 
-def _coded(of_all: TrainingRows, part: OwnPart, places: tuple[Array, Array]) -> TrainingRows:
-    """On a worker: the rows with the codes of all partitions, in integers of few bytes."""
-    n_classes, n_groups = of_all.space.shape
-    own, (of_class, of_group) = part.rows, places
-    group = np.zeros(len(own.y), dtype=np.int64) if own.group is None else own.group
-    y = of_class.astype(np.min_scalar_type(-n_classes))[own.y]
+def _coded(like: TrainingRows, part: Partition, places: tuple[Array, Array]) -> TrainingRows:
+    """On a worker: return the rows with the codes of all partitions, in integers of few bytes."""
+    n_classes, n_groups = like.space.shape
+    rows, (class_places, group_places) = part.rows, places
+    group = np.zeros(len(rows.y), dtype=np.int64) if rows.group is None else rows.group
+    y = class_places.astype(np.min_scalar_type(-n_classes))[rows.y]
     # Rows of unknown group have -1 at first, and the index after the last group from now on.
-    at = np.append(of_group, n_groups - 1).astype(np.min_scalar_type(-n_groups))
-    return replace(of_all, X=own.X, y=y, group=at[group], weight=own.weight)
+    at = np.append(group_places, n_groups - 1).astype(np.min_scalar_type(-n_groups))
+    return replace(like, X=rows.X, y=y, group=at[group], weight=rows.weight)
 
 
 # ---------------------------------------------------------------------- columns of the model
 
 
 class Learnt(NamedTuple):
-    """Columns, out of fold, of every so-manieth row of a partition."""
+    """Columns, out of fold, of every n-th row of a partition."""
 
     spacing: int
     columns: Array
@@ -233,35 +239,36 @@ def learnt_from_some(
 ) -> list[Learnt]:
     """Let a specification learn its columns from up to about 400,000 rows, which are gathered."""
     spacing = -(-int(rows.cells.sum()) // _MOST_LEARNT)
-    found = rows.parts.gather(partial(_every, spacing))
-    X, *columns = zip(*found, strict=True)
+    X, *columns = zip(*rows.parts.gather(partial(_every, spacing)), strict=True)
     y, group, weight = map(np.concatenate, columns)
     some = TrainingRows(pd.concat(X), y, group, weight, rows.classes, rows.groups)
     some = replace(some, unknown=rows.unknown)
     refuse_lacking(rows, some.cells, "a sample of the rows")
     table = specification.fit_transform(some, part_of_cell, rng)
-    ends = np.cumsum([len(own) for own in X])[:-1]
-    return [Learnt(spacing, own) for own in np.split(table, ends)]
+    ends = np.cumsum([len(part) for part in X])[:-1]
+    return [Learnt(spacing, part) for part in np.split(table, ends)]
 
 
-def _every(spacing: int, own: TrainingRows) -> tuple[Any, Array, Array, Array]:
+def _every(spacing: int, rows: TrainingRows) -> tuple[Any, Array, Array, Array]:
     some = slice(None, None, spacing)
-    return own.X[some], own.y[some], own.group[some], own.weight[some]
+    return rows.X[some], rows.y[some], rows.group[some], rows.weight[some]
 
 
-def prepared(
-    estimator: FairClassifier,
-    specification: Specification,
+def rows_elsewhere(
     rows: RowsOfTable,
-    learnt: Sequence[Any],
+    specification: Specification,
+    as_rows: Callable[[TrainingRows, Any], Rows],
+    learnt: Sequence[Learnt | None] = (),
 ) -> RowsElsewhere:
-    """The rows with the columns of the model, which a fitted specification gives."""
-    bare = clone(estimator).set_params(callbacks=None, model="linear")
-    size = len(rows.parts.gather(lambda own: None))
+    """Return the rows with the columns of a fitted specification, as problems see them.
+
+    `as_rows` makes them of rows and a table of columns, on each worker.
+    """
+    size = len(rows.parts.gather(lambda _: None))
     places = [Workers(rank, size) for rank in range(size)]
     each = list(zip(places, learnt or [None] * size, strict=True))
-    parts = rows.parts.map_parts(partial(_as_rows, bare, specification), each)
-    totals = parts.gather(lambda own: (len(own.y), own.weight.sum()))
+    parts = rows.parts.map_parts(partial(_transformed, specification, as_rows), each)
+    totals = parts.gather(lambda part: (len(part.y), part.weight.sum()))
     n_rows, weights = zip(*totals, strict=True)
     weight = torch.stack(weights).sum()
     none = torch.zeros(0, dtype=torch.long, device=weight.device)
@@ -269,51 +276,50 @@ def prepared(
     return RowsElsewhere((), none, none, weight.new_zeros(0), parts=parts, **numbers)
 
 
-def _as_rows(
-    bare: FairClassifier,
+def _transformed(
     specification: Specification,
-    own: TrainingRows,
+    as_rows: Callable[[TrainingRows, Any], Rows],
+    rows: TrainingRows,
     about: tuple[Workers, Learnt | None],
 ) -> Rows:
-    """On a worker: its rows as a problem sees them."""
+    """On a worker: return its rows as a problem sees them."""
     workers, learnt = about
     with one_thread():
-        columns = specification.transform(own.X)
+        columns = specification.transform(rows.X)
         if learnt is not None:
             columns[:: learnt.spacing] = learnt.columns
-        training = bare._training()
-        training.prepare(replace(own, X=columns), torch.Generator())
-    return replace(training.data, blocks=list(training.data.blocks), workers=workers)
+        data = as_rows(rows, columns)
+    return replace(data, blocks=list(data.blocks), workers=workers)
 
 
 # ---------------------------------------------------------------------- predictions
 
 
-def of_tables(method: Method) -> Method:
+def accepts_tables(method: Method) -> Method:
     """Let a method that predicts take tables of an engine, and give lazy columns of its kind."""
 
     @wraps(method)
-    def of_any(self: Any, X: Any, **groups: Any) -> Any:
+    def predict(self: Any, X: Any, **groups: Any) -> Any:
         table = as_table(X)
         if not isinstance(table, Table):
             return method(self, X, **groups)
         return _mapped(self, method, table, groups)
 
-    return cast("Method", of_any)
+    return cast("Method", predict)
 
 
 def _mapped(clf: Any, method: Callable[..., Any], table: Table, groups: dict[str, Any]) -> Any:
-    """The predictions for a table, by the columns that the model was fitted to."""
+    """Return the predictions for a table, by the columns that the model was fitted to."""
     classes = [str(label) for label in clf.classes_]
     names = list(getattr(clf, "feature_names_in_", table.columns))
-    given = {k: table.names(k, v) for k, v in groups.items() if v is not None}
+    roles = {k: table.names(k, v) for k, v in groups.items() if v is not None}
     several = "proba" in method.__name__ or len(classes) > 2
     like = np.empty((0, len(classes)) if several else 0)
     if method.__name__ == "predict":
         like = clf.classes_[:0]
 
-    def of_frame(frame: pd.DataFrame) -> Any:
-        columns = {k: frame[v[0] if len(v) == 1 else v] for k, v in given.items()}
+    def on_frame(frame: pd.DataFrame) -> Any:
+        columns = {k: frame[v[0] if len(v) == 1 else v] for k, v in roles.items()}
         return method(clf, frame[names], **columns)
 
-    return table.mapped(of_frame, like, classes)
+    return table.mapped(on_frame, like, classes)

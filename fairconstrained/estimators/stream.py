@@ -12,9 +12,10 @@ from scipy import sparse
 from torch import Generator
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy
-from fairconstrained.estimators._inputs import Given, TrainingRows, checked_weight, random_seed
-from fairconstrained.estimators._reporting import recorded
-from fairconstrained.estimators._training import Stage, Training
+from fairconstrained.fit.columns import random_seed
+from fairconstrained.fit.exact import recorded
+from fairconstrained.fit.rows import FitInputs, TrainingRows, checked_weight
+from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in
 from fairconstrained.inputs.description import Description, check_kind
 from fairconstrained.inputs.groups import Groups, joined, read_groups, recoded
 from fairconstrained.inputs.samples import check_samples
@@ -37,11 +38,11 @@ class Chunk(NamedTuple):
     weight: Floats
 
     def part(self, index: Any) -> Chunk:
-        """Some of these rows."""
+        """Return some of these rows."""
         return Chunk(*(column[index] for column in self))
 
     def then(self, other: Chunk) -> Chunk:
-        """These rows, followed by others; X is CSR if one of both is sparse."""
+        """Return these rows, followed by others; X is CSR if one of both is sparse."""
         rest = (np.concatenate(both) for both in zip(self[1:], other[1:], strict=True))
         if sparse.issparse(self.X) or sparse.issparse(other.X):
             both = [sparse.csr_array(self.X), sparse.csr_array(other.X)]
@@ -49,21 +50,21 @@ class Chunk(NamedTuple):
         return Chunk(np.concatenate((self.X, other.X)), *rest)
 
     def as_rows(self, device: str) -> Rows:
-        """The rows as solvers see them."""
+        """Return the rows as solvers see them."""
         y, group, weight = (torch.as_tensor(column, device=device) for column in self[1:])
         return Rows((as_features(self.X, device),), y, group, weight)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The stream so far; each chunk gives a new object, so that errors leave the old one unchanged.
+    """Samples of a stream so far; each chunk makes a new object, so an error leaves the old one.
 
     Beyond the limit the rows are a uniform sample: those with the smallest of random keys.
     """
 
     classes: Array  # of shape (2,), sorted
     groups: Array | None  # labels of the groups seen, sorted; None without groups
-    rows: Chunk  # those kept
+    rows: Chunk  # in memory
     keys: Floats
     n_seen: int
     seed: int
@@ -73,7 +74,7 @@ class Stream:
     def extended(
         self, X: Any, y: Array, classes: Any, groups: Groups | None, weight: Floats, limit: int
     ) -> tuple[Stream, Chunk]:
-        """The stream after a chunk, and the rows of the chunk with positive weight."""
+        """Return the stream after a chunk, and the rows of the chunk with positive weight."""
         check_kind(y.tolist()[:1], self.classes.tolist()[:1], "y")
         new = np.setdiff1d(y, self.classes)
         if len(new) or (classes is not None and set(classes) != set(self.classes)):
@@ -86,16 +87,14 @@ class Stream:
                 "sensitive_features must be given in all calls of partial_fit or in none; this "
                 f"chunk has {'none' if groups is None else 'some'}, unlike those before."
             )
-        labels, own, known = self.groups, np.zeros(len(y), dtype=np.int64), self.rows
+        labels, codes, rows = self.groups, np.zeros(len(y), dtype=np.int64), self.rows
         if groups is not None and labels is not None:
             labels, (old, places) = joined([labels, groups.labels])
-            known, own = (
-                known._replace(group=recoded(known.group, old)),
-                recoded(groups.codes, places),
-            )
-        chunk = Chunk(X, np.searchsorted(self.classes, y), own, weight).part(weight > 0)
+            rows = rows._replace(group=recoded(rows.group, old))
+            codes = recoded(groups.codes, places)
+        chunk = Chunk(X, np.searchsorted(self.classes, y), codes, weight).part(weight > 0)
         new_keys = np.random.default_rng([self.seed, self.n_seen]).random(len(chunk.y))
-        rows, keys = known.then(chunk), np.concatenate((self.keys, new_keys))
+        rows, keys = rows.then(chunk), np.concatenate((self.keys, new_keys))
         if len(keys) > limit:
             index = np.sort(np.argpartition(keys, limit)[:limit])
             rows, keys = rows.part(index), keys[index]
@@ -103,26 +102,28 @@ class Stream:
         return replace(self, groups=labels, rows=rows, keys=keys, n_seen=n_seen), chunk
 
     def training_rows(self, n_first: int | None = None) -> TrainingRows:
-        """The rows kept, or the first of them, in the form that a fit takes."""
+        """Return the rows in memory, or the first of them, in the form that a fit takes."""
         names = None if self.description is None else self.description.columns
         rows = self.rows.part(slice(n_first))
         return TrainingRows(*rows, self.classes, self.groups, columns=names)
 
 
-def read_chunk(
-    training: Training, stream: Stream | None, given: Given, classes: Any
+def extended_stream(
+    task: Task, estimator: Any, stream: Stream | None, inputs: FitInputs, classes: Any, limit: int
 ) -> tuple[Stream, Chunk]:
-    """Validate a chunk; return the stream with it, and its rows."""
-    check_samples(**given._asdict())
-    estimator: Any = training.estimator
+    """Validate a chunk; return the stream with it, and its rows.
+
+    scikit-learn notes the columns of the first chunk on the estimator.
+    """
+    check_samples(**inputs._asdict())
     first = stream is None
-    X, y = training.specification.training_rows(estimator, given.X, given.y, reset=first)
-    X, weight = as_numpy(X), checked_weight(given.sample_weight, len(y))  # kept in numpy
+    X, y = task.specification.training_rows(estimator, inputs.X, inputs.y, reset=first)
+    X, weight = as_numpy(X), checked_weight(inputs.sample_weight, len(y))  # in numpy from now on
     groups, description = None, None if stream is None else stream.description
-    if given.sensitive_features is not None:
-        groups, description = read_groups(given.sensitive_features, len(y), description)
+    if inputs.sensitive_features is not None:
+        groups, description = read_groups(inputs.sensitive_features, len(y), description)
         groups = groups.certain("partial_fit")
-        if isinstance(training.solver, LevelSet) and not groups.known.all():
+        if isinstance(task.solver, LevelSet) and not groups.known.all():
             raise ValueError(
                 "sensitive_features must have the group of every row in partial_fit with LevelSet, "
                 f"whose state has no place for others; it is missing in row "
@@ -132,28 +133,27 @@ def read_chunk(
         labels = np.unique(y if classes is None else classes)
         if len(labels) != 2:
             raise ValueError(
-                f"{type(estimator).__name__} ranks one class above one other; partial_fit got "
-                f"{len(labels)}: {labels.tolist()}. Give both in the first call, "
-                "classes=[negative, positive]."
+                f"{task.name} ranks one class above one other; partial_fit got {len(labels)}: "
+                f"{labels.tolist()}. Give both in the first call, classes=[negative, positive]."
             )
         seen = None if groups is None else groups.labels[:0]
         codes, keys = np.zeros(0, dtype=np.int64), np.zeros(0)
         none = Chunk(X[:0], codes, codes, keys)
-        stream = Stream(labels, seen, none, keys, 0, random_seed(estimator.random_state))
+        stream = Stream(labels, seen, none, keys, 0, random_seed(task.random_state))
     stream = replace(stream, description=description)
-    return stream.extended(X, y, classes, groups, weight, estimator.stream_memory)
+    return stream.extended(X, y, classes, groups, weight, limit)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The state of ``LevelSet`` on a stream; each chunk gives a new one."""
+    """State of ``LevelSet`` on a stream; each chunk makes a new one."""
 
     problem: FairERM  # on the rows it began with
     state: LevelSetStream
     waiting: Chunk  # for a full mini-batch, so that chunks do not matter
 
     def after(self, solver: LevelSet, seen: Array | None, rows: Chunk, device: str) -> Steps:
-        """The state after a step for each full mini-batch; it has no variables for new groups."""
+        """Return the state after a step for each full mini-batch; new groups have no variables."""
         known = list(self.problem.constraint.space.groups)
         new = [] if seen is None else [label for label in seen.tolist() if label not in known]
         if new:
@@ -170,7 +170,7 @@ class Steps:
         return replace(self, state=state, waiting=rows.part(slice(end, None)))
 
     def stage(self, data: Rows) -> Stage:
-        """The problem on these rows, with a copy of the model, and the state as its solution."""
+        """Return the problem on these rows, and the state as its solution, with a copied model."""
         risk = self.problem.risk
         if isinstance(risk, PairwiseLoss):
             risk = PairwiseLoss.from_data(risk.surrogate, data)
@@ -178,27 +178,51 @@ class Steps:
         problem = replace(self.problem, data=data, risk=risk, model=model)
         state, w = self.state, self.state.x[: model.n_params]
         iterate = Iterate(w, *problem.evaluate(w), state.descent.multipliers(), torch.inf)
-        told, known = [recorded(problem.constraint, iterate)], Status.STREAMING
-        return Stage(problem, Solution(iterate, state.n_steps, known, told, [0.0], known))
+        history, status = [recorded(problem.constraint, iterate)], Status.STREAMING
+        return Stage(problem, Solution(iterate, state.n_steps, status, history, [0.0], status))
 
 
-def begun(training: Training, stream: Stream, solver: LevelSet, rng: Generator) -> Steps | None:
-    """The state before the first step, or None while there are too few rows and memory is left."""
-    estimator: Any = training.estimator
+def stepped(
+    task: Task, stream: Stream, chunk: Chunk, rng: Generator, limit: int
+) -> tuple[Stream, tuple[Fit, Solved, list[str]] | None]:
+    """Continue from the state of the last call, or begin; return the stream with the state.
+
+    Also return a fit with its solution, and who is left out; None if the solver has not begun.
+    """
+    if task.margin > 0:
+        raise ValueError(
+            f"{task.name}.margin must be 0 with {type(task.solver).__name__} in partial_fit: a "
+            f"margin takes a second fit; got {task.margin!r}."
+        )
+    steps, left_out = stream.steps, []
+    if steps is None:
+        n_first = first_rows(task, stream, limit)
+        if n_first is None:
+            return stream, None
+        fit = task.learn(Fit(task, stream.training_rows(n_first), rng, []))
+        problem, left_out = task.pose(fit)
+        state = LevelSetStream.begin(task.solver, problem)
+        chunk, steps = stream.rows, Steps(problem, state, stream.rows.part(slice(0)))
+    steps = steps.after(task.solver, stream.groups, chunk, task.device)
+    stage = steps.stage(stream.rows.as_rows(task.device))
+    for callback in callbacks_in(task.callbacks) or ():
+        callback(stage.solution.iterate)
+    fit = Fit(task, stream.training_rows(), rng, [], specification=task.specification)
+    return replace(stream, steps=steps), (fit, Solved([stage]), left_out)
+
+
+def first_rows(task: Task, stream: Stream, limit: int) -> int | None:
+    """Return how many rows the solver begins with; None while there are too few and memory left."""
     rows, n_first = stream.rows, None
     n_groups = 1 if stream.groups is None else len(stream.groups)
     if stream.groups is None or n_groups > 1:
-        asked = estimator.min_group_size
-        of_cell = 1 if isinstance(asked, str) else max(asked, 1)
+        least = task.min_group_size
+        in_cell = 1 if isinstance(least, str) else max(least, 1)
         cell = rows.y * n_groups + rows.group
         counts = np.cumsum(cell[:, None] == np.arange(2 * n_groups), axis=0)
-        enough = np.asarray((counts >= of_cell).all(axis=1))
-        enough[: max(solver.batch_size, _WHITEN_ROWS * rows.X.shape[1]) - 1] = False
+        enough = np.asarray((counts >= in_cell).all(axis=1))
+        enough[: max(task.solver.batch_size, _WHITEN_ROWS * rows.X.shape[1]) - 1] = False
         n_first = int(enough.argmax()) + 1 if enough.any() else None
-    if n_first is None:
-        if len(rows.y) < estimator.stream_memory or len(np.unique(rows.y)) < 2:
-            return None
+    if n_first is None and len(rows.y) >= limit and len(np.unique(rows.y)) == 2:
         n_first = len(rows.y)
-    training.prepare(stream.training_rows(n_first), rng)
-    problem = training.pose()
-    return Steps(problem, LevelSetStream.begin(solver, problem), rows.part(slice(0)))
+    return n_first

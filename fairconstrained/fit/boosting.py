@@ -1,0 +1,207 @@
+"""Fits of one booster, each round of which is a step under the constraint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import _safe_indexing
+from torch import Tensor
+
+from fairconstrained.arrays import Floats
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
+from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.fit.columns import build_model
+from fairconstrained.fit.exact import Record, exact_steps, recorded, watchers
+from fairconstrained.fit.rows import TrainingRows
+from fairconstrained.fit.task import Fit, Solved, Stage, Task, check_label_based, stack
+from fairconstrained.losses import log_loss, n_outputs
+from fairconstrained.models.boosting import RawScores
+from fairconstrained.models.features import as_features
+from fairconstrained.problems.base import Evaluation, one_in
+from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.objectives import Nothing
+from fairconstrained.problems.rows import Rows
+from fairconstrained.solvers.base import Iterate, Solution, Status
+from fairconstrained.solvers.boosting import Rounds
+from fairconstrained.solvers.run import along_offsets
+
+_ONE_IN = 5  # rows of each label and group that are held out
+_WORTH = 0.9  # of what rounds gain over equal predictions, for another intercept to be taken
+
+
+def as_boosting(task: Task) -> Task:
+    """Return the task with the steps of a fit of ``Boosting``."""
+    for name, value in (("solver", None), ("warm_start", False)):
+        if task.params[name] is not value:
+            raise ValueError(
+                f"{task.name}.{name} must be {value} with Boosting, whose booster begins anew and "
+                f"has its own rounds; got {task.params[name]!r}."
+            )
+    return replace(
+        exact_steps(task, learn=learn, pose=pose, solve=solve),
+        measured_on="the rows that the booster does not see",
+        remedies="more rows",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Boosted:
+    """A fitted booster, with the state of its last steps."""
+
+    constraint: MomentConstraint
+    left_out: Sequence[str]
+    risk: Any
+    rows: Rows  # all of them, without columns
+    held: Tensor  # indices of the rows held out
+    start: float  # seconds
+    noted: list[tuple[Record, float]] = field(default_factory=list)  # iterates and their times
+    ended: Status = Status.FINISHED
+    rounds: Rounds | None = None  # None: nothing could bind
+    cut: Any = None  # makes the booster one of its best rounds, with shifted scores
+
+    def note(self, iterate: Iterate) -> None:
+        """Record an iterate, for the history."""
+        self.noted.append((recorded(self.constraint, iterate), time.perf_counter() - self.start))
+
+
+def learn(fit: Fit) -> Fit:
+    """Fit the booster under the constraint; the problem is about the rows held out."""
+    start = time.perf_counter()
+    if fit.rows.unknown:
+        fit = replace(fit, rows=fit.rows.standing_for_all())
+    check_label_based(fit)
+    task, rows, seed = fit.task, fit.rows, fit.rng.initial_seed() % (1 << 32)
+    constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
+    y, group = torch.as_tensor(rows.y), torch.as_tensor(rows.group)
+    nothing = as_features(np.empty((len(y), 0)), "cpu")
+    every_row = Rows((nothing,), y, group, torch.tensor(rows.weight, dtype=torch.float64))
+    held = torch.arange(len(y))
+    boosted = Boosted(constraint, left_out, task.risk(rows), every_row, held, start)
+    if bool((constraint.slack < NEVER_BINDS).any()):
+        boosted = boost(fit, boosted, seed)
+    else:
+        task.specification.fit_plain(rows, weight_of_loss(rows, boosted.risk), seed)
+    fit = replace(fit, specification=task.specification, learnt=boosted)
+    return replace(fit, data=scored(fit))
+
+
+def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
+    """Hold out rows, and drop the constraints that these cannot measure."""
+    rows = fit.rows
+    cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(seed) + 1
+    seen, held = one_in(_ONE_IN, torch.as_tensor(cell), fit.rng)
+    measured = replace(rows, X=None, y=rows.y[held.numpy()], group=rows.group[held.numpy()])
+    constraint, dropped = boosted.constraint.without_small(measured.cells.numpy(), 1)
+    if dropped:
+        warn_caller(
+            f"Boosting holds out one row in {_ONE_IN}, and constrains only what these rows have. "
+            f"It leaves out {'; '.join(dropped)}.",
+            SmallGroupWarning,
+        )
+    return seen, replace(boosted, held=held, constraint=constraint)
+
+
+def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:
+    """Let the booster take its rounds, and keep those up to the best."""
+    seen, boosted = hold_out(fit, boosted, seed)
+    task, rows, weight = fit.task, boosted.rows, boosted.rows.weight
+    family, booster = task.specification.family, task.specification.estimator
+    seen_weight = torch.zeros_like(weight).index_copy(0, seen, weight[seen])
+    n, size = len(weight), n_outputs(len(fit.rows.classes))
+    factor = weight_of_loss(fit.rows, boosted.risk)
+    model: Any = RawScores(n, size, like=weight)
+    data, sharp = replace(rows, weight=seen_weight), boosted.constraint.sharpened()
+    problem = FairERM(model, data, Nothing(), sharp, 0.0)
+    on_held = FairERM(model, rows.take(boosted.held), boosted.risk, boosted.constraint, 0.0)
+    limit = min(family.n_rounds(booster), task.max_iter or family.n_rounds(booster))
+    with watchers(task, limit) as callbacks:
+        answers = [False]
+
+        def watch(iterate: Iterate) -> bool:
+            boosted.note(iterate)
+            answers[:] = [bool(tell(iterate)) for tell in callbacks]  # each has to be told
+            return any(answers)
+
+        rounds = Rounds(
+            problem,
+            partial(measured, task, boosted, on_held),
+            boosted.constraint.slack,
+            learning_rate=family.learning_rate(booster),
+            limit=limit,
+            patience=family.patience(booster, n),
+            watch=watch,
+        )
+        start = prior(fit.rows, factor, seen_weight)
+        finish = task.specification.boost(fit.rows, factor, seed, start, rounds)
+    cut = partial(finish, max(rounds.best, 1))
+    cut(np.zeros(size))
+    ended = Status.STOPPED if any(answers) else Status.FINISHED
+    return replace(boosted, rounds=rounds, cut=cut, ended=ended)
+
+
+def measured(task: Task, boosted: Boosted, problem: FairERM, scores: Tensor) -> Evaluation:
+    """Return loss, error and violations of the rows held out, with the margin, from all scores."""
+    none, scores = scores.new_zeros(0), scores.index_select(0, boosted.held)
+    soft = problem.risk.soft(scores, problem.data.y, problem.data.weight)
+    hard = problem.hard(scores, none)
+    if task.margin:
+        hard[1:] += task.margin * problem.constraint.deviations(scores, problem.placed, none)
+    return Evaluation(torch.cat((soft[None], hard[1:])), hard)
+
+
+def weight_of_loss(rows: TrainingRows, risk: Any) -> Floats | None:
+    """Return the weights of rows in the log loss, with the objective's factors, if they differ."""
+    n_classes = len(rows.classes)
+    equal = torch.zeros(n_classes, n_outputs(n_classes), dtype=torch.float64)
+    labels = torch.arange(n_classes)
+    factor = (risk.loss(equal, labels) / log_loss(equal, labels)).numpy()
+    weight: Floats = rows.weight * factor[rows.y]
+    return weight if np.ptp(weight) > 0 else None
+
+
+def prior(rows: TrainingRows, in_loss: Floats | None, weight: Tensor) -> Floats:
+    """Return scores that give the classes their frequencies, (K,), at which rounds begin."""
+    weights = weight.numpy() * (1.0 if in_loss is None else in_loss / rows.weight)
+    logs = np.log(np.bincount(rows.y, weights, len(rows.classes)))
+    return np.diff(logs) if len(logs) == 2 else logs - logs.mean()
+
+
+def scored(fit: Fit) -> Rows:
+    """Return the rows held out, with the booster's scores as columns."""
+    boosted: Boosted = fit.learnt
+    table = fit.specification.transform(_safe_indexing(fit.rows.X, boosted.held.numpy()))
+    return replace(boosted.rows.take(boosted.held), blocks=(as_features(table, "cpu"),))
+
+
+def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
+    """Build the problem of an intercept for the booster's scores."""
+    boosted: Boosted = fit.learnt
+    problem = FairERM(build_model(fit), fit.data, boosted.risk, boosted.constraint, 0.0)
+    return problem, boosted.left_out
+
+
+def solve(fit: Fit, problem: FairERM) -> Solved:
+    """Return the booster, with another intercept if only that keeps the slack."""
+    size, boosted, equal = n_outputs(len(fit.rows.classes)), fit.learnt, np.inf
+    x = problem.model.restore({"coef_": np.eye(size), "intercept_": np.zeros(size)})
+    dual = x.new_zeros(problem.n_constraints)
+    if boosted.rounds is not None:  # it begins with equal predictions
+        dual, equal = boosted.rounds.dual, float(boosted.rounds.values[2, 0])
+    iterate = Iterate(x, *problem.evaluate(x), dual, np.inf)
+    if boosted.rounds is not None and iterate.excess > 0.0:
+        shifted = along_offsets(problem, iterate)
+        gained, left = (equal - float(one.hard[0]) for one in (iterate, shifted))
+        if left >= _WORTH * gained:
+            boosted.cut(problem.model.attributes(shifted.x)["intercept_"])
+            problem = replace(problem, data=scored(fit))
+            iterate = Iterate(x, *problem.evaluate(x), dual, np.inf)
+    boosted.note(iterate)
+    history, times = map(list, zip(*boosted.noted, strict=True))
+    record = (len(history), boosted.ended, history, times, boosted.ended)
+    return Solved([Stage(problem, Solution(iterate, *record, equal=equal))])

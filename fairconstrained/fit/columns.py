@@ -1,0 +1,232 @@
+"""From inputs to rows, and from rows to the columns of the model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from torch import Generator, Tensor
+
+from fairconstrained.arrays import Ints
+from fairconstrained.blocks import Blocks
+from fairconstrained.distributed import Workers, one_thread, refuse_difference, seeded
+from fairconstrained.engines import Table
+from fairconstrained.fit.blocks_and_shards import (
+    agreed,
+    check_parts,
+    columns_by_first_worker,
+    rows_of_blocks,
+)
+from fairconstrained.fit.engine_tables import (
+    RowsOfTable,
+    gathered_inputs,
+    learnt_from_some,
+    rows_elsewhere,
+    rows_of_table,
+)
+from fairconstrained.fit.rows import (
+    Domains,
+    FitInputs,
+    TrainingRows,
+    checked_rows,
+    declared_domains,
+    described_before,
+    validated,
+)
+from fairconstrained.fit.task import Fit, Task, part_of_cell
+from fairconstrained.inputs.features import check_numbers
+from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
+from fairconstrained.inputs.samples import check_samples
+from fairconstrained.losses import n_outputs
+from fairconstrained.models.features import Features, as_features
+from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.problems.rows import Rows
+
+# ---------------------------------------------------------------------- inputs to rows
+
+
+def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Workers) -> FitInputs:
+    """Return the inputs, within strata of control features, if the task is for their kind."""
+    if control_features is not None:
+        check_strata(task, inputs)
+        inputs = inputs.within_strata(control_features)
+    if task.is_private and isinstance(inputs.X, Table):
+        inputs = gathered_inputs(inputs)
+    if workers.size > 1 or isinstance(inputs.X, (Blocks, Table)):
+        check_parts(task, inputs.X)
+    return inputs
+
+
+def check_strata(task: Task, inputs: FitInputs) -> None:
+    """Raise ValueError for a table of an engine, or a criterion, that takes no control features."""
+    if isinstance(inputs.X, Table):
+        raise ValueError(
+            f"control_features must be None if X is a table of {inputs.X.engine}, whose rows stay "
+            "where they are: read them in Blocks, or train on one shard a worker."
+        )
+    for notion in task.notions:
+        if not (task.within_strata and notion.within_strata):
+            raise ValueError(
+                "control_features must be None: groups are compared within strata by parity of "
+                "rates and of losses (RateConstrainedClassifier, LossParityClassifier); got "
+                f"{task.name}(constraint={notion!r})."
+            )
+
+
+def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> TrainingRows:
+    """Validate the samples; return those of positive weight, labels and groups as indices.
+
+    scikit-learn notes the columns of X on the estimator, which serves no other purpose here.
+    """
+    if not task.is_private:
+        return _read(task, estimator, inputs, workers, Domains())
+    # What numpy and scikit-learn warn of depends on single entries and labels.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        with workers.agreeing():
+            _check_private_inputs(task, inputs)
+            domains = declared_domains(inputs.y, inputs.sensitive_features)
+        refuse_difference("categories of y and sensitive_features", workers.gather(domains))
+        return _read(task, estimator, inputs, workers, domains)
+
+
+def _read(
+    task: Task, estimator: Any, inputs: FitInputs, workers: Workers, domains: Domains
+) -> TrainingRows:
+    with workers.agreeing():
+        if isinstance(inputs.X, Table):
+            rows: TrainingRows = rows_of_table(task, estimator, inputs)
+        else:
+            check_samples(**inputs._asdict())
+            if isinstance(inputs.X, Blocks):
+                rows = rows_of_blocks(task, estimator, inputs)
+            else:
+                rows = validated(estimator, task.specification, inputs, described_before(task))
+        if inputs.n_control:
+            rows = replace(rows, n_control=inputs.n_control)
+    if workers.size > 1:
+        rows = agreed(task, estimator, rows, workers)
+    return checked_rows(task, domains.widen(rows))
+
+
+def _check_private_inputs(task: Task, inputs: FitInputs) -> None:
+    """Refuse inputs for which no noise is planned, in words that quote no entry."""
+    only_groups = "y" not in task.hidden
+    if not only_groups and inputs.sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None with epsilon: a row of weight w would need w times the "
+            "noise."
+        )
+    groups = inputs.sensitive_features
+    if isinstance(groups, UncertainGroups) and groups.encoded().codes.ndim == 2:
+        raise ValueError(
+            "sensitive_features must be groups with epsilon, of which some may be missing: what a "
+            f"row adds to noisy counts of groups is limited to one group; got {groups!r}."
+        )
+    if not isinstance(task.specification, Posteriors):
+        check_numbers(inputs.X)
+    if only_groups:  # by the names of columns, which are public
+        refuse_groups_in(inputs.X, groups)
+
+
+# ---------------------------------------------------------------------- rows to columns
+
+
+def random_seed(random_state: Any) -> int:
+    """Return a seed for torch from ``random_state``, as scikit-learn reads it."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def generator(task: Task, seed: int) -> AbstractContextManager[Generator]:
+    """Return a context with the generator of a fit; only modules need torch's global one too."""
+    if task.is_linear:
+        return nullcontext(torch.Generator().manual_seed(seed))
+    return seeded(seed, task.device)
+
+
+def learn(fit: Fit) -> Fit:
+    """Fit the specification of the model; return the fit with its columns, on the device."""
+    if fit.rows.unknown:
+        fit = replace(fit, rows=fit.rows.standing_for_all())
+    task, rows, specification = fit.task, fit.rows, fit.task.specification
+    parts, wrapped = partial(part_of_cell, task, rows), isinstance(specification, Posteriors)
+    if isinstance(rows, RowsOfTable):
+        learnt = learnt_from_some(specification, rows, parts, fit.rng) if wrapped else []
+        data: Rows = rows_elsewhere(rows, specification, _on_device(task), learnt)
+        return replace(fit, specification=specification, data=data)
+    if wrapped and rows.workers.size > 1:
+        table, specification = columns_by_first_worker(specification, rows, parts, fit.rng)
+    else:
+        table = specification.fit_transform(rows, parts, fit.rng)
+    return replace(fit, specification=specification, data=_on_device(task)(rows, table))
+
+
+def _on_device(task: Task) -> Any:
+    """Return a function of rows and a table of columns that makes them Rows; it can be pickled."""
+    return partial(rows_on_device, device=task.device, expand=task.expand)
+
+
+def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any = None) -> Rows:
+    """Return the rows as problems see them, with columns from the table of a specification."""
+    return with_blocks(rows, _blocks(rows, table, device, expand), device)
+
+
+def with_blocks(rows: TrainingRows, blocks: Any, device: str) -> Rows:
+    """Return the rows as problems see them, with these blocks of columns."""
+    weight = rows.weight
+    least, largest = rows.weight_range or (weight.min(), weight.max())
+    if least < largest:  # as multiples of the largest, up to a factor of two: exactly
+        weight = np.ldexp(weight, 1 - np.frexp(largest)[1])
+    elif weight[0] != 1:
+        weight = np.ones_like(weight)
+    if weight.strides == (0,):  # one number in memory, and it stays so
+        weight = weight[:1].copy()
+    y, group, weights = (torch.as_tensor(v, device=device) for v in (rows.y, rows.group, weight))
+    return Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
+
+
+def _blocks(rows: TrainingRows, table: Any, device: str, expand: Any) -> Any:
+    """Return the columns of the model, block by block."""
+
+    def features(X: Any, group: Ints) -> Features:
+        return as_features(X if expand is None else expand(rows, X, group), device)
+
+    if not isinstance(table, Blocks):
+        return (features(table, rows.group),)
+
+    def columns() -> Iterator[Features]:  # made whenever a block is read
+        stop = 0
+        for X in table:
+            start, stop = stop, stop + X.shape[0]
+            yield features(X, rows.group[start:stop])
+
+    return Blocks(columns)
+
+
+def build_model(fit: Fit) -> Any:
+    """Build the model of flat parameters that solvers see."""
+    data, outputs = fit.data, n_outputs(len(fit.rows.classes))
+    return fit.specification.build(data.X, data.weight, outputs, fit.task.alpha)
+
+
+def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
+    """Return hard values by copies of a classifier that are fitted to the rows, and predict.
+
+    They predict with the threads of the user, before the values are computed in one.
+    """
+    task, rows = fit.task, fit.rows
+    if isinstance(rows, RowsOfTable):
+        data: Rows = rows_elsewhere(rows, fit.specification, _on_device(task))
+    else:
+        table = fit.specification.transform(rows.X)
+        data = replace(fit.data, blocks=_blocks(rows, table, task.device, task.expand))
+    with one_thread():
+        hard: Tensor = replace(problem, data=data).evaluate(x).hard
+    return hard

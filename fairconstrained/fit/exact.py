@@ -1,0 +1,314 @@
+"""Fits without privacy: pose a problem, solve it, and again with less or more slack if needed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.stack import stacked
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
+from fairconstrained.fit.columns import build_model, learn, measure_training_rows
+from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in, checked, stack
+from fairconstrained.losses import n_outputs
+from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.specification import Linear
+from fairconstrained.problems.alternatives import ERROR_TOL
+from fairconstrained.problems.erm import FairERM
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.base import FEASIBILITY_TOL, NEARLY, Iterate, Solver, Status, solves
+from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
+from fairconstrained.solvers.run import run
+
+# Rounds after which standard errors differ by a few percent from those at the solution.
+ROUGH = 4
+# Added to slacks, one after another, within which hardly anything is better than equal scores.
+MORE_SLACK = (0.01, 0.04)
+NEARLY_EQUAL = 0.01  # more of the error than equal scores have is worth no warning
+# Options of the bar of a fit that was not asked for one, and of private fits: times tell the sizes
+# of their batches, also by how often a bar is drawn, and whether one comes late.
+_LATE: dict[str, Any] = {"delay": 2.0, "leave": False}
+_WITHOUT_TIMES: dict[str, Any] = {
+    "bar_format": "{desc}: {n_fmt}/{total_fmt}{postfix}", "mininterval": 0.0, "miniters": 1,
+}  # fmt: skip
+
+
+def as_exact(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
+    """Return the task with these steps of a fit without privacy, unless its solver is for others.
+
+    The solver is taken if the user gives none.
+    """
+    return checked(exact_steps(task, solver=solver, **steps))
+
+
+def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
+    """Return the task with these steps of a fit without privacy, and the others by default."""
+    if solver is None:
+        solver = AugmentedLagrangian() if task.is_linear else EarlyStoppedSGDA()
+    wrapped = isinstance(task.specification, Posteriors)
+    defaults: dict[str, Any] = {
+        "problem_class": FairERM,
+        "learn": learn,
+        "pose": pose,
+        "solve": solve,
+        "attributes": attributes,
+        "measure": measure_training_rows if wrapped else None,
+    }
+    return replace(task, solver=task.solver or solver, **{**defaults, **steps})
+
+
+# ---------------------------------------------------------------------- steps
+
+
+def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
+    """Build the problem of the mean loss, and say who is not compared."""
+    task, rows = fit.task, fit.rows
+    constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
+    model, risk = build_model(fit), task.risk(rows)
+    return FairERM(model, fit.data, risk, constraint, task.alpha), left_out
+
+
+def solve(fit: Fit, problem: Any) -> Solved:
+    """Solve the problem, from a simpler one that is solved first."""
+    return solve_from(fit, with_start(fit, problem))
+
+
+def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
+    """Return the fitted attributes of the trained model."""
+    return dict(problem.model.attributes(w))
+
+
+# ---------------------------------------------------------------------- starts
+
+
+def with_start(fit: Fit, problem: Any) -> Any:
+    """Return the problem with the solution of a simpler one, from which its solver may start."""
+    if fit.task.is_linear:
+        if not problem.n_constraints:
+            return problem
+        log_odds = fit.specification.log_odds
+        if log_odds is not None and len(fit.rows.classes) == 2:
+            columns = np.arange(fit.data.X.shape[1])
+            one_column = {"coef_": columns[None] == log_odds, "intercept_": [0.0]}
+            problem = replace(problem, log_odds=problem.model.restore(one_column))
+        return replace(problem, free=without_constraints(fit, problem))
+    model = problem.model
+    contained = isinstance(model, PerceptronModel) and model.contains_linear
+    if fit.task.last is not None or not contained or not solves(EarlyStoppedSGDA(), problem):
+        return problem  # other solvers begin where they say themselves
+    return replace(problem, simpler=partial(linear_start, fit))
+
+
+def without_constraints(fit: Fit, problem: Any) -> Tensor:
+    """Return a solution without constraints."""
+    free = replace(problem, constraint=stacked(fit.rows.space, []))
+    return _solved(fit, free, AugmentedLagrangian() if fit.task.is_linear else fit.task.solver).x
+
+
+def linear_start(fit: Fit, some: Any) -> tuple[Tensor, Tensor]:
+    """Return the perceptron that is the constrained linear model of the rows of `some`."""
+    outputs = n_outputs(len(fit.rows.classes))
+    model: Any = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
+    solution = _solved(fit, replace(some, model=model, simpler=None), AugmentedLagrangian())
+    w, aux = solution.x.tensor_split([model.n_params])
+    coef, intercept = model.unpack(w)
+    return torch.cat((some.model.of_linear(coef.T, intercept), aux)), solution.dual
+
+
+def _solved(fit: Fit, problem: Any, solver: Solver) -> Iterate:
+    """Return a solution of a simpler problem, which callbacks do not see."""
+    x, dual = problem.start(), fit.data.weight.new_zeros(problem.n_constraints)
+    return run(solver, problem, x, dual, fit.rng, max_iter=None, tol=fit.task.tol).iterate
+
+
+def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
+    """Return the parameters and multipliers of the last fit, if they fit this problem."""
+    last: Any = task.last
+    if not np.array_equal(classes, last["classes_"]):
+        raise ValueError(
+            f"{task.name} with warm_start=True needs the classes of the last fit, "
+            f"{last['classes_']}; got {classes}."
+        )
+    try:
+        w = problem.model.restore(last)
+    except RuntimeError as error:  # of torch, for a module whose tensors have other shapes
+        raise ValueError(
+            f"warm_start=True needs the model and the features of the last fit. {error}"
+        ) from error
+    return w, last["multipliers_"]
+
+
+# ---------------------------------------------------------------------- solutions
+
+
+def solve_from(fit: Fit, problem: Any) -> Solved:
+    """Solve the problem; before that roughly, where a margin needs the errors at a solution."""
+    task, x = fit.task, problem.start()
+    dual = x.new_zeros(problem.n_constraints)
+    if task.last is not None:
+        w, multipliers = from_last_fit(task, fit.rows.classes, problem)
+        if len(multipliers) == len(dual):
+            dual = torch.as_tensor(multipliers, dtype=dual.dtype, device=dual.device)
+        x = problem.variables(w.to(x))
+    if task.margin > 0 and problem.constraint.members:
+        stages = solve_with_margin(fit, problem, x, dual)
+    else:
+        stages = [run_watched(fit, problem, x, dual)]
+    last = stages[-1].solution
+    if last.equal - float(last.iterate.hard[0]) >= NEARLY_EQUAL:
+        return Solved(stages)
+    again, looser = solve_from_looser(fit, stages[-1])
+    return Solved(stages + again, looser)
+
+
+def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[Stage]:
+    """Solve roughly, and again with slacks that are smaller by standard errors at that point."""
+    task, constraint = fit.task, problem.constraint
+    rough = run_watched(fit, problem, x, dual, rounds=min(ROUGH, task.max_iter or ROUGH))
+    point = rough.solution.iterate
+    errors = task.margin * problem.standard_errors(point.x)
+    slack = constraint.slack.to(errors)  # on the device of the rows
+    # Values that are not those of labels are never exactly equal: a little is left.
+    most = torch.where(slack > 0, (slack - NEARLY).clamp_min(0.0), torch.inf)
+    nothing = torch.nonzero((errors >= slack) & (slack > 0))[:, 0].tolist()
+    if nothing:
+        worst = max(nothing, key=lambda j: float(errors[j] - slack[j]))
+        error = float(errors[worst]) / task.margin
+        warn_caller(
+            f"margin={task.margin:g} leaves nothing of the slack for {len(nothing)} of "
+            f"{len(slack)} constraints, such as {constraint.describe(worst)} (slack "
+            f"{float(constraint.slack[worst]):g}, standard error {error:.3g}): they are trained "
+            "for no gap at all, and on new data they may exceed the slack nevertheless. Use more "
+            "rows, a larger slack or a smaller margin.",
+            ConstraintNotSatisfiedWarning,
+        )
+    if task.is_linear:  # a network that starts at a rough solution ends at a larger error
+        x, dual = point.x, point.dual
+    narrow = replace(problem, constraint=constraint.narrowed(errors.minimum(most)))
+    return [rough, run_watched(fit, narrow, x, dual)]
+
+
+def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None]:
+    """Solve with larger slacks until that pays off, and again from there; none if not better.
+
+    Also return the stage of the larger slacks. The constraint may not be the reason: then the model
+    without it is hardly better than equal scores, and nothing is done.
+    """
+    task, (problem, solution) = fit.task, stage
+    below, looser = solution.equal - NEARLY_EQUAL, None
+    if problem.free is None or solution.ended is Status.STOPPED:
+        return [], None
+    zero = torch.zeros_like(solution.iterate.dual)
+    hard = problem.evaluate(problem.variables(problem.free)).hard
+    if float(hard[0]) >= below:
+        return [], None
+    enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
+    for more in (*(some for some in MORE_SLACK if some < enough), enough):
+        wider = replace(problem, constraint=problem.constraint.narrowed(zero - more))
+        options = {"max_iter": task.max_iter, "tol": task.tol, "known": wider.baselines()}
+        looser = Stage(wider, run(task.solver, wider, problem.start(), zero, fit.rng, **options))
+        start = looser.solution.iterate
+        if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
+            break
+    again = run_watched(fit, problem, start.x, start.dual)
+    candidate = again.solution.iterate
+    lower = float(candidate.hard[0]) < float(solution.iterate.hard[0]) - ERROR_TOL
+    return ([again] if lower and candidate.excess <= FEASIBILITY_TOL else []), looser
+
+
+# ---------------------------------------------------------------------- runs that are watched
+
+
+class Record(NamedTuple):
+    """Record of an iterate in the history. Each field is an entry of ``history_``."""
+
+    objective: float
+    error: float
+    violation: float
+    soft_violation: float
+    residual: float
+    multiplier: float  # the largest
+
+
+def recorded(constraint: MomentConstraint, iterate: Iterate) -> Record:
+    """Return the record of an iterate, in the units of these constraints."""
+    return Record(
+        objective=float(iterate.soft[0]),
+        error=float(iterate.hard[0]),
+        violation=constraint.measure(iterate.hard[1:]),
+        soft_violation=constraint.measure(iterate.soft[1:]),
+        residual=iterate.residual,
+        multiplier=float(iterate.dual.max()) if len(iterate.dual) else 0.0,
+    )
+
+
+@contextmanager
+def watchers(task: Task, length: int | None) -> Iterator[list[Any]]:
+    """Show a progress bar; yield the callbacks of iterations: the user's, and one for the bar.
+
+    Fits that are not `verbose` show one late: on a terminal, from two seconds on. Private fits show
+    none then, nor do those of parallel searches, whose bars would overwrite each other.
+    """
+    options = _WITHOUT_TIMES if task.is_private else {}
+    if not task.verbose:
+        is_first = multiprocessing.current_process().name == "MainProcess"
+        late = is_first and sys.stderr.isatty() and not task.is_private
+        options = _LATE if late else {"disable": True}
+    with tqdm(total=length, desc=task.name, unit="it", **options) as bar:
+
+        def tick(iterate: Iterate) -> None:
+            violation = float(iterate.hard[1:].max()) if len(iterate.hard) > 1 else np.nan
+            bar.set_postfix(
+                refresh=False,  # which would not wait
+                objective=f"{float(iterate.soft[0]):.4f}",
+                error=f"{float(iterate.hard[0]):.4f}",
+                excess=f"{violation:+.4f}",
+            )
+            bar.update()
+
+        yield [*(callbacks_in(task.callbacks) or []), tick]
+
+
+def run_watched(
+    fit: Fit,
+    problem: Any,
+    x: Tensor,
+    dual: Tensor,
+    *,
+    rounds: int | None = None,
+    solver: Solver | None = None,
+) -> Stage:
+    """Run a solver, the task's by default, and show its iterates to callbacks.
+
+    Runs that are capped at so many rounds are compared with no baseline.
+    """
+    task, solver = fit.task, solver or fit.task.solver
+    max_iter = rounds or task.max_iter
+    compared = rounds is None and not task.is_private and len(dual)
+    with watchers(task, max_iter or solver.length) as callbacks:
+        if fit.watch is not None:
+            callbacks.insert(-1, partial(fit.watch, fit, problem))
+        solution = run(
+            solver,
+            problem,
+            x,
+            dual,
+            fit.rng,
+            max_iter=max_iter,
+            tol=task.tol,
+            callbacks=fit.rows.workers.agreed_callbacks(callbacks),
+            known=problem.baselines() if compared else (),
+            record=partial(recorded, problem.constraint),
+        )
+    return Stage(problem, solution)

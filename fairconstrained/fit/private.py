@@ -1,0 +1,309 @@
+"""Private fits: checks, a source of noise, and problems of releases that are paid for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
+from fairconstrained.fit.columns import build_model, rows_on_device
+from fairconstrained.fit.exact import attributes, run_watched
+from fairconstrained.fit.rows import TrainingRows
+from fairconstrained.fit.task import Fit, Solved, Task, checked, part_of_cell, stack, stack_of_all
+from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.specification import Linear, Network
+from fairconstrained.privacy.accounting import PrivacyGuarantee
+from fairconstrained.privacy.callers import (
+    pipeline_steps_above,
+    refuse_steps_with_groups,
+    trainer_above,
+    warn_of_learning_steps,
+)
+from fairconstrained.privacy.mechanisms import Releases, SharedGenerator, SystemGenerator
+from fairconstrained.privacy.plans import privacy_guarantee
+from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.private.erm import COUNTS
+from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_sums
+from fairconstrained.solvers.base import Solver, check_solves
+from fairconstrained.solvers.private.released_moments import ReleasedMoments
+
+_SELDOM = 10.0  # least probability of a row to be in a batch without a warning, in units of delta
+_FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
+
+# Builds a problem of a model, rows, a constraint, counts of its parts, and releases.
+Build = Callable[[Fit, Any, Any, MomentConstraint, Tensor, Releases], Any]
+# Builds the problem of rows whose groups are known, or estimated.
+BuildPublic = Callable[[Fit, Any, Any, MomentConstraint, Tensor], Any]
+WarnOfParts = Callable[[MomentConstraint, Tensor, PrivacyGuarantee], None]
+
+
+# ---------------------------------------------------------------------- tasks
+
+
+def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) -> Task:
+    """Return the task with the steps of a private fit, unless it would read rows exactly.
+
+    The solver is taken if the user gives none.
+    """
+    task = replace(task, solver=task.solver or solver, problem_class=problem_class)
+    steps = {"solve": solve, "attributes": attributes, "plan": partial(plan, task), **steps}
+    check_private(task)
+    return checked(replace(task, **steps))
+
+
+def check_private(task: Task) -> None:
+    """Refuse parameters by which a fit would read rows exactly."""
+    name, specification = task.name, task.specification
+    if task.params["warm_start"]:
+        raise ValueError(
+            f"{name}.warm_start must be False with epsilon: every fit spends the whole budget, "
+            "and the promise of this one would not cover the last one."
+        )
+    if task.margin > 0:
+        raise ValueError(
+            f"{name}.margin must be 0 with epsilon: standard errors are read off the exact "
+            f"predictions; got {task.margin!r}."
+        )
+    ours = type(specification) in (Linear, Network, Posteriors)  # subclasses may read rows
+    secret = specification.learns_from & task.hidden.keys()
+    if not ours or secret:
+        what = "groups" if ours and secret == {"group"} else "rows"
+        raise ValueError(
+            f"{name}.model must be 'linear', a network or a frozen classifier (FrozenEstimator, "
+            f"fitted to public rows) with epsilon: {task.params['model']!r} reads the {what} "
+            "exactly, and what it learnt of them would leave fit without noise."
+        )
+    if isinstance(specification, Posteriors) and task.feature_range is not None:
+        raise ValueError(
+            f"{name}.feature_range must be None with a classifier as model, whose posteriors have "
+            f"ranges of their own; got {task.feature_range!r}."
+        )
+
+
+def plan(task: Task, n_rows: int) -> PrivacyGuarantee:
+    """Plan all releases within the budget, with their total cost."""
+    return task.solver.plan(n_rows, task.budget)  # type: ignore[no-any-return]
+
+
+def solve(fit: Fit, problem: Any) -> Solved:
+    """Solve the problem once: another solution would cost a part of the budget."""
+    x = problem.start()
+    return Solved([run_watched(fit, problem, x, x.new_zeros(problem.n_constraints))])
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def with_noise(fit: Fit) -> Fit:
+    """Return the fit with noise from the operating system, unless it is seeded."""
+    rng: Generator = SystemGenerator() if fit.task.random_state is None else fit.rng
+    if fit.task.random_state is not None:
+        warn_caller(
+            "random_state seeds the noise of private training: whoever knows it, or tries it out, "
+            "can subtract the noise, and no promise is left. That is for experiments; a model to "
+            "be released needs random_state=None.",
+            PrivacyWarning,
+        )
+    check_callers(fit.task)
+    workers = fit.rows.workers
+    return replace(fit, rng=SharedGenerator(rng, workers) if workers.size > 1 else rng)
+
+
+def check_callers(task: Task) -> None:
+    """Refuse or name callers that learn from protected rows around this fit."""
+    steps = pipeline_steps_above()
+    refuse_steps_with_groups(steps)
+    if "y" in task.hidden:
+        warn_of_learning_steps(steps)
+    trainer = trainer_above()
+    if trainer:
+        warn_caller(
+            f"{trainer} trains this private estimator: each fit spends a whole budget, and "
+            "what is learnt of exact scores or labels of other rows is in none. privacy_ is "
+            "that of one fit. Use PrivateGridSearch, or public rows.",
+            PrivacyWarning,
+        )
+
+
+def learn_table(fit: Fit) -> Any:
+    """Return the table of columns; the specification sees nothing secret."""
+    task, rows = fit.task, fit.rows
+    parts, shown = partial(part_of_cell, task, rows), replace(rows, **task.hidden)
+    return task.specification.fit_transform(shown, parts, fit.rng)
+
+
+def learn_public(fit: Fit) -> Fit:
+    """Return the fit with its columns, which are public where the groups alone are secret."""
+    fit = with_noise(fit)
+    # A frozen model may warn of single rows, such as unknown categories.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = rows_on_device(fit.rows, learn_table(fit), device=fit.task.device)
+    return replace(fit, specification=fit.task.specification, data=data)
+
+
+# ---------------------------------------------------------------------- problems by releases
+
+
+def pose_by_releases(
+    fit: Fit,
+    plan: PrivacyGuarantee,
+    model: Any,
+    *,
+    build: Build,
+    release_model: Callable[[Fit, Releases], tuple[Fit, Any]] | None = None,
+    release_counts: Callable[[Fit, Releases], Tensor],
+    warn_of_parts: WarnOfParts,
+) -> tuple[Any, Sequence[str]]:
+    """Build the problem by releases, after posing it on one row and on no releases.
+
+    A problem that cannot be solved is refused there, before anything is spent.
+    """
+    task, rows, data, releases = fit.task, fit.rows, fit.data, Releases(plan)
+    constraint = stack_of_all(task, rows, rows.ample, 1)
+    counts = constraint.pooled(rows.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
+    one_row = data.subset(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
+    trial = build(fit, model, one_row, constraint, counts, releases)
+    check_solves(task.solver, trial)
+    task.solver.check(trial)
+    warn_of_plan(task, rows, plan)
+    fit.ledger.append(plan)
+    if release_model is not None:
+        fit, model = release_model(fit, releases)
+    cells = release_counts(fit, releases)
+    constraint, left_out = stack(task, rows, cells.round(), least_rows(task, plan.noise(COUNTS)))
+    warn_of_parts(constraint, cells, plan)
+    counts = constraint.pooled(cells.reshape(-1)).clamp_min(1.0)
+    return build(fit, model, fit.data, constraint, counts, releases), left_out
+
+
+def least_rows(task: Task, counts_noise: float) -> int:
+    """Return the least released count of a group: with less than two deviations it may be empty."""
+    least = 1 if isinstance(task.min_group_size, str) else task.min_group_size
+    # Of a single group nothing is secret.
+    return least if np.isinf(counts_noise) else int(max(least, np.ceil(2 * counts_noise)))
+
+
+def warn_of_small_parts(
+    constraint: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee
+) -> None:
+    """Name the parts of few rows in a batch, by the released counts of labels and groups."""
+    small = [
+        f"{constraint.space.describe(part)} (about {int(cells[part].sum())} rows)"
+        for part in constraint.part_cells()
+        if 0 < plan.sampling_rate * cells[part].sum() < _FEW_ROWS
+    ]
+    if small:
+        warn_caller(
+            f"{'; '.join(small)}, by the released counts, which are noisy: fewer than "
+            f"{_FEW_ROWS} in an expected batch. Their rates are mostly noise; set "
+            "min_group_size to leave them out.",
+            SmallGroupWarning,
+        )
+
+
+def warn_of_plan(task: Task, rows: TrainingRows, plan: PrivacyGuarantee) -> None:
+    """Warn if the guarantee means little, or is not the one that the budget names."""
+    budget: Any = task.budget
+    delta = plan.delta
+    steps = (p for p in plan.phases if p.sampling_rate < 1)
+    seldom = [p for p in steps if p.sampling_rate * p.n_steps < _SELDOM * delta]
+    if seldom:
+        warn_caller(
+            f"delta={delta:g} is more than {1 / _SELDOM:g} of the probability that a row is in "
+            f"any batch ({seldom[0].sampling_rate:.3g} x {seldom[0].n_steps} steps): the plan "
+            "may leave it almost without noise where it is. Choose a smaller delta, a larger "
+            "sampling rate or more steps.",
+            PrivacyWarning,
+        )
+    if plan.epsilon > budget.epsilon:
+        warn_caller(
+            f"{type(task.solver).__name__} spends epsilon = {plan.epsilon:.3g}, more than the "
+            f"{budget.epsilon:g} asked for: see privacy_.",
+            PrivacyWarning,
+        )
+    n_rows = rows.n_rows
+    if plan.phases and delta >= 1 / n_rows:
+        warn_caller(
+            f"delta={delta:g} is not below 1/n = {1 / n_rows:.1g}: a mechanism that publishes a "
+            "random row in full would keep such a promise. Choose a smaller delta.",
+            PrivacyWarning,
+        )
+
+
+# ---------------------------------------------------------------------- secret groups
+
+
+def public_mean_loss(
+    fit: Fit, model: Any, data: Any, constraint: MomentConstraint, counts: Tensor
+) -> FairERM:
+    """Build the problem of the mean loss of rows whose groups are known, or estimated."""
+    return FairERM(model, data, fit.task.risk(fit.rows), constraint, fit.task.alpha)
+
+
+def as_secret_groups(
+    task: Task,
+    *,
+    public: BuildPublic = public_mean_loss,
+    warn_of_parts: WarnOfParts = warn_of_small_parts,
+    **steps: Any,
+) -> Task:
+    """Return the task with the steps of a fit where the groups alone are secret."""
+    build = partial(build_secret_groups, public)
+    defaults = {
+        "solver": ReleasedMoments(),
+        "problem_class": SecretGroups,
+        "learn": learn_public,
+        "pose": partial(pose_secret_groups, build=build, warn_of_parts=warn_of_parts),
+    }
+    task = as_private(task, **{**defaults, **steps})
+    if task.feature_range is not None:
+        raise ValueError(
+            f"{task.name}.feature_range must be None with protect='sensitive_features', where "
+            f"features are public; got {task.feature_range!r}."
+        )
+    return task
+
+
+def build_secret_groups(
+    public: BuildPublic,
+    fit: Fit,
+    model: Any,
+    data: Any,
+    constraint: MomentConstraint,
+    counts: Tensor,
+    releases: Releases,
+) -> SecretGroups:
+    """Build the problem of groups that only noisy sums over them tell."""
+    without = replace(data, group=torch.zeros_like(data.group))
+    problem = public(fit, model, without, constraint, counts)
+    return SecretGroups(problem, data.group, counts, releases)
+
+
+def pose_secret_groups(
+    fit: Fit, *, build: Build, warn_of_parts: WarnOfParts
+) -> tuple[Any, Sequence[str]]:
+    """Build the problem of secret groups; of a single group nothing is secret."""
+    task, rows = fit.task, fit.rows
+    if rows.space.shape[1] < 2:
+        _, delta, unit = task.budget  # type: ignore[misc]
+        releases = privacy_guarantee([], delta=delta, unit=unit)
+    else:
+        releases = task.plan(rows.n_rows)
+    options: Any = {"build": build, "warn_of_parts": warn_of_parts}
+    model = build_model(fit)
+    return pose_by_releases(fit, releases, model, release_counts=released_group_counts, **options)
+
+
+def released_group_counts(fit: Fit, releases: Releases) -> Tensor:
+    """Return the noisy weight of the rows of each label and group; labels are public."""
+    shape, weight = fit.rows.space.shape, fit.data.weight[:, None]
+    return noisy_sums(COUNTS, weight, fit.data, shape, releases, fit.rng)[0][..., 0]

@@ -1,0 +1,219 @@
+"""Private fits that protect records: models from public ranges and noisy releases."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.tables import sum_by
+from fairconstrained.distributed import ALONE
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.fit.columns import with_blocks
+from fairconstrained.fit.private import (
+    Build,
+    WarnOfParts,
+    as_private,
+    learn_table,
+    pose_by_releases,
+    warn_of_small_parts,
+    with_noise,
+)
+from fairconstrained.fit.task import Fit, Task
+from fairconstrained.losses import n_outputs
+from fairconstrained.models.features import Features, as_features, dense_features
+from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.problems.private.coordinates import (
+    LARGEST,
+    Coordinates,
+    release_coordinates,
+    release_scales,
+)
+from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
+from fairconstrained.solvers.private.dpsgda import DPSGDA
+
+_FAR = 1e6  # how far outside their range entries may be, in widths of the range
+_MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
+
+
+class PublicRange(NamedTuple):
+    """The public range of the columns, or None, and the coordinates that follow from it."""
+
+    ends: Any
+    coordinates: Coordinates  # in which columns are in [0, 1]
+
+
+def build_private_erm(
+    fit: Fit,
+    model: Any,
+    data: Any,
+    constraint: MomentConstraint,
+    counts: Tensor,
+    releases: Releases,
+) -> PrivateERM:
+    """Build the problem of the log loss by noisy tables and gradients."""
+    n_rows = fit.rows.n_rows
+    return PrivateERM(model, data, constraint, counts, releases, fit.task.alpha, n_rows)
+
+
+def as_records(
+    task: Task,
+    *,
+    build: Build = build_private_erm,
+    warn_of_parts: WarnOfParts = warn_of_small_parts,
+    **steps: Any,
+) -> Task:
+    """Return the task with the steps of a fit that protects records."""
+    defaults = {
+        "solver": DPSGDA(),
+        "problem_class": PrivateERM,
+        "learn": learn,
+        "pose": partial(pose, build=build, warn_of_parts=warn_of_parts),
+    }
+    return as_private(task, **{**defaults, **steps})
+
+
+# ---------------------------------------------------------------------- columns
+
+
+def range_of_columns(fit: Fit) -> Any:
+    """Return the public range of the columns, by their model or the user, or None."""
+    by_model = fit.task.specification.column_range
+    return fit.task.feature_range if by_model is None else by_model
+
+
+def learn(fit: Fit, choose_range: Callable[[Fit], Any] = range_of_columns) -> Fit:
+    """Return the fit with its columns, as one batch; every sum over them is a release of all.
+
+    The columns stay as they are given, near their public range. Dense and sparse sums round
+    differently, by many rows where a range is far from zero: one entry must not decide between
+    them.
+    """
+    fit = with_noise(fit)
+    # A frozen model may warn of single rows, such as unknown categories.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        table, device = learn_table(fit), fit.task.device
+        is_sparse = sparse.issparse(table)
+        X = as_features(table, device) if is_sparse else dense_features(table, device)
+        public = public_range(fit.task, choose_range(fit), X.shape[1])
+        if public.ends is None:  # the range of each column is yet to be released
+            ends = torch.full_like(public.coordinates.scale, 2.0 * LARGEST)  # in the last bin
+            X = X.bounded(-ends, ends)
+        else:
+            X = cut(X, public.coordinates)
+        data = replace(with_blocks(fit.rows, (X,), device), workers=ALONE)
+    return replace(fit, specification=fit.task.specification, data=data, learnt=public)
+
+
+def cut(X: Features, public: Coordinates) -> Features:
+    """Cut entries far from their range, row by row: a single one could make sums overflow."""
+    reach = _FAR * public.scale
+    return X.bounded(public.centre - reach, public.centre + public.scale + reach)
+
+
+def public_range(task: Task, ends: Any, n_features: int) -> PublicRange:
+    """Return the range with its coordinates, if it is for so many columns."""
+    try:
+        low, high = (
+            np.broadcast_to(np.asarray(end, float), n_features)
+            for end in ((0.0, 1.0) if ends is None else ends)
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"{task.name}.feature_range must be None or a pair (low, high) of numbers or of "
+            f"arrays of shape ({n_features},); got {ends!r}."
+        ) from error
+    low, high = torch.tensor(np.stack((low, high)), device=task.device)
+    return PublicRange(ends, Coordinates(low, high - low))
+
+
+# ---------------------------------------------------------------------- problem
+
+
+def pose(fit: Fit, *, build: Build, warn_of_parts: WarnOfParts) -> tuple[Any, Sequence[str]]:
+    """Build the problem of noisy tables and gradients."""
+    task, n_rows, budget = fit.task, fit.rows.n_rows, fit.task.budget
+    plan = task.plan(n_rows)
+    model = model_in(fit, fit.learnt.coordinates)
+    noise = plan.noise(GRADIENT) * np.sqrt(model.n_params / plan.n_steps)
+    noise /= plan.sampling_rate * n_rows
+    if noise > _MUCH_NOISE:
+        warn_caller(
+            f"With {n_rows} rows, {model.n_params} parameters and "
+            f"epsilon={budget.epsilon:g} the noise on the gradients, averaged over the "  # type: ignore[union-attr]
+            f"training, is {noise:.2g} times what a row can contribute: little can be learnt. "
+            "Use more rows, fewer features or a larger epsilon.",
+            PrivacyWarning,
+        )
+    return pose_by_releases(
+        fit,
+        plan,
+        model,
+        build=build,
+        release_model=release_model,
+        release_counts=release_counts,
+        warn_of_parts=warn_of_parts,
+    )
+
+
+def model_in(fit: Fit, coordinates: Coordinates) -> Any:
+    """Build the model in these coordinates, which may use the range that is public."""
+    ends, public = fit.learnt
+    centre, scale, _, runs = coordinates
+    interval = None if ends is None else (public.centre, public.centre + public.scale)
+    outputs = n_outputs(len(fit.rows.classes))
+    return fit.specification.build_private(centre, scale, outputs, interval, runs)
+
+
+def release_model(fit: Fit, releases: Releases) -> tuple[Fit, Any]:
+    """Release the coordinates; return the fit with columns cut to them, and the model in them."""
+    n_rows, (ends, public), X = fit.rows.n_rows, fit.learnt, fit.data.X
+    if ends is None:
+        public = release_scales(X, n_rows, public, releases, fit.rng)
+        X = cut(X, public)
+        fit = replace(fit, data=replace(fit.data, blocks=(X,)))
+        warn_of_cut(public)
+    coordinates = release_coordinates(X, n_rows, public, releases, fit.rng)
+    if coordinates.far:
+        warn_of_range(fit)
+    return fit, model_in(fit, coordinates)
+
+
+def release_counts(fit: Fit, releases: Releases) -> Tensor:
+    """Return the noisy number of the rows of each label and group, (n_classes, n_groups)."""
+    data, (n_labels, n_groups) = fit.data, fit.rows.space.shape
+    cell = data.y * n_groups + data.group
+    sums = sum_by(data.weight[:, None], cell, n_labels * n_groups)
+    return releases.noisy(COUNTS, sums, 1.0, fit.rng).reshape(n_labels, n_groups)
+
+
+def warn_of_cut(public: Coordinates) -> None:
+    """Name the columns whose entries are cut to a constant, by the released counts."""
+    columns = torch.nonzero(public.scale > LARGEST)[:, 0].tolist()
+    if columns:
+        warn_caller(
+            f"By the released counts columns {columns} of X have entries beyond {LARGEST:.0e}, "
+            "which are cut: nothing is learnt of what lies there. Give these columns in other "
+            "units.",
+            PrivacyWarning,
+        )
+
+
+def warn_of_range(fit: Fit) -> None:
+    """Name the parameter that raw columns need; that they do is known from the releases."""
+    where = "(0, 1) in released scales" if fit.learnt.ends is None else "what was given"
+    warn_caller(
+        f"By the released norms most rows lie outside of {fit.task.name}.feature_range ({where}): "
+        "columns of large numbers may then drown all others, and accuracy is lost. Give "
+        "feature_range=(low, high), arrays of one number a column, from public knowledge.",
+        PrivacyWarning,
+    )

@@ -1,0 +1,211 @@
+"""Fits of scores that rank: from group moments where these suffice, privately from noisy ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairconstrained.arrays import as_numpy
+from fairconstrained.constraints.surrogates import Binormal, Quadratic
+from fairconstrained.exceptions import PrivacyWarning, warn_caller
+from fairconstrained.fit import exact, private, private_records
+from fairconstrained.fit.columns import build_model
+from fairconstrained.fit.task import COUNTED, Fit, Solved, Task, stack, stack_of_all
+from fairconstrained.models.cross_fitting import log_odds_scale
+from fairconstrained.privacy.accounting import PrivacyGuarantee
+from fairconstrained.privacy.mechanisms import Releases
+from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
+from fairconstrained.problems.objectives import Objective, PairwiseLoss, RankedLoss
+from fairconstrained.problems.private.moments import (
+    PrivateMomentERM,
+    made_up,
+    plan_moments,
+    release,
+)
+from fairconstrained.problems.rows import Rows
+from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
+from fairconstrained.solvers.base import check_solves, solves
+
+_MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
+_MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
+
+
+def surrogate_of(task: Task) -> Any:
+    """Return the surrogate of true AUCs, in the constraint and in the objective."""
+    (notion,) = task.notions
+    return notion.chosen_surrogate()
+
+
+def with_top(tell: Any, fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
+    """Return the attributes of a trained model, and the label on top of its ranking."""
+    return {**tell(fit, problem, w), "pos_label_": fit.rows.classes[1]}
+
+
+# ---------------------------------------------------------------------- without privacy
+
+
+def as_ranking(task: Task) -> Task:
+    """Return the task with the steps of a fit without privacy.
+
+    Its problem is one of moments only if the solver, where one is given, takes it.
+    """
+    suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
+    free = task.solver is None or solves(task.solver, MomentERM)
+    problem_class = MomentERM if task.is_linear and suffice and free else FairERM
+    tell = partial(with_top, attributes)
+    return exact.as_exact(task, problem_class=problem_class, pose=pose, attributes=tell)
+
+
+def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
+    """Build the problem of a ranking, or of a log loss that is compared as one."""
+    task, rows, data = fit.task, fit.rows, fit.data
+    constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
+    if task.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
+        moments = GroupMoments.from_rows(data, rows.space.shape[1])
+        risk = pairwise_loss(task, data)
+        surrogate: Any = risk.surrogate  # the quadratic one
+        scale, curvature = moments.standard_scale(), 2.0 * surrogate.c1
+        model = whitened_model(moments, scale, task.alpha, curvature)
+        problem = MomentERM(model, data, risk, constraint, task.alpha, moments=moments)
+        return problem, left_out
+    objective: Objective = RankedLoss()
+    model = build_model(fit)
+    if task.params["objective"] == "auc":
+        objective, model = pairwise_loss(task, data), model.for_ranking()
+    kind = RankingERM if task.is_linear else FairERM
+    return kind(model, data, objective, constraint, task.alpha), left_out
+
+
+def pairwise_loss(task: Task, data: Rows) -> PairwiseLoss:
+    """Return the loss of positives against negatives."""
+    surrogate = surrogate_of(task)
+    # If the constraint does not depend on scale, the quadratic and the binormal loss have the
+    # same optimum up to scale, and the quadratic one is convex.
+    quadratic = surrogate.uses_score_moments and not isinstance(surrogate, Quadratic)
+    return PairwiseLoss.from_data(Quadratic() if quadratic else surrogate, data)
+
+
+def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
+    """Return the attributes of the trained model, whose scores are log odds by Platt scaling."""
+    plain = exact.attributes(fit, problem, w)
+    if fit.task.params["objective"] == "log":
+        return plain
+    rows = problem.data.quantiles
+    scores = problem.model.scores(w, rows.X)[:, 0]
+    slope, offset = log_odds_scale(scores, rows.y, rows.weight)
+    rescaled: dict[str, Any] = problem.model.rescaled(plain, slope.item(), offset.item())
+    return rescaled
+
+
+# ---------------------------------------------------------------------- with privacy
+
+
+def as_private_ranking(task: Task) -> Task:
+    """Return the task with the steps of a fit from noisy group moments, which are released once."""
+    wanted = (
+        ("model", "'linear'", task.is_linear),
+        ("objective", "'auc'", task.params["objective"] == "auc"),
+        (
+            "constraint",
+            "a name or one with surrogate='binormal'",
+            isinstance(surrogate_of(task), Binormal),
+        ),
+    )
+    for name, allowed, holds in wanted:
+        if not holds:
+            raise ValueError(
+                f"{task.name}.{name} must be {allowed} with epsilon: a private ranking is computed "
+                f"from released moments; got {task.params[name]!r}."
+            )
+    return private.as_private(
+        task,
+        solver=AugmentedLagrangian(),
+        problem_class=PrivateMomentERM,
+        learn=partial(private_records.learn, choose_range=given_range),
+        pose=pose_privately,
+        solve=solve_privately,
+        attributes=partial(with_top, private_attributes),
+        plan=partial(plan, task),
+    )
+
+
+def given_range(fit: Fit) -> Any:
+    """Return the public range of the columns, (0, 1) by default: no scales are released."""
+    return (0.0, 1.0) if fit.task.feature_range is None else fit.task.feature_range
+
+
+def plan(task: Task, n_rows: int) -> PrivacyGuarantee:
+    """Plan the noise of the releases, which does not depend on the number of rows."""
+    budget: Any = task.budget
+    return plan_moments(budget)
+
+
+def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:
+    """Build the problem of released moments, after posing it on no release."""
+    task, rows, X, public = fit.task, fit.rows, fit.data.X, fit.learnt.coordinates
+    shape, n_cells, n_rows = rows.space.shape, prod(rows.space.shape), rows.n_rows
+    guarantee = task.plan(n_rows)
+    releases = Releases(guarantee)
+    private.warn_of_plan(task, rows, guarantee)
+    trial = made_up(n_cells, X.shape[1], n_rows)
+    constraint = stack_of_all(task, rows, trial.counts.reshape(shape), 1)
+    refused = PrivateMomentERM.of(trial, constraint, task.alpha, releases)
+    check_solves(task.solver, refused)  # before any release
+    task.solver.check(refused)
+    fit.ledger.append(guarantee)
+    in_cells = X, n_rows, cell_of_rows(fit), n_cells
+    released = release(*in_cells, public.centre, public.scale, releases, fit.rng)
+    if released.far:
+        private_records.warn_of_range(fit)
+    counts, deviations = released.counts.reshape(shape), released.mean_deviation.reshape(shape)
+    warn_of_noise(fit, counts, deviations)
+    least = private.least_rows(task, released.count_deviation)
+    constraint, left_out = stack(task, rows, counts.round(), least)
+    return PrivateMomentERM.of(released, constraint, task.alpha, releases), left_out
+
+
+def cell_of_rows(fit: Fit) -> Tensor:
+    """Return the index of the label and group of each row."""
+    cell: Tensor = fit.data.y * fit.rows.space.shape[1] + fit.data.group
+    return cell
+
+
+def warn_of_noise(fit: Fit, counts: Tensor, deviations: Tensor) -> None:
+    """Name the labels and groups whose mean is mostly noise, by their released counts."""
+    space, budget = fit.rows.space, fit.task.budget
+    noisy = [
+        f"{space.describe(cell.numpy())} (about {max(int(counts[cell]), 0)} rows)"
+        for cell in torch.eye(counts.numel(), dtype=torch.bool).reshape(-1, *counts.shape)
+        if float(deviations[cell]) > _MUCH_NOISE
+    ]
+    if noisy:
+        warn_caller(
+            f"With epsilon={budget.epsilon:g} the noise on the mean of "  # type: ignore[union-attr]
+            f"{'; '.join(noisy)}{COUNTED}, is more than {_MUCH_NOISE:g} of the norm of a row: gaps "
+            "there are mostly noise. Use more rows, fewer columns, larger groups or a larger "
+            "epsilon.",
+            PrivacyWarning,
+        )
+
+
+def solve_privately(fit: Fit, problem: PrivateMomentERM) -> Solved:
+    """Solve again after correcting the moments by a noisy table of the scores of their solution."""
+    if problem.constraint.members:
+        x = private.solve(fit, problem).stages[-1].solution.iterate.x
+        problem = problem.corrected(x, fit.data.X, cell_of_rows(fit), fit.rng)
+    return private.solve(fit, problem)
+
+
+def private_attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
+    """Return the coefficients of the columns as given, whose scores are log odds."""
+    slope, offset = problem.log_odds_scale(w)
+    coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
+    intercept = offset - coef @ problem.released.centre
+    named = {"coef_": coef, "intercept_": intercept}
+    return {name: as_numpy(value[None]).copy() for name, value in named.items()}

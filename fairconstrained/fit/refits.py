@@ -1,0 +1,128 @@
+"""Fits of one plain classifier, which learns the decisions of a constrained head of posteriors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from fairconstrained.arrays import Floats, as_numpy
+from fairconstrained.fit import columns, exact
+from fairconstrained.fit.task import Fit, Solved, Task, check_label_based
+from fairconstrained.losses import class_probabilities, n_outputs
+from fairconstrained.problems.alternatives import Baseline
+from fairconstrained.problems.erm import FairERM
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves, violation
+from fairconstrained.solvers.run import best_of_baselines, run
+
+_SPARE = 0.25  # standard errors
+_ROUNDS = 15  # of a head that starts at its multipliers for other slacks
+
+
+def as_refits(task: Task) -> Task:
+    """Return the task with the steps of a fit of ``SingleFit``."""
+    task = exact.exact_steps(
+        task, learn=learn, solve=solve, attributes=attributes, measure=measure_training_rows
+    )
+    check_solves(task.solver, FairERM)
+    if task.params["warm_start"]:
+        raise ValueError(
+            f"{task.name}.warm_start must be False with SingleFit: the constrained head, where it "
+            "would begin, is thrown away."
+        )
+    return task
+
+
+def learn(fit: Fit) -> Fit:
+    """Fit the posteriors, if a classifier that learns decisions can keep the constraint."""
+    check_label_based(fit)
+    return columns.learn(fit)
+
+
+def solve(fit: Fit, problem: Any) -> Solved:
+    """Train the head, and then classifiers that learn from it."""
+    stages, looser = exact.solve(fit, problem)
+    problem, solution = stages[-1]
+    x, dual = solution.iterate.x, solution.iterate.dual
+    solver, rounds = Refits(fit), Refits.length + 1
+    stage = exact.run_watched(fit, problem, x, dual, rounds=rounds, solver=solver)
+    stage = stage._replace(solution=replace(stage.solution, equal=solution.equal))
+    return Solved([*stages, stage], looser)
+
+
+class Refits(Solver):
+    """Let classifiers learn from the head, and move its slacks until they keep theirs.
+
+    The points are the parameters of the head, and the values are those of classifiers out of fold.
+    """
+
+    length = 4
+
+    def __init__(self, fit: Fit):
+        self.fit = fit
+
+    def iterate(
+        self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
+    ) -> Iterator[Iterate]:
+        constraint, errors, heads = problem.constraint, problem.standard_errors(x), [Baseline(x)]
+        missed = torch.zeros_like(errors)  # by classifiers, of the values of their heads; a mean
+        for n in range(1, self.length + 1):
+            # Rates jump from fit to fit, and refits take most of the time: aim inside the slack at
+            # once, and further each time.
+            inside = constraint.narrowed((1 + n) * _SPARE * errors)
+            aimed = replace(problem, constraint=inside.shifted(missed))
+            if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
+                x, dual = trained_head(self.fit, aimed, x, dual, heads)
+                heads.append(Baseline(x))
+            values = problem.hard(scores_out_of_fold(self.fit, problem, x), x.new_zeros(0))
+            iterate = Iterate(x, values, values, dual, residual=torch.inf)
+            if iterate.excess <= FEASIBILITY_TOL:
+                iterate = iterate._replace(residual=0.0)
+            yield iterate
+            missed = missed + ((values - problem.evaluate(x).hard)[1:] - missed) / n
+
+
+def trained_head(
+    fit: Fit, problem: Any, x: Tensor, dual: Tensor, heads: Sequence[Baseline]
+) -> tuple[Tensor, Tensor]:
+    """Train the head for other slacks; if it keeps them, it is no worse than other `heads`."""
+    task = fit.task
+    rounds = min(_ROUNDS, task.max_iter or _ROUNDS)
+    head = run(task.solver, problem, x, dual, fit.rng, max_iter=rounds, tol=task.tol).iterate
+    # Feasible points near one that is not may have twice its error, and labels miss by more.
+    if head.excess <= FEASIBILITY_TOL:
+        head, _ = best_of_baselines(problem, head, heads)
+    return head.x, head.dual
+
+
+def probabilities_of_seen(fit: Fit, problem: Any, w: Tensor) -> list[Floats]:
+    """Return the head's probabilities of the classes for the rows seen in each fold."""
+    head = problem.model.attributes(w)
+    scores = (seen @ head["coef_"].T + head["intercept_"] for seen in fit.specification.seen_)
+    return [as_numpy(class_probabilities(torch.as_tensor(fold))) for fold in scores]
+
+
+def scores_out_of_fold(fit: Fit, problem: Any, w: Tensor) -> Tensor:
+    """Return scores of rows by classifiers that learnt on other folds, (n, 1) or (n, K)."""
+    targets = probabilities_of_seen(fit, problem, w)
+    return torch.as_tensor(fit.specification.out_of_fold(fit.rows, targets)).to(w)
+
+
+def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
+    """Let the classifier learn from the head at `w`; it gives the estimator its scores."""
+    unseen = as_numpy(class_probabilities(problem.model.scores(w, problem.data.X)))
+    fit.specification.learn(fit.rows, probabilities_of_seen(fit, problem, w), unseen)
+    size = n_outputs(len(fit.rows.classes))
+    return {"coef_": np.eye(size), "intercept_": np.zeros(size)}
+
+
+def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
+    """Return hard values of the classifier on its training rows, with the threads of the user."""
+    fit.specification.forget()  # this is the last step of the fit
+    scores = torch.as_tensor(fit.specification.transform(fit.rows.X)).to(x)
+    hard: Tensor = problem.hard(scores, x[:0])
+    return hard
