@@ -6,8 +6,9 @@ from columns of X, or from the scorer itself; :func:`fairness_scorer` makes all 
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -21,6 +22,7 @@ from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.metrics.probabilities import loss_gap
 
 Metric = Callable[..., float]
+USEFUL = "of use: "  # before the name of a scorer in `of_all_models`
 
 _NO_SENSITIVE_FEATURES = """\
 {metric} got no sensitive_features. Give them to the scorer in one of these ways:
@@ -44,7 +46,8 @@ def fairness_scorer(
 
     A metric that falls with fairness is negated. A model that predicts the same for 99 % of
     the rows or more has no score, but nan and a warning: it keeps any bound on a gap without being
-    of use, and a search must not choose it.
+    of use, and a search must not choose it. The metric itself has its value, and so has
+    :func:`~fairconstrained.model_selection.tradeoff_curve`, which chooses nothing.
 
     Parameters
     ----------
@@ -142,7 +145,7 @@ class _Asking:
         return self.metric(*args, sensitive_features=sensitive_features, **kwargs)
 
 
-def _of_use(score: float, predictions: Any, metric: Metric) -> float:
+def _nan_without_use(score: float, predictions: Any, metric: Metric) -> float:
     """Return the score of these predictions, or nan if they are nearly constant."""
     if not nearly_constant(predictions):
         return score
@@ -152,6 +155,27 @@ def _of_use(score: float, predictions: Any, metric: Metric) -> float:
         UserWarning,
     )
     return float("nan")
+
+
+def _score(score: float, predictions: Any, metric: Metric) -> float:
+    return score
+
+
+def _use(score: float, predictions: Any, metric: Metric) -> float:
+    return float(not nearly_constant(predictions))
+
+
+def of_all_models(scoring: Mapping[str, Any]) -> dict[str, Any]:
+    """Return scorers that score near constants too, each beside one that says which they are.
+
+    The second one is 1 if the predictions are of use, otherwise 0; its name begins with `USEFUL`.
+    """
+    scorers = dict(scoring)
+    for name, scorer in scoring.items():
+        if isinstance(scorer, (_RoutedScorer, _ReadingScorer)):
+            scorers[name], scorers[USEFUL + name] = copy.copy(scorer), copy.copy(scorer)
+            scorers[name].judge, scorers[USEFUL + name].judge = _score, _use
+    return scorers
 
 
 _SklearnScorer: Any = type(make_scorer(accuracy_score))
@@ -166,6 +190,7 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
     """
 
     __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012
+    judge = staticmethod(_nan_without_use)  # of a score, the predictions and the metric
 
     def __init__(self, metric: Metric, options: dict[str, Any]) -> None:
         self.__dict__.update(vars(make_scorer(_Asking(metric), **options)))
@@ -179,7 +204,7 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
             return predicted[0]
 
         score = super()._score(called, *given, **kwargs)
-        return _of_use(float(score), predicted[0], self._score_func)
+        return self.judge(float(score), predicted[0], self._score_func)
 
 
 # scikit-learn 1.6 generates a narrower one, which takes no other metadata.
@@ -188,6 +213,8 @@ _RoutedScorer.set_score_request = _SklearnScorer.set_score_request
 
 class _ReadingScorer:
     """Scorer that reads the sensitive features from columns of X, or holds them."""
+
+    judge = staticmethod(_nan_without_use)
 
     def __init__(self, metric: Metric, column: Any, held: Any, options: dict[str, Any]) -> None:
         self.metric, self.column, self.held, self.options = metric, column, held, options
@@ -215,9 +242,12 @@ class _ReadingScorer:
             options["sample_weight"] = sample_weight
 
         def asked(y_true: Any, y_pred: Any, **given: Any) -> float:
-            return _of_use(self.metric(y_true, y_pred, **given), y_pred, self.metric)
+            shown.append(y_pred)
+            return self.metric(y_true, y_pred, **given)
 
-        return float(make_scorer(asked, **options)(estimator, X, y_true))
+        shown: list[Any] = []
+        score = float(make_scorer(asked, **options)(estimator, X, y_true))
+        return self.judge(score, shown[0], self.metric)
 
     def __repr__(self) -> str:
         held = f"sensitive_features=<{type(self.held).__name__}>"

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import GridSearchCV
 
 from fairconstrained.exceptions import (
@@ -18,7 +19,10 @@ from fairconstrained.exceptions import (
     NoUsefulModelError,
     warn_caller,
 )
-from fairconstrained.metrics.scorers import demographic_parity_scorer
+from fairconstrained.inputs.labels import plain_labels
+from fairconstrained.inputs.samples import check_samples
+from fairconstrained.metrics import demographic_parity_difference
+from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, of_all_models
 from fairconstrained.model_selection._common import warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 
@@ -47,7 +51,8 @@ def select_feasible(
         violation (ties go to the better score). Candidates with a nan are never chosen: a fairness
         scorer gives it where predictions of a fold are within 0.01 of a constant. It raises
         ValueError for a name that is not in `scoring` and a violation that is not a negated gap,
-        and a NoUsefulModelError if every candidate has a nan.
+        and a NoUsefulModelError if every candidate has a nan. Of a :func:`tradeoff_curve` it leaves
+        out the values that are not ``useful``.
 
     Notes
     -----
@@ -73,7 +78,8 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
             raise ValueError(f"{name!r} is not among the scores of the search, {known}.")
     scores = np.asarray(cv_results[prefix + score], dtype=float)
     violations = -np.asarray(cv_results[prefix + violation], dtype=float)
-    usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations))
+    useful = cv_results.get("useful", np.ones(len(scores), dtype=bool))  # of a tradeoff_curve
+    usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations) & useful)
     if not usable.size:
         raise NoUsefulModelError(
             f"No useful model was found: every candidate has a nan score in {score!r} or "
@@ -169,7 +175,8 @@ def tradeoff_curve(
     cv : int or splitter, default=5
         A number of folds of :class:`StratifiedSensitiveKFold`, or any splitter.
     scoring : dict of str to scorer, optional
-        By default ``{"accuracy": "accuracy", "dp": demographic_parity_scorer}``.
+        By default ``{"accuracy": "accuracy", "dp": demographic_parity_scorer}``, weighted if there
+        is a `sample_weight`.
     params : dict, optional
         More metadata, such as ``{"sample_weight": w}``, for whatever requests it.
     n_jobs : int, optional
@@ -182,7 +189,8 @@ def tradeoff_curve(
         score ``mean_test_<score>`` and ``std_test_<score>`` over the folds, ``mean_fit_time`` and
         ``std_fit_time`` in seconds, and ``split0_test_<score>`` and so on of single folds. Named as
         in ``cv_results_``, so that :func:`select_feasible` and
-        :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it.
+        :meth:`~fairconstrained.display.TradeoffDisplay.from_cv_results` read it. Fairness scorers
+        score near constants here, and ``useful`` says that there are none in any fold.
 
     Notes
     -----
@@ -202,12 +210,15 @@ def tradeoff_curve(
     """
     if cv is None or isinstance(cv, int):
         cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
+    check_samples(X=X, y=y, sensitive_features=sensitive_features, **(params or {}))
+    y = plain_labels(y) if getattr(y, "dtype", 0) == np.dtype("O") else y
     if scoring is None:
-        scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
+        scoring = _scorers(weighted="sample_weight" in (params or {}))
     grid = {} if param_name is None else {param_name: list(param_range)}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
+    scorers = of_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})
     search = GridSearchCV(
-        estimator, grid, scoring=scoring, cv=cv, n_jobs=n_jobs, refit=False, error_score="raise"
+        estimator, grid, scoring=scorers, cv=cv, n_jobs=n_jobs, refit=False, error_score="raise"
     )
     with config_context(enable_metadata_routing=True):
         search.fit(X, y, sensitive_features=sensitive_features, **(params or {}))
@@ -215,4 +226,19 @@ def tradeoff_curve(
     found = search.cv_results_
     kept = [key for key in found if re.match("(mean|std)_(test|fit)_", key)]
     kept += [key for key in found if re.match(r"split\d+_test_", key)]
-    return pd.DataFrame({**grid, **{key: found[key] for key in kept}})
+    columns = {key: found[key] for key in kept if USEFUL not in key}
+    use = [found[f"mean_test_{name}"] for name in scorers if name.startswith(USEFUL)]
+    return pd.DataFrame(
+        {**grid, **columns, **({"useful": np.min(use, axis=0) == 1} if use else {})}
+    )
+
+
+def _scorers(weighted: bool) -> dict[str, Any]:
+    """Return scorers of accuracy and demographic parity, which ask for weights if there are any."""
+    accuracy: Any = make_scorer(accuracy_score)
+    gap: Any = fairness_scorer(demographic_parity_difference)
+    with config_context(enable_metadata_routing=True):
+        return {
+            "accuracy": accuracy.set_score_request(sample_weight=weighted),
+            "dp": gap.set_score_request(sensitive_features=True, sample_weight=weighted),
+        }

@@ -25,6 +25,7 @@ from fairconstrained.model_selection import (
     CertifiedClassifier,
     SmallestGapClassifier,
     select_feasible,
+    tradeoff_curve,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:One or more of the test scores")
@@ -79,6 +80,31 @@ def test_a_search_passes_over_a_constant(n_classes, scorer):
     only = {key: values[:1] for key, values in results.items()}
     with pytest.raises(NoUsefulModelError, match="No useful model was found"):
         select_feasible()(only)
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        demographic_parity_scorer,
+        fairness_scorer(demographic_parity_difference, column=2),
+    ],
+)
+def test_a_curve_keeps_near_constants_and_says_which_they_are(scorer):
+    X, y, group = draw()
+    X = np.column_stack((X, group))
+    curve = tradeoff_curve(
+        Pipeline([("clf", LogisticRegression())]),
+        *(X, y),
+        sensitive_features=group,
+        param_name="clf",
+        param_range=[DummyClassifier(strategy="constant", constant=0), LogisticRegression()],
+        cv=2,
+        scoring={"accuracy": "accuracy", "dp": scorer},
+    )
+    assert curve["mean_test_dp"][0] == 0
+    assert curve["useful"].tolist() == [False, True]
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found"):
+        assert select_feasible()(curve) == 1
 
 
 def test_a_constant_is_not_certified():
