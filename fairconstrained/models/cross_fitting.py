@@ -199,14 +199,25 @@ def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
 
 
 def weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
-    """Return sample weights under the name of the parameter of ``fit``; nothing without one."""
+    """Return sample weights under the name of the parameter of ``fit``; nothing without one.
+
+    Raises ValueError where the last step of a pipeline takes weights, and metadata routing needs to
+    know whether it wants them.
+    """
     if has_fit_parameter(model, "sample_weight"):
         return {"sample_weight": weight}
-    if get_config()["enable_metadata_routing"]:
-        routed = get_routing_for_object(model).consumes("fit", ["sample_weight"])
-        return {"sample_weight": weight} if routed else {}
-    if hasattr(model, "steps") and has_fit_parameter(model.steps[-1][1], "sample_weight"):
-        return {f"{model.steps[-1][0]}__sample_weight": weight}
+    name, last = model.steps[-1] if hasattr(model, "steps") else ("", None)
+    takes = last is not None and has_fit_parameter(last, "sample_weight")
+    if not get_config()["enable_metadata_routing"]:
+        return {f"{name}__sample_weight": weight} if takes else {}
+    if get_routing_for_object(model).consumes("fit", ["sample_weight"]):
+        return {"sample_weight": weight}
+    if takes and get_routing_for_object(last).fit.requests.get("sample_weight") is None:
+        raise ValueError(
+            f"sample_weight does not reach the step {name!r} of the model: with metadata routing "
+            f"it must say so, by {type(last).__name__}().set_fit_request(sample_weight=True), or "
+            "False to train it without weights."
+        )
     return {}
 
 
