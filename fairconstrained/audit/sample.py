@@ -26,7 +26,7 @@ from fairconstrained.inputs.groups import (
 from fairconstrained.inputs.labels import order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_samples, check_weights
-from fairconstrained.inputs.values import listed, notes_on
+from fairconstrained.inputs.values import listed, notes_on, to_array
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores
 
@@ -193,7 +193,7 @@ def read_sample(
     check_samples(**columns, y_score=y_score, sample_weight=sample_weight, **features)
     control = None if control_features is None else _people(control_features)
     for name, column in pd.concat([people, control], axis=1).items():
-        if column.isna().all():
+        if len(column) and column.isna().all():
             raise ValueError(f"{name} is missing in every row.")
     columns = {n: _column(n, values) for n, values in columns.items() if values is not None}
     n_rows = len(columns["y_pred"])
@@ -255,7 +255,7 @@ def _people(sensitive_features: Any) -> pd.DataFrame:
     columns = named_columns(sensitive_features)
     if list(columns) == ["column 0"]:
         columns = {"group": columns["column 0"]}
-    return pd.DataFrame({name: _whole(column) for name, column in columns.items()})
+    return pd.DataFrame({name: _whole(name, column) for name, column in columns.items()})
 
 
 def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
@@ -273,15 +273,15 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
     return groups
 
 
-def _whole(column: Any) -> Any:
+def _whole(name: str, column: Any) -> Any:
     """Return codes as whole numbers, which missing values turn into 1.0 and 2.0."""
     if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
         return column.reset_index(drop=True)
-    values = np.asarray(as_numpy(column))
+    values = to_array(column, name)
     if values.dtype.kind != "f":
         return values
     known = values[~np.isnan(values)]
-    if (known != np.floor(known)).any():
+    if (known != np.floor(known)).any() or np.isinf(known).any():
         return values
     return pd.Series(values, dtype="Int64").astype(object)
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
+from sklearn.utils.validation import _num_samples
 
 from fairconstrained.arrays import check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
@@ -181,7 +182,8 @@ class AUCFairClassifier(PrivateFairClassifier):
         Parameters
         ----------
         X, y, sensitive_features, sample_weight
-            As in :meth:`fit`. New groups may appear at any time, but see above for ``LevelSet``.
+            As in :meth:`fit`. New groups may appear at any time, but see above for ``LevelSet``. A
+            later chunk without rows changes nothing.
         classes : array-like of shape (2,), optional
             Both labels. They are needed in the first call unless its samples have both.
 
@@ -204,6 +206,8 @@ class AUCFairClassifier(PrivateFairClassifier):
             self._check_stream(task)
             inputs = FitInputs(X, y, sensitive_features, sample_weight)
             known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
+            if known is not None and not _num_samples(X):
+                return self  # a chunk of nobody
             stream, chunk = extended_stream(task, self, known, inputs, classes, self.stream_memory)
             rows = with_groups(task, stream.training_rows())
             if isinstance(task.solver, LevelSet):

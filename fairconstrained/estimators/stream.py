@@ -18,6 +18,7 @@ from fairconstrained.fit.rows import FitInputs, TrainingRows, checked_weight
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in
 from fairconstrained.inputs.description import Description, check_kind
 from fairconstrained.inputs.groups import Groups, joined, read_groups, recoded
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.models.features import as_features
 from fairconstrained.problems.erm import FairERM
@@ -130,7 +131,7 @@ def extended_stream(
                 f"{int(groups.known.argmin())}."
             )
     if stream is None:
-        labels = np.unique(y if classes is None else classes)
+        labels = np.unique(y if classes is None else plain_labels(classes, "classes"))
         if len(labels) != 2:
             raise ValueError(
                 f"{task.name} ranks one class above one other; partial_fit got {len(labels)}: "

@@ -87,7 +87,7 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
     hard = iterate.hard[1:]
     value, values = constraint.measure(hard), constraint.measures(hard)
     compares = len(constraint.members) == len(task.notions)
-    compares &= not np.isnan([value, *values.values()]).any()
+    compares &= not any(map(np.isnan, [value, *values.values()]))
     return {
         "converged_": solution.status is Status.CONVERGED,
         "status_": solution.words,

@@ -135,6 +135,7 @@ def read_decisions(
     unless they may be.
     """
     array, order = np.asarray(as_numpy(values)), order_of(values)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
     if array.ndim != 1:
         raise ValueError(f"{name} must have one label per row; got shape {array.shape}.")
     codes, seen = pd.factorize(array)
@@ -146,7 +147,8 @@ def read_decisions(
         best = best_of(after.labels, order)
     if best is None and len(after.labels) <= 2 and not is_known(after.labels):
         refuse_unknown(after.labels, f"{name} holds {after.labels[-1]!r}: pos_label")
-    best = 1 if best is None and after.labels else best
+    if best is None:  # 1, or "1" of texts; it may come later
+        best = next((label for label in after.labels if spelling(label) == 1.0), None)
     if len({*after.labels, best} - {None}) > 2:
         raise ValueError(
             f"{name} must hold two labels, of which {best!r} is the favourable one; got "

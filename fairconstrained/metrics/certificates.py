@@ -392,6 +392,8 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
     assumed = list(_ASSUMPTIONS)
     if rows.sensitive_features is not None:
         known = _encoded(rows.sensitive_features, rows.size).known
+        if not known.any():
+            raise ValueError("sensitive_features is missing in every row.")
         if not known.all():
             rows = rows.take(known)
             assumed.append(_MISSING.format((~known).sum(), len(known)))

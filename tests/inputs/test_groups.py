@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import fairconstrained
 from fairconstrained.inputs.groups import encode_groups, group_name
 
 SEX = ["f", "m", "f", "m", "f"]
@@ -98,6 +99,10 @@ def test_groups_of_different_types_with_one_name_are_refused(container):
     """They would be merged silently; other mixtures are told apart by their names."""
     with pytest.raises(ValueError, match="different types with the same name: 1 and '1'"):
         encode_groups(container([1, "1", 2, 1, 2]))
+    with pytest.raises(ValueError, match="different types with the same name: 1 and '1'"):
+        fairconstrained.report(
+            None, [0, 1, 0, 1, 1], sensitive_features=container([1, "1", 2, 1, 2])
+        )
     assert encode_groups([1, "a", 1]).labels.tolist() == ["1", "a"]
 
 

@@ -10,10 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained import (
+    AUCFairClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+    report,
+)
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, read_groups
-from fairconstrained.metrics import Weights, certify, demographic_parity_difference
+from fairconstrained.metrics import (
+    Weights,
+    certify,
+    demographic_parity_difference,
+    demographic_parity_ratio,
+)
 from fairconstrained.models import SingleFit
 from fairconstrained.monitoring import FairnessMonitor
 
@@ -165,6 +175,30 @@ def test_a_batch_of_nobody_counts_once(unknown):
         clf.partial_fit(X[:3], [0, 1, 0], sensitive_features=unknown)
         clf.partial_fit(X, Y, sensitive_features=WOMAN)
     assert clf.groups_.tolist() == [0, 1]
+    after = clf.coef_
+    assert clf.partial_fit(X[:0], Y[:0], sensitive_features=WOMAN[:0]).coef_ is after
+    rows = {"y_true": [1, 0, 1], "sensitive_features": unknown, "slack": 0.1}
+    for claim in (
+        {"y_pred": [1, 0, 1], "constraint": "demographic_parity"},
+        {"y_score": [0.1, 0.2, 0.3], "constraint": "group_auc"},
+    ):
+        with pytest.raises(ValueError, match="sensitive_features is missing in every row"):
+            certify(**claim, **rows)
+    with pytest.raises(ValueError, match="y_pred has no decisions"):
+        report(None, [], sensitive_features=[])
+
+
+@pytest.mark.parametrize("write", [str, lambda label: f"{label}.0"])
+def test_decisions_that_are_numbers_in_texts_have_a_favourable_one(write):
+    """Everywhere alike; a batch of zeros alone, too."""
+    decisions = np.array(list(map(write, Y.tolist())))
+    expected = FairnessMonitor().update(Y, sensitive_features=WOMAN)
+    zeros = Y == 0
+    watched = FairnessMonitor().update(decisions[zeros], sensitive_features=WOMAN[zeros])
+    watched.update(decisions[~zeros, None], sensitive_features=WOMAN[~zeros])
+    assert watched.estimate_ == pytest.approx(expected.estimate_)
+    ratio = demographic_parity_ratio(decisions, decisions, sensitive_features=WOMAN)
+    assert ratio == demographic_parity_ratio(Y, Y, sensitive_features=WOMAN)
 
 
 @pytest.mark.parametrize(
