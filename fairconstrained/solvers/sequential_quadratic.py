@@ -58,10 +58,11 @@ class SequentialQuadratic(Solver):
     where the shifts :math:`s = h(x) - c(x)` are those at the start of the step.
 
     Then soft values are sharpened, as sharper gradients are closer to changes of the hard values,
-    and the next steps start from the last point, until feasibility is lost. The result is the
-    feasible point of least error. With up to 1000 rows the shifts are then fixed and the problem is
-    solved to rounding. If no step is feasible, :class:`AugmentedLagrangian` goes on for some
-    iterations. If that fails as well, the result is the point of least violation.
+    and the next steps start from the last point. All of this is done twice, the second time with
+    sharper values from the first step on, because the problem has many local optima. The result is
+    the feasible point of least error. With up to 1000 rows the shifts are then fixed and the
+    problem is solved to rounding. If no step is feasible, :class:`AugmentedLagrangian` goes on for
+    some iterations. If that fails as well, the result is the point of least violation.
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
     distributions. From a start far from feasible it first solves problems with more slack, which
@@ -72,7 +73,7 @@ class SequentialQuadratic(Solver):
     n_steps : int, default=15
         Largest number of steps at one sharpness.
     sharpenings : int, default=3
-        Largest number of doublings of the sharpness.
+        Largest number of doublings of the sharpness, from each of the two first sharpnesses.
 
     Notes
     -----
@@ -106,25 +107,26 @@ class SequentialQuadratic(Solver):
         if not len(dual):
             yield from AugmentedLagrangian().iterate(problem, x, dual, tol, rng)
             return
-        if not dual.any():
-            x = yield from self._approach(problem, x, dual)
-        best, posed, was_feasible = None, problem, False  # over all sharpnesses so far
+        is_warm = bool(dual.any())  # and already close to the solution
+        sharper = problem.sharpened()
+        # From one point, soft values of another sharpness lead to another local optimum.
+        starts = [problem] if is_warm or sharper is problem else [problem, sharper]
+        best, posed = None, problem
         nearest: list[Iterate] = []  # iterates of least violation
-        # A warm start is already close to the solution.
-        for _ in range(1 if dual.any() else self.sharpenings + 1):
-            iterates = []
-            for iterate in self._moving(problem, x, dual):
-                yield iterate
-                iterates.append(iterate)
-                nearest = repair_candidates(nearest, iterate)
-            x, dual = iterates[-1].x, iterates[-1].dual
-            candidate = best_feasible(iterates)
-            if best is None or best_feasible([best, candidate]) is candidate:
-                best, posed = candidate, problem
-            sharper, feasible = problem.sharpened(), candidate.excess <= FEASIBILITY_TOL
-            if sharper is problem or (was_feasible and not feasible):
-                break
-            problem, was_feasible = sharper, feasible
+        for start in starts:
+            point, multipliers, posing = x, dual, start
+            if not is_warm:
+                point = yield from self._approach(start, x, dual)
+            for _ in range(1 if is_warm else self.sharpenings + 1):
+                for iterate in self._moving(posing, point, multipliers):
+                    yield iterate
+                    nearest = repair_candidates(nearest, iterate)
+                    if best is None or best_feasible([best, iterate]) is iterate:
+                        best, posed = iterate, posing
+                point, multipliers = iterate.x, iterate.dual
+                if posing.sharpened() is posing:
+                    break
+                posing = posing.sharpened()
         assert best is not None
         if best.excess > FEASIBILITY_TOL:
             solver, none = AugmentedLagrangian(), torch.zeros_like(dual)

@@ -100,3 +100,13 @@ def test_nearly_feasible_points_of_few_rows_are_repaired():
     wrong = clf.predict(data.data) != data.target
     assert clf.feasible_
     assert np.average(wrong, weights=weight) < 0.3
+
+
+@pytest.mark.slow
+def test_a_second_sharpness_leaves_a_poor_local_optimum():
+    """Of six groups, steps from the first sharpness alone end at a training error of .36."""
+    data = make_biased_classification(6000, n_groups=6, random_state=2)
+    clf = PartialParityClassifier(random_state=0)
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.feasible_
+    assert np.mean(clf.predict(data.data) != data.target) < 0.29
