@@ -33,6 +33,7 @@ from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
+from fairconstrained.sharing import NO_STORE, handle_of, share
 from fairconstrained.solvers.base import Iterate, Solver, check_solves
 
 try:
@@ -260,15 +261,19 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         check_parameters(name, params, self._protects)
         specification = as_specification(self.model)
         specification.check()
+        specification = clone(specification)
         check_device(f"{name}.device", self.device)
+        budget = self._budget()
+        specification.handle = handle = NO_STORE if budget else handle_of(self)
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(
             **{**common, "alpha": float(self.alpha)},
             name=name,
             params=params,
             notions=self._notions(),
-            specification=clone(specification),
-            budget=self._budget(),
+            specification=specification,
+            budget=budget,
+            handle=handle,
             last=dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None,
             multi_class=self._multi_class,
             within_strata=self._within_strata,
@@ -282,6 +287,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         # That a number overflows would tell of single entries of a private fit.
         silent: Any = {"all": "ignore"} if task.is_private else {}
         seed = random_seed(task.random_state)
+        if task.random_state is None:
+            seed = task.handle.seed(seed)
         with np.errstate(**silent), generator(task, seed) as rng:
             fit = task.learn(Fit(task, rows, rng, ledger, watch))
             with one_thread():
@@ -360,6 +367,9 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """
         scores = self._scores(X)
         return like(class_probabilities(torch.as_tensor(scores)), scores)  # type: ignore[no-any-return]
+
+    def __sklearn_clone__(self) -> Any:
+        return share(self, super().__sklearn_clone__())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,6 +19,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.fit.columns import build_model, learn, measure_training_rows
+from fairconstrained.fit.neighbours import ends, nearest, shared_solution
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in, checked, stack
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.perceptron import PerceptronModel
@@ -113,7 +114,9 @@ def with_start(fit: Fit, problem: Any) -> Any:
 def without_constraints(fit: Fit, problem: Any) -> Tensor:
     """Return a solution without constraints."""
     free = replace(problem, constraint=stacked(fit.rows.space, []))
-    return _solved(fit, free, AugmentedLagrangian() if fit.task.is_linear else fit.task.solver).x
+    if not fit.task.is_linear:
+        return _solved(fit, free, fit.task.solver).x
+    return shared_solution(fit, partial(_solved, fit, free, AugmentedLagrangian())).x
 
 
 def linear_start(fit: Fit, some: Any) -> tuple[Tensor, Tensor]:
@@ -161,15 +164,20 @@ def solve_from(fit: Fit, problem: Any) -> Solved:
         if len(multipliers) == len(dual):
             dual = torch.as_tensor(multipliers, dtype=dual.dtype, device=dual.device)
         x = problem.variables(w.to(x))
+    elif points := ends(fit):
+        x, dual = nearest(points, task.params["slack"], x, dual)
     if task.margin > 0 and problem.constraint.members:
         stages = solve_with_margin(fit, problem, x, dual)
     else:
         stages = [run_watched(fit, problem, x, dual)]
-    last = stages[-1].solution
-    if last.equal - float(last.iterate.hard[0]) >= NEARLY_EQUAL:
-        return Solved(stages)
-    again, looser = solve_from_looser(fit, stages[-1])
-    return Solved(stages + again, looser)
+    last, looser = stages[-1].solution, None
+    if last.equal - float(last.iterate.hard[0]) < NEARLY_EQUAL:
+        again, looser = solve_from_looser(fit, stages[-1])
+        stages += again
+    end = stages[-1].solution.iterate
+    if "slack" in task.params:
+        ends(fit)[task.params["slack"]] = end.x, end.dual
+    return Solved(stages, looser)
 
 
 def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[Stage]:

@@ -20,6 +20,7 @@ from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.problems.objectives import MeanLoss, Objective
+from fairconstrained.sharing import NO_STORE, Handle
 from fairconstrained.solvers.base import Solution, Solver, check_solves
 
 # ---------------------------------------------------------------------- rules of parameters
@@ -150,6 +151,7 @@ class Task:
     feature_range: Any = None
     budget: Budget | None = None  # of a private fit
     last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
+    handle: Handle = NO_STORE  # to what fits of clones of the same estimator share
     learn: Any = None  # Fit -> Fit, with the columns of the model
     pose: Any = None  # Fit -> problem, and words for who is not compared
     solve: Any = None  # Fit, problem -> Solved

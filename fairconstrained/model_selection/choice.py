@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn import config_context
 from sklearn.metrics import accuracy_score, make_scorer
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, check_cv
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.parallel import Parallel, delayed
 
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -25,6 +28,7 @@ from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, of_all_models
 from fairconstrained.model_selection._common import warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
+from fairconstrained.sharing import follow
 
 
 def select_feasible(
@@ -180,7 +184,7 @@ def tradeoff_curve(
     params : dict, optional
         More metadata, such as ``{"sample_weight": w}``, for whatever requests it.
     n_jobs : int, optional
-        Number of parallel jobs over values and folds.
+        Number of parallel jobs over folds.
 
     Returns
     -------
@@ -196,6 +200,10 @@ def tradeoff_curve(
     -----
     Metadata routing is enabled inside, whatever the global setting. Errors in a fit or a scorer are
     raised, not turned into nan.
+
+    A classifier as the model is fitted once for a fold, whatever the slack and the criterion.
+    Slacks are taken from the largest down, and linear models, also those on columns of a
+    classifier, start at the solution for the slack before.
 
     Examples
     --------
@@ -214,23 +222,32 @@ def tradeoff_curve(
     y = plain_labels(y) if getattr(y, "dtype", 0) == np.dtype("O") else y
     if scoring is None:
         scoring = _scorers(weighted="sample_weight" in (params or {}))
-    grid = {} if param_name is None else {param_name: list(param_range)}
+    values = list(param_range)
+    cv, metadata = check_cv(cv, y), {"sensitive_features": sensitive_features, **(params or {})}
+    grid = {} if param_name is None else {param_name: values}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
     scorers = of_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})
-    search = GridSearchCV(
-        estimator, grid, scoring=scorers, cv=cv, n_jobs=n_jobs, refit=False, error_score="raise"
-    )
+    order: Any = np.arange(len(values))
+    if all(isinstance(value, Real) for value in values):  # from a loose slack to the next
+        order = np.argsort(np.negative(np.asarray(values, dtype=float)), kind="stable")
+    options = {
+        "param_grid": {name: [values[i] for i in order] for name in grid},
+        **{"scoring": scorers, "refit": False, "error_score": "raise"},
+    }
+
+    def searched(fold: _Fold) -> Mapping[str, Any]:
+        search = GridSearchCV(follow(estimator), cv=fold, **options).fit(X, y, **metadata)
+        results: Mapping[str, Any] = search.cv_results_
+        return results
+
     with config_context(enable_metadata_routing=True):
-        search.fit(X, y, sensitive_features=sensitive_features, **(params or {}))
-    # Means and deviations, then the test scores of single folds.
-    found = search.cv_results_
-    kept = [key for key in found if re.match("(mean|std)_(test|fit)_", key)]
-    kept += [key for key in found if re.match(r"split\d+_test_", key)]
-    columns = {key: found[key] for key in kept if USEFUL not in key}
-    use = [found[f"mean_test_{name}"] for name in scorers if name.startswith(USEFUL)]
-    return pd.DataFrame(
-        {**grid, **columns, **({"useful": np.min(use, axis=0) == 1} if use else {})}
-    )
+        routes = MetadataRouter(owner="tradeoff_curve").add(
+            splitter=cv, method_mapping=MethodMapping().add(caller="fit", callee="split")
+        )
+        routed = routes.route_params(params=metadata, caller="fit")
+        folds = [_Fold(cv, *fold) for fold in cv.split(X, y, **routed.splitter.split)]
+        measured = Parallel(n_jobs=n_jobs)(map(delayed(searched), folds))
+    return _table(grid, np.argsort(order), measured)
 
 
 def _scorers(weighted: bool) -> dict[str, Any]:
@@ -242,3 +259,44 @@ def _scorers(weighted: bool) -> dict[str, Any]:
             "accuracy": accuracy.set_score_request(sample_weight=weighted),
             "dp": gap.set_score_request(sensitive_features=True, sample_weight=weighted),
         }
+
+
+@dataclass
+class _Fold:
+    """One fold of a splitter."""
+
+    cv: Any
+    train: Any
+    test: Any
+
+    def split(self, X: Any, y: Any = None, **metadata: Any) -> Iterator[tuple[Any, Any]]:
+        yield self.train, self.test
+
+    def get_n_splits(self, X: Any = None, y: Any = None, **metadata: Any) -> int:
+        return 1
+
+    def get_metadata_routing(self) -> Any:
+        return self.cv.get_metadata_routing()
+
+
+def _table(
+    grid: Mapping[str, Any], place: Any, measured: Sequence[Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Return a row for each value, given the results of each fold and their places there.
+
+    Means and deviations come first, then the test scores of single folds.
+    """
+    columns: dict[str, Any] = dict(grid)
+    means = [key for key in measured[0] if key.startswith("mean_") and key != "mean_score_time"]
+    keys = [key for key in means if USEFUL not in key]
+    place = place if grid else [0]
+    for key in keys:
+        of_folds = np.array([results[key][place] for results in measured])
+        columns[key] = of_folds.mean(axis=0)
+        columns[key.replace("mean_", "std_", 1)] = of_folds.std(axis=0)
+    for key in (key.removeprefix("mean_") for key in keys if key.startswith("mean_test_")):
+        for k, results in enumerate(measured):
+            columns[f"split{k}_{key}"] = results[f"mean_{key}"][place]
+    if use := [results[key][place] for results in measured for key in means if USEFUL in key]:
+        columns["useful"] = np.min(use, axis=0) == 1
+    return pd.DataFrame(columns)

@@ -14,6 +14,7 @@ from fairconstrained.arrays import check_number
 from fairconstrained.exceptions import NoUsefulModelError
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection._common import DelegatingClassifier
+from fairconstrained.sharing import follow
 
 
 class _Tried(NamedTuple):
@@ -137,10 +138,11 @@ class SmallestGapClassifier(DelegatingClassifier):
         names = [*own, *floors]
         some = [i for i, notion in enumerate(own) if _slack_of(notion) is None]
         least = self.estimator.min_group_size
-        given = {"constraint": names, "min_group_size": 0 if least == "auto" else least}
+        first = follow(self.estimator)
+        first.set_params(constraint=names, min_group_size=0 if least == "auto" else least)
 
         def fitted(slack: float) -> _Tried:
-            model = clone(self.estimator).set_params(**given, slack=slack)
+            model = clone(first).set_params(slack=slack)
             model.fit(X, y, sensitive_features=sensitive_features, **fit_params)
             values = list(model.violations_.values())
             if len(values) < len(names):  # nothing to compare

@@ -7,6 +7,7 @@ the data whose rates are compared (Menon and Williamson 2018; Xian and Zhao 2024
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -55,11 +56,15 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     """
     cells = np.asarray(part_of_cell, dtype=np.int64)
     patterns, of_label = np.unique(cells, axis=0, return_inverse=True)
-    return [
-        GroupTask(of_label.reshape(-1) == i, pattern, np.unique(pattern[pattern >= 0]))
-        for i, pattern in enumerate(patterns)
-        if len(np.unique(pattern)) > 1
-    ]
+    tasks = []
+    for i, pattern in enumerate(patterns):
+        kinds, kind_of_group = np.unique(pattern, return_inverse=True)
+        if len(kinds) > 1:
+            # Numbered anew, so that criteria with the same task share its models.
+            part_of_group = kind_of_group.reshape(-1) - int(kinds[0] < 0)
+            parts = np.arange(int(part_of_group.max()) + 1)
+            tasks.append(GroupTask(of_label.reshape(-1) == i, part_of_group, parts))
+    return tasks
 
 
 class Posteriors(OfClassifier):
@@ -101,7 +106,8 @@ class Posteriors(OfClassifier):
         exactly one test part. More folds fit, and ask, more models, each on more rows.
     memory : str or joblib.Memory, optional
         Folder, or cache, for fits on the same rows with the same `random_state` of the
-        constrained classifier: a search over slacks then fits the classifiers once for each fold.
+        constrained classifier, in several processes or sessions. In one process clones share them
+        without it, as in a search.
 
     Notes
     -----
@@ -175,13 +181,11 @@ class Posteriors(OfClassifier):
         n_groups = len(rows.space.groups)
         if rows.y is None:
             return self._as_given(rows, part_of_cell()[:, :n_groups])
-        columns = check_memory(self.memory).cache(Posteriors.columns)
         seed = rng.initial_seed() % (1 << 32)
         self.fitted_: FittedPosteriors
         table: Floats
         with one_openmp_thread(rows.X):
-            table, self.fitted_ = columns(
-                clone(self),  # the key of the cache: parameters without fitted attributes
+            table, self.fitted_ = self.columns(
                 rows.X,
                 rows.classes[rows.y],
                 None if rows.group is None else rows.groups_or_draws(seed),
@@ -193,8 +197,17 @@ class Posteriors(OfClassifier):
         return table
 
     def transform(self, X: Any) -> Floats:
+        digest = self.handle.digest(X)
+
+        def ask(model: Calibrated, X: Any) -> list[Floats]:
+            key = None if digest is None else (id(model), digest)
+            # A result keeps its model, so that no other model has this identity.
+            kept = self.handle.recall(key, lambda: (model, model.posteriors(X)))
+            answers: list[Floats] = kept[1]
+            return answers
+
         with one_openmp_thread(X):
-            return self.fitted_.columns(X)
+            return self.fitted_.columns(X, ask)
 
     def columns(
         self,
@@ -230,10 +243,10 @@ class Posteriors(OfClassifier):
         label = label.reshape(-1)
         known = np.full(len(y), -1) if group is None else group
         folds = self._folds(X, label * (int(np.max(known)) + 2) + known, rng)
-        fit = partial(cross_fit, X=X, folds=folds, rng=rng, sample_weight=sample_weight)
+        fit = partial(self._cross_fitted, (X, folds, rng, sample_weight))
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        label_model, own = fit(self.estimator, classes, label, used=everyone)
+        label_model, own = fit(self.estimator, classes, label, everyone)
         group_models = self._groups_as_given(part_of_cell, groups) if group is None else []
         posteriors = [own, *(given.model.posteriors(X)[0] for given in group_models)]
         for task in [] if group is None else group_tasks(part_of_cell):
@@ -243,11 +256,24 @@ class Posteriors(OfClassifier):
             prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
             kinds, target = np.unique(part, return_inverse=True)
             target = target.reshape(-1)
-            model, own = fit(self._for_groups(task, groups), kinds, target, used=used)
+            model, own = fit(self._for_groups(task, groups), kinds, target, used)
             posteriors.append(own)
             group_models.append(GroupModel(task, prior, model))
         fitted = FittedPosteriors(classes, label_model, group_models)
         return fitted.assembled(posteriors), fitted
+
+    def _cross_fitted(self, rows: Any, *task: Any) -> tuple[Calibrated, Floats]:
+        """Fit to a task out of fold, unless a fit with the same rows and task has done so."""
+        key = self.handle.digest(rows, task)
+        X, folds, rng, weight = rows
+        estimator, kinds, target, used = task
+        # A generator of its own for each task: models do not depend on those fitted before.
+        options = {"X": X, "folds": folds, "rng": copy.deepcopy(rng), "sample_weight": weight}
+        fit = check_memory(self.memory).cache(cross_fit)
+        fitted: tuple[Calibrated, Floats] = self.handle.recall(
+            key, lambda: fit(estimator, kinds, target, used=used, **options)
+        )
+        return fitted
 
     def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
         """Return the columns of frozen models as they are, which lie in a public range."""
@@ -348,14 +374,16 @@ class FittedPosteriors(NamedTuple):
     label_model: Calibrated
     group_models: Sequence[GroupModel]
 
-    def columns(self, X: Any) -> Floats:
+    def columns(
+        self, X: Any, ask: Callable[[Calibrated, Any], list[Floats]] = Calibrated.posteriors
+    ) -> Floats:
         """Return the columns of rows, (n, n_columns): the mean over the folds of theirs.
 
         The head is linear, so its scores are the mean of those for single classifiers, from whose
         columns it has learnt. Columns of mean posteriors would be of another kind.
         """
         models = [self.label_model, *(own.model for own in self.group_models)]
-        answers = [model.posteriors(X) for model in models]
+        answers = [ask(model, X) for model in models]
         n_folds = max(map(len, answers))
         each = [self.assembled([own[k % len(own)] for own in answers]) for k in range(n_folds)]
         return np.asarray(np.mean(each, axis=0))

@@ -123,6 +123,7 @@ class SingleFit(PlainClassifier, Posteriors):
         cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(self.seed_)
         self.folds_ = self._folds(rows.X, cell, np.random.RandomState(self.seed_))
         teacher = Posteriors(self.estimator, self.group_model, cv=self.folds_, memory=self.memory)
+        teacher.handle = self.handle
         table = teacher.fit_transform(rows, part_of_cell, rng)
         with one_openmp_thread(rows.X):
             self.seen_ = [

@@ -22,6 +22,7 @@ from fairconstrained.models.features import Features, column_variances, standard
 from fairconstrained.models.linear import LinearModel, with_sums
 from fairconstrained.models.network import NetworkModel, check_rows_independent, materialize
 from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.sharing import NO_STORE, Handle
 
 
 class Specification(BaseEstimator):  # type: ignore[misc]
@@ -36,6 +37,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     log_odds: int | None = None  # the column with the log odds of two classes, if there is one
     needs_label_rates = False  # whether it has a training of its own, by rates of predicted labels
     column_range: Any = None  # (low, high) of columns that are computed from X by public models
+    handle: Handle = NO_STORE  # to what fits of clones of the same estimator share
 
     @property
     def learns_from(self) -> frozenset[str]:

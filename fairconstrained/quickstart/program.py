@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import tempfile
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -48,18 +47,15 @@ def run(options: argparse.Namespace) -> None:
         warnings.catch_warnings(),
         config_context(enable_metadata_routing=True),
         one_openmp_thread(train.X),
-        tempfile.TemporaryDirectory() as cache,
     ):
         warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
         warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
         # Of unknown words and few iterations; and of near constants, which the table names.
         warnings.filterwarnings("ignore", module="sklearn")
         warnings.filterwarnings("ignore", ".* has no score, but nan")
-        compared = steps.methods(table, options, cache)
+        compared = steps.methods(table, options)
         name, slack, model, validated = steps.cross_validate(compared, train, options)
-        # The folder of the cache will be gone.
-        caches = [key for key in model.get_params() if key.endswith("__memory")]
-        chosen, model = (name, slack), model.set_params(**dict.fromkeys(caches))
+        chosen = name, slack
         print(f"\ncross-validated over {options.cv} folds, mean (a standard deviation either way)")
         print(_results_table(validated, chosen))
         bounds = options.reductions if importlib.util.find_spec("fairlearn") else []

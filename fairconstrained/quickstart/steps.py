@@ -36,7 +36,6 @@ from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
-from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.quickstart.arguments import CONSTRAINTS
 
 # Words that differ on more than this fraction of the rows are names or identifiers.
@@ -250,7 +249,7 @@ class Result(NamedTuple):
     violation_high: float
 
 
-def methods(table: Table, options: argparse.Namespace, cache: str) -> list[Method]:
+def methods(table: Table, options: argparse.Namespace) -> list[Method]:
     """Boosted trees and a linear model, with and without a constraint."""
     trees = make_pipeline(
         _coded(table.words, max_categories=200),
@@ -259,7 +258,7 @@ def methods(table: Table, options: argparse.Namespace, cache: str) -> list[Metho
         ),
     )
     fair_trees = RateConstrainedClassifier(
-        options.constraint, model=Posteriors(trees, memory=cache), random_state=options.seed
+        options.constraint, model=trees, random_state=options.seed
     )
     indicators = make_column_transformer(
         (OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100), table.words),

@@ -30,7 +30,8 @@ MAY_IMPORT = {
     "distributed": {"arrays", "exceptions"},
     "blocks": set(),
     "engines": set(),
-    "models": {"arrays", "distributed", "groups", "inputs"},
+    "sharing": set(),
+    "models": {"arrays", "distributed", "groups", "inputs", "sharing"},
     "constraints": {
         *("arrays", "auc", "comparison", "groups", "inputs", "losses", "percentiles", "rates"),
     },
@@ -56,15 +57,16 @@ MAY_IMPORT = {
     },
     "fit": {
         *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
-        *("inputs", "losses", "models", "privacy", "problems", "problems.private", "solvers"),
+        *("inputs", "losses", "models", "privacy", "problems", "problems.private", "sharing"),
+        "solvers",
     },
     "estimators": {
         *("arrays", "constraints", "distributed", "engines", "exceptions", "fit", "groups"),
         *("inputs", "losses", "models", "percentiles", "privacy", "problems", "problems.private"),
-        "solvers",
+        *("sharing", "solvers"),
     },
     "model_selection": {
-        *("arrays", "exceptions", "groups", "inputs", "metrics", "privacy", "rates"),
+        *("arrays", "exceptions", "groups", "inputs", "metrics", "privacy", "rates", "sharing"),
     },
     "display": {"metrics", "model_selection"},
     "export": {"estimators", "inputs", "metrics", "models"},
@@ -77,7 +79,7 @@ MAY_IMPORT = {
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
     *("exceptions", "arrays", "blocks", "engines", "inputs", "groups", "percentiles"),
-    *("auc", "rates", "comparison"),
+    *("auc", "rates", "comparison", "sharing"),
     *("metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
 }
 
