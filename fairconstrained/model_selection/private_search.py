@@ -37,7 +37,7 @@ from fairconstrained.privacy.accounting import (
     check_positive,
 )
 from fairconstrained.privacy.callers import refuse_steps_with_groups, steps_before
-from fairconstrained.privacy.plans import privacy_guarantee
+from fairconstrained.privacy.plans import MOST_EPSILON, privacy_guarantee
 
 _TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
 _MOST_PLANS = 12
@@ -255,9 +255,11 @@ class PrivateGridSearch(DelegatingClassifier):
                 "param_grid must not hold a random_state, which candidates_ would tell whoever "
                 "reads it: give it to the estimator."
             )
-        own = self.epsilon / math.sqrt(len(candidates))  # were all releases Gaussian
+        best, least, most = None, 0.0, math.inf
+        total = min(self.epsilon, MOST_EPSILON)
+        epsilon = total / math.sqrt(len(candidates))  # were all releases Gaussian
         for _ in range(_MOST_PLANS):
-            budget = {f"{key}epsilon": Budget(own, self.delta, unit)}
+            budget = {f"{key}epsilon": Budget(epsilon, self.delta, unit)}
             models = [
                 clone(self.estimator).set_params(**clone(params, safe=False), **budget)
                 for params in candidates
@@ -265,15 +267,23 @@ class PrivateGridSearch(DelegatingClassifier):
             plans = [_private_part(model).planned_privacy(n_rows) for model in models]
             phases = [phase for plan in plans for phase in plan.phases]
             planned = privacy_guarantee(phases, delta=self.delta, unit=unit)
-            if _TIGHT * self.epsilon <= planned.epsilon <= self.epsilon or planned.epsilon == 0:
+            if planned.epsilon > total:
+                most = epsilon
+            else:
+                best, least = (planned, models), epsilon
+            if planned.epsilon == 0 or _TIGHT * total <= planned.epsilon <= total:
                 break
-            own *= 0.5 * (1.0 + _TIGHT) * self.epsilon / planned.epsilon
-        if planned.epsilon > self.epsilon:
+            if least > (0.9 if math.isinf(planned.epsilon) else _TIGHT) * most:  # a jump
+                break
+            epsilon *= 0.5 * (1.0 + _TIGHT) * total / planned.epsilon
+            if not least < epsilon < most:  # also of an infinite plan
+                epsilon = math.sqrt(least * most) if least else most / 2
+        if best is None:
             raise ValueError(
-                f"No budget of {len(models)} candidates was found that keeps epsilon = "
+                f"No budget of {len(candidates)} candidates was found that keeps epsilon = "
                 f"{self.epsilon:g} in all: search over fewer."
             )
-        return planned, models
+        return best
 
     def _tell_the_price(
         self, error: BaseException, models: list[Any], total: PrivacyGuarantee

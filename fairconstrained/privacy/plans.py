@@ -54,6 +54,7 @@ MOST_STEP, MOST_POINTS = 0.1, 1 << 16
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
+MOST_EPSILON = 1e4  # of plans: with larger ones noise is left in digits that doubles do not have
 
 
 def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record") -> float:
@@ -191,8 +192,9 @@ def plan_releases(
     """
     check_positive("epsilon", budget.epsilon)
     check_budget(delta=budget.delta, unit=budget.unit)
-    if step and (sampling_rate < 1 or laplace):  # the accountant of batches tells no more apart
-        budget = budget._replace(epsilon=min(budget.epsilon, MAX_LOSS))
+    in_batches = step and (sampling_rate < 1 or laplace)  # whose accountant tells no more apart
+    most = MAX_LOSS if in_batches else MOST_EPSILON
+    budget = budget._replace(epsilon=min(budget.epsilon, most))
     for name, fraction in (*fractions.items(), *step.items()):
         if not 0 < fraction < 1:
             raise ValueError(f"The fraction of {name!r} must be in (0, 1); got {fraction!r}.")
@@ -237,7 +239,7 @@ def one_off_noise(fraction: float, budget: Budget) -> float:
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
     """The multiplier at which one Gaussian release costs (epsilon, delta); Balle and Wang, 2018."""
     with np.errstate(divide="ignore"):  # of tiny epsilons
-        return float(_library("").get_sigma_gaussian(epsilon, delta))
+        return float(_library("").get_sigma_gaussian(min(epsilon, MOST_EPSILON), delta))
 
 
 def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit = "record") -> float:

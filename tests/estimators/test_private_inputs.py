@@ -258,6 +258,8 @@ EXTREME = {
     "tiny, groups": (1e-4, {"protect": "sensitive_features"}),
     "huge": (5000.0, {}),
     "huge, replacement": (5000.0, {"protect": "record_replacement"}),
+    "beyond all noise": (1e300, {}),
+    "beyond all noise, groups": (1e300, {"protect": "sensitive_features"}),
     "huge, Laplace": (5000.0, {"solver": DPSGDA(histogram_noise="laplace")}),
     "seldom": (1.0, {"solver": DPSGDA(sampling_rate=1e-7, n_steps=100)}),
 }
@@ -270,7 +272,18 @@ def test_extreme_budgets_are_planned(case):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plan = RateConstrainedClassifier(epsilon=epsilon, **params).planned_privacy(30_000)
-    assert 0.1 * epsilon <= plan.epsilon <= epsilon
+    assert 0.1 * min(epsilon, 5000.0) <= plan.epsilon <= epsilon
+
+
+@pytest.mark.parametrize("unit", ["record", "sensitive_features"])
+@pytest.mark.parametrize("epsilon", [1e-4, 5000.0, 1e300])
+def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
+    """As much as fits may spend, or nearly: with batches that is 600 in all."""
+    clf = RateConstrainedClassifier(protect=unit)
+    search = PrivateGridSearch(clf, {}, epsilon=epsilon)
+    plan, models = search._planned([{"slack": slack} for slack in (0.1, 0.2)], 30_000, unit)
+    assert len(models) == 2
+    assert 0.9 * min(epsilon, 500.0) <= plan.epsilon <= epsilon
 
 
 SEED = 987654321

@@ -19,6 +19,7 @@ from itertools import cycle
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -28,6 +29,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
 import fairconstrained
+from fairconstrained.constraints import PARTIAL_PRIVATE
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.estimators import base
 from fairconstrained.fit import private
@@ -71,8 +73,8 @@ def fit(name, unit, rows, part=slice(None), within=clone):
     """A fit, on all rows or on the part of one of several workers, and the text of its warnings."""
     clf = copy.deepcopy(PRIVATE[name])  # frozen models are not cloned
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
-    clf, (X, groups) = within(clf), rows
-    y = DATA.target[: X.shape[0]]
+    clf, (X, groups, *labels) = within(clf), rows
+    y = labels[0] if labels else DATA.target[: X.shape[0]]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # Files that other tests left open close whenever Python collects them.
@@ -84,9 +86,10 @@ def fit(name, unit, rows, part=slice(None), within=clone):
 def told(clf):
     """All that a fitted estimator tells."""
     names = ["violation_", "feasible_", "n_iter_", "multipliers_", "constraints_", "residual_"]
+    names += ["left_out_", "status_", "excess_", "excess_error_", "classes_", "groups_"]
     history = [clf.history_[name] for name in sorted(clf.history_)]
-    own = [getattr(clf, name) for name in names]
-    return [*own, *history, clf.classes_, clf.groups_, clf.decision_function(FEATURES)]
+    attributes = [getattr(clf, name) for name in names]
+    return [*attributes, *history, sorted(vars(clf)), clf.decision_function(FEATURES)]
 
 
 def neighbours(unit):
@@ -130,9 +133,9 @@ def price_of(clf, unit):
     return (2 if unit in REPLACING else 1) * priced
 
 
-def audit(name, unit, patch, part=slice(None)):
+def audit(name, unit, patch, part=slice(None), pair=None):
     """(what the row moved, what was priced, whether nothing else differs)."""
-    fits = [partial(fit, name, unit, rows, part) for rows in neighbours(unit)]
+    fits = [partial(fit, name, unit, rows, part) for rows in pair or neighbours(unit)]
     (one, said), (other, said_then), moved = answered_alike(fits, patch)
     equal = said == said_then
     for mine, its in zip(told(one), told(other), strict=True):
@@ -309,14 +312,30 @@ drawn = st.fixed_dictionaries(
 )
 
 
-def set_up_anew(patch, name, steps, alpha, unknown):
-    """Other solvers of all rows, another penalty, and perhaps rows of unknown group."""
+CRITERIA = {  # of each estimator, as far as private fits take them
+    "RateConstrainedClassifier": [
+        "demographic_parity",
+        "equalized_odds",
+        "error_rate_parity",
+        "false_negative_rate",
+        ["demographic_parity", "equal_opportunity"],
+    ],
+    "PartialParityClassifier": list(PARTIAL_PRIVATE),
+    "AUCFairClassifier": ["group_auc", "inter_group", "intra_group"],
+    "DPFermiClassifier": ["demographic_parity", "equalized_odds", "equal_opportunity"],
+}
+
+
+def set_up_anew(patch, name, steps, alpha, unknown, criterion):
+    """Other solvers of all rows, penalty and criterion, and perhaps rows of unknown group."""
     solvers = (
         DPSGDA(sampling_rate=1.0, **steps),
         *(kind(batch_size=N, **steps) for kind in (NoisyTables, DPFERMI)),
     )
     patch.setattr(sys.modules[__name__], "ALL_ROWS", {type(own): own for own in solvers})
-    other = copy.deepcopy(SEARCHES[name]).set_params(alpha=alpha)
+    criteria = CRITERIA[type(SEARCHES[name]).__name__]
+    chosen = {"alpha": alpha, "constraint": criteria[criterion % len(criteria)]}
+    other = copy.deepcopy(SEARCHES[name]).set_params(**chosen)
     patch.setitem(PRIVATE, name, other)
     patch.setitem(SEARCHES, name, other)
     groups = GROUPS.astype(object)
@@ -324,36 +343,77 @@ def set_up_anew(patch, name, steps, alpha, unknown):
     patch.setattr(sys.modules[__name__], "GROUPS", groups)
 
 
+SET_UPS = {
+    "steps": drawn,
+    "alpha": st.floats(0.0, 0.1),
+    "unknown": st.booleans(),
+    "criterion": st.integers(0, 100),
+}
+
+
 @pytest.mark.slow
-@given(data=st.data(), steps=drawn, alpha=st.floats(0.0, 0.1), unknown=st.booleans())
+@given(data=st.data(), **SET_UPS)
 @settings(max_examples=15)
-def test_no_fit_that_is_set_up_at_random_is_moved_by_more_than_is_priced(
-    data, steps, alpha, unknown
-):
+def test_no_fit_that_is_set_up_at_random_is_moved_by_more_than_is_priced(data, **set_up):
     """And nothing else differs; public heads included."""
     name = data.draw(st.sampled_from(list(PRIVATE)))
     unit = data.draw(st.sampled_from(units_of(name)))
     with pytest.MonkeyPatch.context() as patch:
-        set_up_anew(patch, name, steps, alpha, unknown)
+        set_up_anew(patch, name, **set_up)
         moved, priced, equal = audit(name, unit, patch)
     assert equal
     assert moved <= priced
 
 
 @pytest.mark.slow
-@given(data=st.data(), steps=drawn, alpha=st.floats(0.0, 0.1), unknown=st.booleans())
+@given(data=st.data(), **SET_UPS)
 @settings(max_examples=8)
-def test_no_search_that_is_set_up_at_random_is_moved_by_more_than_is_priced(
-    data, steps, alpha, unknown
-):
+def test_no_search_that_is_set_up_at_random_is_moved_by_more_than_is_priced(data, **set_up):
     name = data.draw(st.sampled_from([name for name in SEARCHES if "penalty" not in name]))
     place = data.draw(st.sampled_from(list(PLACES)))
     with pytest.MonkeyPatch.context() as patch:
-        set_up_anew(patch, name, steps, alpha, unknown)
+        set_up_anew(patch, name, **set_up)
         moved, priced, equal, counts = audit_of_search(name, place, patch)
     assert equal
     assert moved <= (priced if place == "training" else 0.0)
     assert counts <= (place == "held out")
+
+
+def with_the_only_one(what, crossed, is_there):
+    """Rows of declared values, of which the last one alone has a group, a label or no group."""
+    values, y = NAMES[np.arange(N) % 2].astype(object), np.zeros(N, dtype=int)
+    if is_there and what == "label":
+        y[-1] = 1
+    elif is_there:
+        values[-1] = None if what == "no group" else "rare"
+    names = [*NAMES.tolist(), *["rare"] * (what == "group")]
+    groups = pd.Categorical(values, categories=names)
+    if crossed:
+        groups = pd.DataFrame({"one": groups, "other": pd.Categorical([0, 1] * (N // 2))})
+    return FEATURES, groups, pd.Categorical(y, categories=[0, 1])
+
+
+@pytest.mark.slow
+@given(
+    data=st.data(),
+    what=st.sampled_from(["group", "label", "no group"]),
+    crossed=st.booleans(),
+    **SET_UPS,
+)
+@settings(max_examples=20)
+def test_nothing_tells_whether_a_declared_value_occurs(data, what, crossed, **set_up):
+    """A row alone has a group, a label or no group, and another one, or a null record, has not."""
+    names = OF_GROUPS if what != "label" else []
+    name = data.draw(st.sampled_from([own for own in RECORDS + names if "frozen" not in own]))
+    unit = data.draw(st.sampled_from(units_of(name)))
+    one, other = (with_the_only_one(what, crossed, is_there) for is_there in (True, False))
+    if unit == "record":
+        other = [column[:-1] for column in one]
+    with pytest.MonkeyPatch.context() as patch:
+        set_up_anew(patch, name, **set_up)
+        moved, priced, equal = audit(name, unit, patch, pair=(one, other))
+    assert equal
+    assert moved <= priced
 
 
 def test_the_audit_sees_held_out_rows_that_a_model_keeps(monkeypatch):
