@@ -53,18 +53,7 @@ def corners(scores: Floats, y: Ints) -> Corners:
 def thresholds(
     scores: Floats, y: Ints, groups: Ints, constraint: str, slack: float
 ) -> Callable[[Floats, Ints], Floats]:
-    """Return the probability of predicting 1, a function of scores and groups.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        Of label 1.
-    y, groups : ndarray of shape (n,)
-        Labels 0 and 1, and groups.
-    constraint : {"demographic_parity", "equalized_odds"}
-    slack : float
-        Largest difference of rates between two groups.
-    """
+    """Return the probability of label 1, by scores and groups, with rates at most `slack` apart."""
     names = np.unique(groups)
     hulls = [corners(scores[groups == g], y[groups == g]) for g in names]
     counts = [np.bincount(y[groups == g], minlength=2) for g in names]

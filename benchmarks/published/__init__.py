@@ -7,7 +7,11 @@ The gap of demographic parity is the difference of the rates of positive predict
 equalized odds the larger of the gaps of true and of false positive rates. epsilon is infinite
 without privacy.
 
-``loss_parity``: test errors of paper 5, Table 3.
+``loss_parity``: paper 5, Table 3, means and deviations of ten runs, from the printed output of its
+public notebook (snapshot 72e2e0d), which has more digits.
+
+``raco_dp``: what the text of the paper of RaCO-DP says of its figures, which print no numbers, and
+the last line of its public notebook (commit 698dcb1), with the epsilon that it spends.
 
 ``step_times``: milliseconds of a step, from Table 2 of the paper of RaCO-DP: batches of 512, on
 eight cores.

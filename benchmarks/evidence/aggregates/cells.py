@@ -99,3 +99,12 @@ def by_budget(runs: pd.DataFrame, row: str, measures: Mapping[str, str]) -> Cell
     for column, words in measures.items():
         for budget, of in budgets(runs):
             yield f"{row} / {words}".removeprefix(" / "), budget, *summary(of[column])
+
+
+@table("loss_parity_published", "published")
+@table("raco_published", "published")
+@table("step_times_published", "published")
+def _as_published(points: pd.DataFrame) -> Cells:
+    """Give the lines of a published file: what names the row, measure, value and deviation."""
+    for *parts, measure, value, std in points.itertuples(index=False):
+        yield name(*parts), measure, f"{value:g}", "" if np.isnan(std) else f"{std:g}"
