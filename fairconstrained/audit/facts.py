@@ -277,8 +277,8 @@ def audited(sample: Sample, question: Question) -> Audit:
     }
     not_compared: list[str] = []
     for i, groups in enumerate(tqdm(counted, desc="comparing groups", delay=2, leave=False)):
-        who = {name: table[i] for name, table in tables.items()}
-        not_compared += _compare(groups, who, facts, question)
+        comparable = {name: table[i] for name, table in tables.items()}
+        not_compared += _compare(groups, comparable, facts, question)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
     return Audit(
@@ -311,23 +311,25 @@ def audited(sample: Sample, question: Question) -> Audit:
 
 
 def _compare(
-    counted: Counted, who: Mapping[str, Compared], facts: dict[str, Any], question: Question
+    counted: Counted, comparable: Mapping[str, Compared], facts: dict[str, Any], question: Question
 ) -> list[str]:
     """Compare the groups by one attribute, in `facts`; name those the question leaves out."""
     sample, by = counted.sample, counted.by
     left_out = {
-        name: measures.left_out(sample, by, who, name) for name in who if (by.codes >= 0).any()
+        name: measures.left_out(sample, by, comparable, name)
+        for name in comparable
+        if (by.codes >= 0).any()
     }
     facts["left_out"] += dict.fromkeys(name for names in left_out.values() for name in names)
-    gaps, ratios = measures.comparisons(counted, who, question.confidence)
-    compared = {by.groups[g] for g in np.flatnonzero(who["demographic_parity"].kept)}
+    gaps, ratios = measures.comparisons(counted, comparable, question.confidence)
+    compared = {by.groups[g] for g in np.flatnonzero(comparable["demographic_parity"].kept)}
     if compared:
         rows = facts["groups"] + facts["intersections"]
         groups = [row for row in rows if row["attribute"] == by.attribute]
         ratios[0] |= measures.impact_ratios(groups, compared, sample.reference_of(by))
     facts["differences"] += gaps
     facts["ratios"] += ratios
-    in_question = who[question.criterion].kept
+    in_question = comparable[question.criterion].kept
     not_compared = left_out.get(question.criterion, [])
     if in_question.any() and (sample.weight is None or sample.most is not None):
         cells = measures.members(question.criterion, in_question)

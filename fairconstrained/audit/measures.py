@@ -135,21 +135,22 @@ def compared(
     tables = [counted.cells(criterion).rows @ possible.T for counted in groupings]
     families = [counted.by.family for counted in groupings]
     lengths = [len(table) for table in tables]
-    who = comparison.compared(
+    comparable = comparison.compared(
         *(np.concatenate(tables), DEFAULT_SLACK if slack is None else slack, "auto"),
         floor=min_cell,
         families=np.repeat(np.unique(families, return_inverse=True)[1], lengths),
         sets=np.repeat(np.arange(len(tables)), lengths),
     )
     ends = np.cumsum(lengths)[:-1]
-    return [Compared(*parts) for parts in zip(*(np.split(a, ends) for a in who), strict=True)]
+    by_attribute = zip(*(np.split(entries, ends) for entries in comparable), strict=True)
+    return [Compared(*parts) for parts in by_attribute]
 
 
 def left_out(
-    sample: Sample, by: Grouping, who: Mapping[str, Compared], criterion: str
+    sample: Sample, by: Grouping, comparable: Mapping[str, Compared], criterion: str
 ) -> list[str]:
     """Name the groups, and groups within a label, that a criterion does not compare, and why."""
-    total, within = who["demographic_parity"], who[criterion]
+    total, within = comparable["demographic_parity"], comparable[criterion]
     name = sample.outcomes["y_pred"].name
     events = list(PARITIES[criterion]([f"not {name}", name], [1]))
     whole = ~total.kept & ~within.kept.any(axis=1, keepdims=True)
@@ -168,15 +169,15 @@ def left_out(
     return [f"{by.attribute}: {words}" for words in names]
 
 
-def members(criterion: str, kept: Array) -> Array:
+def members(criterion: str, is_compared: Array) -> Array:
     """Return the cells (n_groups, 4) of groups, or of groups within a label, that are compared."""
     events = cells_of_events(criterion)
-    in_event = (kept[:, :, None] & events).any(axis=1)
-    return np.asarray(kept.any(axis=1, keepdims=True) & (in_event | ~events.any(axis=0)))
+    in_event = (is_compared[:, :, None] & events).any(axis=1)
+    return np.asarray(is_compared.any(axis=1, keepdims=True) & (in_event | ~events.any(axis=0)))
 
 
 def comparisons(
-    counted: Counted, who: Mapping[str, Compared], confidence: float
+    counted: Counted, comparable: Mapping[str, Compared], confidence: float
 ) -> tuple[Facts, Facts]:
     """Return differences and ratios of rates between the groups, each with an interval.
 
@@ -187,14 +188,16 @@ def comparisons(
     both: tuple[Facts, Facts] = ([], [])
     kinds = (gap, COMPARED, np.fmax), (ratio, RATIOS, np.fmin)
     for facts, (compare, criteria, worst) in zip(both, kinds, strict=True):
-        for criterion in (name for name in criteria if name in who and who[name].kept.any()):
-            kept = who[criterion].kept
-            parts = [(criterion, members(criterion, kept))]
-            if (kept != kept[:, :1]).any():  # equalized odds: the rates among rows of each label
+        for criterion in criteria:
+            if criterion not in comparable or not comparable[criterion].kept.any():
+                continue
+            cells = comparable[criterion].kept
+            parts = [(criterion, members(criterion, cells))]
+            if (cells != cells[:, :1]).any():  # equalized odds: the rates among rows of each label
                 parts = [
-                    ("demographic_parity", np.outer(kept[:, v], np.repeat(np.arange(2) == v, 2)))
-                    for v in (0, 1)
-                    if kept[:, v].any()
+                    ("demographic_parity", np.outer(some, np.arange(4) // 2 == label))
+                    for label, some in enumerate(cells.T)
+                    if some.any()
                 ]
             alpha = (1.0 - confidence) / len(parts)
             now, earlier = counted.cells(criterion), counted.earlier(criterion)

@@ -47,13 +47,15 @@ RULES = {
         "Administrative Code of New York City 20-870 ff. and the rules 6 RCNY 5-300 ff.: a bias "
         "audit of an automated employment decision tool states the impact ratios by sex, by race "
         "or ethnicity, and by both: the selection rate of each category divided by the highest, or "
-        "of scores the rate above the median of the sample.",
+        "of scores the rate above the median of the sample. It also states how many people are in "
+        "an unknown category.",
         (
             "The law sets no threshold: neither a yes nor a no follows from these ratios.",
-            "It asks for an independent auditor, for public results and for notices to candidates; "
-            "a page cannot replace these.",
-            "Ratios of few rows are uncertain. The rules allow to leave out categories below 2 % "
-            "of the rows, and say which; this page shows them.",
+            "It asks for an independent auditor within a year before the tool is used, for public "
+            "results and for notices to candidates; a page cannot replace these.",
+            "Ratios of few rows are uncertain. An auditor may leave out a category with less than "
+            "2 % of the rows, with a reason, its number of applicants and its rate (6 RCNY 5-301 "
+            "(d)); this page leaves out none of them for that.",
         ),
     ),
 }

@@ -143,8 +143,8 @@ def verdict(facts: Mapping[str, Any], question: Question) -> str:
 def headline(facts: Mapping[str, Any], question: Question) -> str:
     """Return the answer in at most 25 words: yes or no, before and after, and the cost."""
     gaps = question.measured(facts)
-    if (who := _alike(facts)) is not None:
-        return f"{who} gets the favourable decision: equal rates mean nothing here."
+    if (alike := _alike(facts)) is not None:
+        return f"{alike} gets the favourable decision: equal rates mean nothing here."
     if not gaps:
         return "Nothing can be compared: no attribute has two groups that are large enough."
     if question.slack is not None:
@@ -276,9 +276,9 @@ def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
     sentences, slack = [], question.slack
     overall = facts["groups"][0]["selection_rate"]
     if min(overall, 1.0 - overall) < _RARE and _alike(facts) is None:
-        who = "Hardly anybody" if overall < _RARE else "Almost everybody"
+        nearly = "Hardly anybody" if overall < _RARE else "Almost everybody"
         sentences.append(
-            f"{who} gets the favourable decision ({percent(overall)}), so gaps are small anyway."
+            f"{nearly} gets the favourable decision ({percent(overall)}), so gaps are small anyway."
         )
     missed = [
         f"{gap['attribute']} ({question.size(gap['value'])})"

@@ -7,6 +7,7 @@ columns come to this process, and models predict where the rows are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
@@ -73,6 +74,10 @@ def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Functio
 
         @wraps(function)
         def with_tables(*args: Any, **kwargs: Any) -> Any:
+            for name in (name for name in kwargs if name not in parameters.parameters):
+                near = get_close_matches(name, parameters.parameters, 1, 0.5)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"{function.__name__}() has no parameter {name!r}{hint}")
             bound = parameters.bind_partial(*args, **kwargs)
             table = as_table(bound.arguments.get("X"))
             if not isinstance(table, Table):

@@ -28,8 +28,8 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
     tables, add = parser.add_mutually_exclusive_group(), parser.add_argument
     known = [GENERATED, *DATASETS]
-    found = "generated (default), or real: from the folder FAIRCONSTRAINED_DATA, or downloaded"
-    tables.add_argument("--dataset", default=GENERATED, choices=known, help=found)
+    places = "generated (default), or real: from the folder FAIRCONSTRAINED_DATA, or downloaded"
+    tables.add_argument("--dataset", default=GENERATED, choices=known, help=places)
     tables.add_argument("--csv", type=Path, metavar="FILE", help=f"your own: {FILE}")
     add_file_options(parser)
     add("--label", metavar="COLUMN", help="of the CSV file: what is predicted")

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         if len(bounds) < len(options.reductions):
             print("fairlearn is not installed: no reductions. pip install fairlearn")
         measured, predictions, missed = steps.measure(compared, train, test, bounds, options)
-        found = _groups_table(model, test, CONSTRAINTS[options.constraint][1])
+        rates, printed = _groups_table(model, test, CONSTRAINTS[options.constraint][1])
     violation = next(r.violation for r in validated if (r.method, r.slack) == chosen)
     if violation > options.max_violation:
         least = f"the least slack that has one is {slack:g}, of {name} ({violation:.4f})"
@@ -76,9 +76,10 @@ def run(options: argparse.Namespace) -> None:
             "all rows,\nso that two groups may differ by up to twice as much"
         )
     pd.DataFrame(validated + measured).to_csv(folder / "tradeoff.csv", index=False)
-    print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{found[1]}")
-    found[0].to_csv(folder / "groups.csv")
-    _draw(validated + measured, chosen, found[0], options)
+    print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{printed}")
+    rates.to_csv(folder / "groups.csv")
+    _draw_tradeoff(validated + measured, chosen, options)
+    _draw_groups(rates, options)
     before = predictions[f"{name}, unconstrained"]
     _prove(model, before, chosen, (table, test), [*missed, *proxies], options)
     print(
@@ -94,7 +95,7 @@ def _prove(
     before: Any,
     chosen: Chosen,
     tables: tuple[Table, Table],
-    said: list[str],
+    sentences: list[str],
     options: argparse.Namespace,
 ) -> None:
     """Certify and audit the chosen model on the held-out rows; write this and the model."""
@@ -113,7 +114,7 @@ def _prove(
     joblib.dump(model, folder / "model.joblib")
     audit = _audited(test, table, model, before, options)
     model_is = f"The model: {steps.in_words(name, slack)} on the gap. Before: the same without."
-    audit = replace(audit, findings=[model_is, *audit.findings, *said])
+    audit = replace(audit, findings=[model_is, *audit.findings, *sentences])
     write(audit, folder)
     print("\n".join(["", audit.question, audit.answer, *audit.findings]))
 
@@ -182,17 +183,15 @@ def _groups_table(model: Any, test: Table, rates: list[str]) -> tuple[pd.DataFra
     return report, lines.to_string()
 
 
-def _draw(
-    results: list[Result], chosen: Chosen, report: pd.DataFrame, options: argparse.Namespace
-) -> None:
-    """Error against violation, on the folds and on the held-out rows; rates of the groups."""
+def _draw_tradeoff(results: list[Result], chosen: Chosen, options: argparse.Namespace) -> None:
+    """Draw error against violation, on the folds and on the held-out rows, on the same axes."""
     from matplotlib.figure import Figure
 
-    from fairconstrained.display import GroupReportDisplay, TradeoffDisplay
+    from fairconstrained.display import TradeoffDisplay
 
     table = pd.DataFrame(results)
     figure = Figure(figsize=(12, 4), layout="constrained")
-    axes = figure.subplots(1, 2)
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
     for ax, (rows, part) in zip(axes, table.groupby("rows", sort=False), strict=True):
         for method, points in part.groupby("method", sort=False):
             ours = method == chosen[0]
@@ -206,11 +205,24 @@ def _draw(
                 name=str(method),
                 violation_name=f"violation of {options.constraint.replace('_', ' ')}",
             ).plot(ax)
-        ax.set_title(f"{rows} ({'95 % intervals' if rows == 'held out' else 'mean ± sd'})")
+        for point in part[part["violation"].notna() & part["slack"].notna()].itertuples():
+            place = {"xytext": (4, 4), "textcoords": "offset points", "fontsize": 7}
+            ax.annotate(f"{point.slack:g}", (point.violation, point.error), **place)
+        ends = "95 % intervals" if rows == "held out" else "mean ± sd"
+        ax.set_title(f"{rows} ({ends}); numbers are slacks")
+        ax.label_outer()
         ax.get_legend().remove()
     # The held-out rows show all methods.
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")
     figure.savefig(options.output / "tradeoff.png", dpi=120)
+
+
+def _draw_groups(report: pd.DataFrame, options: argparse.Namespace) -> None:
+    """Draw the rates of the groups."""
+    from matplotlib.figure import Figure
+
+    from fairconstrained.display import GroupReportDisplay
+
     figure = Figure(figsize=(6, 1.5 + 0.4 * len(report)), layout="constrained")
     rates = [*CONSTRAINTS[options.constraint][1], "error"]
     GroupReportDisplay(report=report, rates=rates).plot(figure.subplots())

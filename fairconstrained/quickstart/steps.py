@@ -146,15 +146,15 @@ def _labels(
     """Return codes, the meanings of 0 and 1, and a note of values with several spellings."""
     values = sorted(column.unique().tolist(), key=str)
     if len(values) < 2:
-        said = f"the labels in {column.name} are {listed(values) or 'missing'}"
-        raise Unusable(f"In {name_of_file} {said}. Learning needs two or more.")
-    found = read_label(column, positive, name_of_file)
-    others = [value for value in values if not found.counted[str(value)]]
+        what = f"the labels in {column.name} are {listed(values) or 'missing'}"
+        raise Unusable(f"In {name_of_file} {what}. Learning needs two or more.")
+    outcome = read_label(column, positive, name_of_file)
+    others = [value for value in values if not outcome.counted[str(value)]]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
-    good = [value for value in values if found.counted[str(value)]]
-    notes = [f"{listed(found.spelled)} in {column.name} count as one value."]
+    good = [value for value in values if outcome.counted[str(value)]]
+    notes = [f"{listed(outcome.spelled)} in {column.name} count as one value."]
     outcomes = f"{name}{listed(others)}", f"{name}{listed(good)}"
-    return found.favourable.astype(np.int64), outcomes, notes if found.spelled else []
+    return outcome.favourable.astype(np.int64), outcomes, notes if outcome.spelled else []
 
 
 def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
@@ -389,11 +389,11 @@ def in_words(method: str, slack: float) -> str:
 
 def _validated(method: str, slack: float, search: Any, i: int) -> Result:
     """Return means of candidate i over the folds, and a standard deviation either way."""
-    found = {name: column[i] for name, column in search.cv_results_.items()}
-    error, gap = 1 - found["mean_test_accuracy"], 0.0 - found["mean_test_gap"]
-    of_error, of_gap = found["std_test_accuracy"], found["std_test_gap"]
-    ends = error - of_error, error + of_error, gap - of_gap, gap + of_gap
-    return Result("cross-validated", method, slack, error, gap, found["mean_fit_time"], *ends)
+    scores = {name: column[i] for name, column in search.cv_results_.items()}
+    error, gap = 1 - scores["mean_test_accuracy"], 0.0 - scores["mean_test_gap"]
+    error_sd, gap_sd = scores["std_test_accuracy"], scores["std_test_gap"]
+    ends = error - error_sd, error + error_sd, gap - gap_sd, gap + gap_sd
+    return Result("cross-validated", method, slack, error, gap, scores["mean_fit_time"], *ends)
 
 
 def measure(
@@ -408,7 +408,7 @@ def measure(
     Returns the measurements, the predictions of the last fit of each method, and sentences about
     fits that miss their slack, or that grant nobody or everybody.
     """
-    said: list[str] = []
+    sentences: list[str] = []
 
     def fitted(model: Pipeline, slack: float) -> Any:
         if np.isnan(slack):
@@ -417,7 +417,7 @@ def measure(
         model.fit(train.X, train.y, sensitive_features=train.groups)
         if not model[-1].feasible_:
             reached = f"{100 * model[-1].violation_:.1f} points on its training rows"
-            said.append(f"{in_words(name, slack)} misses it: {reached}.")
+            sentences.append(f"{in_words(name, slack)} misses it: {reached}.")
         return model.predict(test.X)
 
     def reductions(model: Pipeline, slack: float) -> Any:
@@ -447,13 +447,13 @@ def measure(
             if nearly_constant(predicted):
                 almost = "almost " if len(np.unique(predicted)) > 1 else ""
                 who = almost + ("nobody", "everybody")[int(np.mean(predicted) > 0.5)]
-                said.append(f"{in_words(name, slack)} grants {who} on the held-out rows.")
-            wrong, given = predicted != test.y, (test.y, predicted)
+                sentences.append(f"{in_words(name, slack)} grants {who} on the held-out rows.")
+            wrong, labels = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
-            gap = metric(*given, sensitive_features=test.groups)
+            gap = metric(*labels, sensitive_features=test.groups)
             ends = metrics.confidence_interval(
-                metric, *given, sensitive_features=test.groups, random_state=0
+                metric, *labels, sensitive_features=test.groups, random_state=0
             )
-            error = zero_one_loss(*given)
+            error = zero_one_loss(*labels)
             results.append(Result("held out", name, slack, error, gap, seconds, low, high, *ends))
-    return results, predictions, said
+    return results, predictions, sentences

@@ -581,3 +581,8 @@ def test_rates_that_are_not_defined_are_no_warning_and_null():
     (woman,) = facts(found.to_dict()["groups"], group="woman")
     assert woman["true_positive_rate"] is None
     assert "too few" in found.to_html()
+
+
+def test_a_parameter_with_another_name_is_suggested():
+    with pytest.raises(TypeError, match=r"report\(\) has no parameter 'scores'; .* 'y_score'\?"):
+        fairconstrained.report(TRUE, PRED, sensitive_features=SEX, scores=PRED)
