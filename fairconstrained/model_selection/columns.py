@@ -79,7 +79,9 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
         self._begun = True
         with config_context(enable_metadata_routing=True):  # where the estimator is a pipeline
             self.estimator_ = clone(self.estimator).fit(other_columns(X, self.column), y, **given)
-        self.classes_ = np.unique(as_numpy(y))
+        # Declared labels are public, and those that occur may not be.
+        known = getattr(self.estimator_, "classes_", None)
+        self.classes_ = np.unique(as_numpy(y)) if known is None else known
         validate_data(self, X, skip_check_array=True)
         return self
 

@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 
 from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.model_selection import SensitiveColumnsClassifier
 from fairconstrained.solvers import DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
 
@@ -58,6 +60,22 @@ def test_columns_of_which_some_declare_nothing_are_refused(table):
     groups = table({"one": pd.Categorical(GROUPS, categories=["b", "a", "c"]), "two": GROUPS})
     with pytest.raises(ValueError, match=r"must be categoricals, or none.*column 1 is none"):
         clone(ESTIMATORS["rates"]).fit(X, Y, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda clf: SensitiveColumnsClassifier(clf, -1),
+        lambda clf: make_pipeline(SensitiveColumnsClassifier(make_pipeline(clf), -1)),
+    ],
+    ids=["alone", "in pipelines"],
+)
+def test_whoever_takes_groups_from_columns_tells_no_class_that_occurs(around):
+    table = pd.DataFrame(X).assign(group=GROUPS == "a")
+    for occurring in (2, 3):
+        y = pd.Series(pd.Categorical(np.arange(2000) % occurring, categories=range(3)))
+        clf = around(clone(ESTIMATORS["rates"])).fit(table.to_numpy(float), y)
+        assert clf.classes_.tolist() == [0, 1, 2]
 
 
 def test_no_warning_tells_how_many_of_the_declared_classes_occur():
