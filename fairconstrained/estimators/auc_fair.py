@@ -250,6 +250,7 @@ class AUCFairClassifier(PrivateFairClassifier):
     @staticmethod
     def _count_right(model: Any, X: Any, y: Any) -> float:
         """Count positives ranked above negatives, divided by the rows: no row adds more than 1."""
-        rank, positive = rankdata(model.decision_function(X)), y == model.classes_[1]
+        scores = np.nan_to_num(model.decision_function(X))  # a row of huge entries may have nan
+        rank, positive = rankdata(scores), y == model.classes_[1]
         n_positive = int(positive.sum())
         return float(rank[positive].sum() - n_positive * (n_positive + 1) / 2) / len(y)

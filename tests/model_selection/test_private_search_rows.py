@@ -4,6 +4,7 @@ Labels and groups that occur are public of the whole, and a secret of a random p
 """
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -164,3 +165,16 @@ def test_rankings_are_compared_by_their_order(monkeypatch):
     monkeypatch.setattr(AUCFairClassifier, "_count_right", staticmethod(noted))
     search(SEARCHED["ranking"])
     assert seen == [pytest.approx(found["auc"] * found["pairs"])]
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf])
+def test_no_row_decides_whether_a_ranking_can_be_compared(score):
+    """Terms of huge entries of both signs add up to nan."""
+    scores, y = RNG.normal(size=50), RNG.integers(2, size=50)
+
+    def count(last):
+        rows = np.append(scores[:-1], last)
+        model = SimpleNamespace(classes_=[0, 1], decision_function=lambda X: rows)
+        return AUCFairClassifier._count_right(model, None, y)
+
+    assert abs(count(score) - count(scores[-1])) <= 1
