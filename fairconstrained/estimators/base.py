@@ -21,7 +21,7 @@ from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.tables import BLOCK_ROWS
 from fairconstrained.distributed import check_device, one_thread, refuse_difference, taken_workers
 from fairconstrained.engines import as_table
-from fairconstrained.fit.columns import admitted, generator, random_seed, read
+from fairconstrained.fit.columns import admitted, generator, random_seed
 from fairconstrained.fit.engine_tables import accepts_tables
 from fairconstrained.fit.result import attributes_to_predict, store
 from fairconstrained.fit.rows import FitInputs, TrainingRows
@@ -252,7 +252,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             if hasattr(self, "_skl_callbacks"):
                 watching = watched_by_scikit_learn(self, task, inputs)
             with watching as watch, naming_texts_and_dates(inputs.X):
-                self._train(task, read(task, self, inputs, workers), ledger, watch)
+                self._train(task, task.read(task, self, inputs, workers), ledger, watch)
         return self
 
     def _task(self) -> Task:

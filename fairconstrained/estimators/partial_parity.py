@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from fairconstrained.fit import columns, exact
 from fairconstrained.fit.engine_tables import accepts_tables
 from fairconstrained.fit.private_records import as_records
 from fairconstrained.fit.rows import TrainingRows
-from fairconstrained.fit.task import Fit, Solved, Task
+from fairconstrained.fit.task import Fit, Task
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.groups import read_groups
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
@@ -260,7 +261,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         # An automatic interval is chosen later; parts and slack do not depend on it.
         bounds = (self.slack, (0.0, 1.0) if is_auto else self.interval)
         task = replace(task, bounds=bounds, risk=lambda rows: risk)
-        steps: dict[str, Any] = {"learn": learn, "solve": solve, "attributes": attributes}
+        steps: dict[str, Any] = {"learn": learn, "attributes": attributes}
+        steps["solve"] = partial(exact.solve, start=with_start)
         if task.budget is None:
             task = replace(task, expand=expand if self.group_features else None)
             return exact.as_exact(task, solver=default_solver(task), **steps)
@@ -323,16 +325,11 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     }
 
 
-def solve(fit: Fit, problem: Any) -> Solved:
-    """Solve from the model without constraints, after choosing an automatic interval by it."""
-    if problem.constraint.members:
-        problem = with_start(fit, problem)
-    return exact.solve_from(fit, problem)
-
-
 def with_start(fit: Fit, problem: Any) -> Any:
     """Return the problem with the model without constraints, and the interval that it chooses."""
     task = fit.task
+    if not problem.constraint.members:
+        return problem
     feasible = isinstance(task.solver, FromFeasible)  # starts at scores that are all the same
     if task.is_linear or is_auto(task) or not feasible:
         problem = replace(problem, free=exact.without_constraints(fit, problem))

@@ -13,7 +13,6 @@ from sklearn.utils import get_tags
 from fairconstrained.arrays import check_array
 from fairconstrained.distributed import ALONE, taken_workers
 from fairconstrained.estimators.base import FairClassifier
-from fairconstrained.fit.columns import read
 from fairconstrained.fit.rows import FitInputs
 from fairconstrained.fit.task import Fit
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee, Unit
@@ -77,7 +76,7 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
     def _check_rows(self, X: Any, y: Any, sensitive_features: Any) -> None:
         """Raise any error of a fit to all or some of these rows, or of predictions of them."""
         task = self._task()
-        rows = read(task, self, FitInputs(X, y, sensitive_features, None), ALONE)
+        rows = task.read(task, self, FitInputs(X, y, sensitive_features, None), ALONE)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if not task.specification.learns_from:

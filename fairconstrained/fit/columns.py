@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -14,9 +13,8 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import Ints
 from fairconstrained.blocks import Blocks
-from fairconstrained.distributed import Workers, one_thread, refuse_difference, seeded
+from fairconstrained.distributed import Workers, one_thread, seeded
 from fairconstrained.engines import Table
 from fairconstrained.fit.blocks_and_shards import (
     agreed,
@@ -32,17 +30,15 @@ from fairconstrained.fit.engine_tables import (
     rows_of_table,
 )
 from fairconstrained.fit.rows import (
+    WHATEVER_OCCURS,
     Domains,
     FitInputs,
     TrainingRows,
     checked_rows,
-    declared_domains,
     described_before,
     validated,
 )
 from fairconstrained.fit.task import Fit, Task, part_of_cell
-from fairconstrained.inputs.features import check_numbers
-from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
@@ -80,26 +76,17 @@ def check_strata(task: Task, inputs: FitInputs) -> None:
             )
 
 
-def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> TrainingRows:
+def read(
+    task: Task,
+    estimator: Any,
+    inputs: FitInputs,
+    workers: Workers,
+    domains: Domains = WHATEVER_OCCURS,
+) -> TrainingRows:
     """Validate the samples; return those of positive weight, labels and groups as indices.
 
     scikit-learn notes the columns of X on the estimator, which serves no other purpose here.
     """
-    if not task.is_private:
-        return _read(task, estimator, inputs, workers, Domains())
-    # What numpy and scikit-learn warn of depends on single entries and labels.
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes")
-        with workers.agreeing():
-            _check_private_inputs(task, inputs)
-            domains = declared_domains(inputs.y, inputs.sensitive_features)
-        refuse_difference("categories of y and sensitive_features", workers.gather(domains))
-        return _read(task, estimator, inputs, workers, domains)
-
-
-def _read(
-    task: Task, estimator: Any, inputs: FitInputs, workers: Workers, domains: Domains
-) -> TrainingRows:
     with workers.agreeing():
         if isinstance(inputs.X, Table):
             rows: TrainingRows = rows_of_table(task, estimator, inputs)
@@ -114,26 +101,6 @@ def _read(
     if workers.size > 1:
         rows = agreed(task, estimator, rows, workers)
     return checked_rows(task, domains.widen(rows))
-
-
-def _check_private_inputs(task: Task, inputs: FitInputs) -> None:
-    """Refuse inputs for which no noise is planned, in words that quote no entry."""
-    only_groups = "y" not in task.hidden
-    if not only_groups and inputs.sample_weight is not None:
-        raise ValueError(
-            "sample_weight must be None with epsilon: a row of weight w would need w times the "
-            "noise."
-        )
-    groups = inputs.sensitive_features
-    if isinstance(groups, UncertainGroups) and groups.encoded().codes.ndim == 2:
-        raise ValueError(
-            "sensitive_features must be groups with epsilon, of which some may be missing: what a "
-            f"row adds to noisy counts of groups is limited to one group; got {groups!r}."
-        )
-    if not isinstance(task.specification, Posteriors):
-        check_numbers(inputs.X)
-    if only_groups:  # by the names of columns, which are public
-        refuse_groups_in(inputs.X, groups)
 
 
 # ---------------------------------------------------------------------- rows to columns
@@ -165,7 +132,8 @@ def learn(fit: Fit) -> Fit:
         table, specification = columns_by_first_worker(specification, rows, parts, fit.rng)
     else:
         table = specification.fit_transform(rows, parts, fit.rng)
-    return replace(fit, specification=specification, data=_on_device(task)(rows, table))
+    data = rows_on_device(rows, table, device=task.device, expand=task.expand)
+    return replace(fit, specification=specification, data=data)
 
 
 def _on_device(task: Task) -> Any:
@@ -174,12 +142,10 @@ def _on_device(task: Task) -> Any:
 
 
 def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any = None) -> Rows:
-    """Return the rows as problems see them, with columns from the table of a specification."""
-    return with_blocks(rows, _blocks(rows, table, device, expand), device)
+    """Return the rows as problems see them, with columns from the table of a specification.
 
-
-def with_blocks(rows: TrainingRows, blocks: Any, device: str) -> Rows:
-    """Return the rows as problems see them, with these blocks of columns."""
+    The table may have its columns already in a tuple of blocks.
+    """
     weight = rows.weight
     least, largest = rows.weight_range or (weight.min(), weight.max())
     if least < largest:  # as multiples of the largest, up to a factor of two: exactly
@@ -189,25 +155,21 @@ def with_blocks(rows: TrainingRows, blocks: Any, device: str) -> Rows:
     if weight.strides == (0,):  # one number in memory, and it stays so
         weight = weight[:1].copy()
     y, group, weights = (torch.as_tensor(v, device=device) for v in (rows.y, rows.group, weight))
+    blocks = table if isinstance(table, tuple) else _blocks(rows, table, device, expand)
     return Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
 
 
 def _blocks(rows: TrainingRows, table: Any, device: str, expand: Any) -> Any:
     """Return the columns of the model, block by block."""
 
-    def features(X: Any, group: Ints) -> Features:
-        return as_features(X if expand is None else expand(rows, X, group), device)
-
-    if not isinstance(table, Blocks):
-        return (features(table, rows.group),)
-
     def columns() -> Iterator[Features]:  # made whenever a block is read
         stop = 0
-        for X in table:
+        for X in table if isinstance(table, Blocks) else [table]:
             start, stop = stop, stop + X.shape[0]
-            yield features(X, rows.group[start:stop])
+            X = X if expand is None else expand(rows, X, rows.group[start:stop])
+            yield as_features(X, device)
 
-    return Blocks(columns)
+    return Blocks(columns) if isinstance(table, Blocks) else tuple(columns())
 
 
 def build_model(fit: Fit) -> Any:

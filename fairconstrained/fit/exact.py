@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
-from fairconstrained.fit.columns import build_model, learn, measure_training_rows
+from fairconstrained.fit.columns import build_model, learn, measure_training_rows, read
 from fairconstrained.fit.neighbours import ends, nearest, shared_solution
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in, checked, stack
 from fairconstrained.losses import n_outputs
@@ -60,6 +60,7 @@ def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Ta
     wrapped = isinstance(task.specification, Posteriors)
     defaults: dict[str, Any] = {
         "problem_class": FairERM,
+        "read": read,
         "learn": learn,
         "pose": pose,
         "solve": solve,
@@ -78,11 +79,6 @@ def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
     constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
     model, risk = build_model(fit), task.risk(rows)
     return FairERM(model, fit.data, risk, constraint, task.alpha), left_out
-
-
-def solve(fit: Fit, problem: Any) -> Solved:
-    """Solve the problem, from a simpler one that is solved first."""
-    return solve_from(fit, with_start(fit, problem))
 
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
@@ -155,9 +151,10 @@ def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
 # ---------------------------------------------------------------------- solutions
 
 
-def solve_from(fit: Fit, problem: Any) -> Solved:
-    """Solve the problem; before that roughly, where a margin needs the errors at a solution."""
-    task, x = fit.task, problem.start()
+def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start) -> Solved:
+    """Solve the problem from a start, and roughly before, where a margin needs errors there."""
+    problem, task = start(fit, problem), fit.task
+    x = problem.start()
     dual = x.new_zeros(problem.n_constraints)
     if task.last is not None:
         w, multipliers = from_last_fit(task, fit.rows.classes, problem)

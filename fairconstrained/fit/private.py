@@ -13,11 +13,15 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.distributed import Workers, refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
+from fairconstrained.fit import columns
 from fairconstrained.fit.columns import build_model, rows_on_device
 from fairconstrained.fit.exact import attributes, run_watched
-from fairconstrained.fit.rows import TrainingRows
+from fairconstrained.fit.rows import FitInputs, TrainingRows, declared_domains
 from fairconstrained.fit.task import Fit, Solved, Task, checked, part_of_cell, stack, stack_of_all
+from fairconstrained.inputs.features import check_numbers
+from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import PrivacyGuarantee
@@ -54,9 +58,9 @@ def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) 
     The solver is taken if the user gives none.
     """
     task = replace(task, solver=task.solver or solver, problem_class=problem_class)
-    steps = {"solve": solve, "attributes": attributes, "plan": partial(plan, task), **steps}
+    defaults = {"read": read, "solve": solve, "attributes": attributes, "plan": partial(plan, task)}
     check_private(task)
-    return checked(replace(task, **steps))
+    return checked(replace(task, **{**defaults, **steps}))
 
 
 def check_private(task: Task) -> None:
@@ -97,6 +101,41 @@ def solve(fit: Fit, problem: Any) -> Solved:
     """Solve the problem once: another solution would cost a part of the budget."""
     x = problem.start()
     return Solved([run_watched(fit, problem, x, x.new_zeros(problem.n_constraints))])
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> TrainingRows:
+    """Read the samples; count all of a public domain, so as not to reveal what occurs."""
+    # What numpy and scikit-learn warn of depends on single entries and labels.
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")
+        with workers.agreeing():
+            check_inputs(task, inputs)
+            domains = declared_domains(inputs.y, inputs.sensitive_features)
+        refuse_difference("categories of y and sensitive_features", workers.gather(domains))
+        return columns.read(task, estimator, inputs, workers, domains)
+
+
+def check_inputs(task: Task, inputs: FitInputs) -> None:
+    """Refuse inputs for which no noise is planned, in words that quote no entry."""
+    only_groups = "y" not in task.hidden
+    if not only_groups and inputs.sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None with epsilon: a row of weight w would need w times the "
+            "noise."
+        )
+    groups = inputs.sensitive_features
+    if isinstance(groups, UncertainGroups) and groups.encoded().codes.ndim == 2:
+        raise ValueError(
+            "sensitive_features must be groups with epsilon, of which some may be missing: what a "
+            f"row adds to noisy counts of groups is limited to one group; got {groups!r}."
+        )
+    if not isinstance(task.specification, Posteriors):
+        check_numbers(inputs.X)
+    if only_groups:  # by the names of columns, which are public
+        refuse_groups_in(inputs.X, groups)
 
 
 # ---------------------------------------------------------------------- columns

@@ -17,7 +17,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
-from fairconstrained.fit.columns import with_blocks
+from fairconstrained.fit.columns import rows_on_device
 from fairconstrained.fit.private import (
     Build,
     WarnOfParts,
@@ -110,7 +110,7 @@ def learn(fit: Fit, choose_range: Callable[[Fit], Any] = range_of_columns) -> Fi
             X = X.bounded(-ends, ends)
         else:
             X = cut(X, public.coordinates)
-        data = replace(with_blocks(fit.rows, (X,), device), workers=ALONE)
+        data = replace(rows_on_device(fit.rows, (X,), device=device), workers=ALONE)
     return replace(fit, specification=fit.task.specification, data=data, learnt=public)
 
 

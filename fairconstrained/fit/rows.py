@@ -297,6 +297,9 @@ class Domains(NamedTuple):
         return replace(rows, unknown=True) if self.unknown else rows
 
 
+WHATEVER_OCCURS = Domains()
+
+
 def declared_domains(y: Any, sensitive_features: Any) -> Domains:
     """Return the domains that pandas categoricals, or groups of a whole data set, declare."""
     classes = categories(y, "y")

@@ -124,8 +124,8 @@ def mean_log_loss(rows: Any) -> Objective:
 class Task:
     """The checked parameters of one fit, and the functions that do it.
 
-    Estimators choose each function by itself: `learn` the columns of the model, `pose` a problem
-    on them, `solve` it, and tell the `attributes` of the trained model.
+    Estimators choose each function by itself: `read` the rows, `learn` the columns of the model,
+    `pose` a problem on them, `solve` it, and tell the `attributes` of the trained model.
     """
 
     name: str  # of the estimator, in messages
@@ -152,6 +152,7 @@ class Task:
     budget: Budget | None = None  # of a private fit
     last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
     handle: Handle = NO_STORE  # to what fits of clones of the same estimator share
+    read: Any = None  # Task, estimator, FitInputs, Workers -> TrainingRows
     learn: Any = None  # Fit -> Fit, with the columns of the model
     pose: Any = None  # Fit -> problem, and words for who is not compared
     solve: Any = None  # Fit, problem -> Solved
