@@ -131,13 +131,6 @@ class Columns(NamedTuple):
         )
 
 
-class Partition(NamedTuple):
-    """Validated rows of a partition with its codes, and the attributes that validation set."""
-
-    rows: TrainingRows
-    noted: dict[str, Any]
-
-
 def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     """Return rows whose labels and groups are coded alike in all partitions."""
     columns = Columns.named_by(inputs)
@@ -187,7 +180,10 @@ def gathered_inputs(inputs: FitInputs) -> FitInputs:
 def _validated_partition(
     bare: Any, specification: Specification, columns: Columns, frame: pd.DataFrame
 ) -> Any:
-    """On a worker: return the validated rows, None if there are none, or the error."""
+    """On a worker: return the validated rows with the attributes that validation has set.
+
+    Without rows return None, after an error the error.
+    """
     if columns.sample_weight is not None:
         frame = frame[frame[columns.sample_weight] != 0]
     if frame.empty:
@@ -200,23 +196,23 @@ def _validated_partition(
         return error
     if inputs.sample_weight is None:  # one number in memory
         rows = replace(rows, weight=np.broadcast_to(1.0, len(rows.y)))
-    return Partition(rows, {k: vars(bare)[k] for k in FROM_VALIDATION if k in vars(bare)})
+    return rows, {k: vars(bare)[k] for k in FROM_VALIDATION if k in vars(bare)}
 
 
 def _summary(part: Any) -> Any:
     """On a worker: summarise a partition for the driver, or return its error."""
     if isinstance(part, Exception):
         return part
-    rows = part.rows
+    rows, noted = part
     missing = rows.group is not None and bool((rows.group < 0).any())
     ends = rows.weight.min(), rows.weight.max()
-    return part.noted, rows.classes, rows.groups, missing, *ends, rows.order
+    return noted, rows.classes, rows.groups, missing, *ends, rows.order
 
 
-def _coded(like: TrainingRows, part: Partition, places: tuple[Array, Array]) -> TrainingRows:
+def _coded(like: TrainingRows, part: Any, places: tuple[Array, Array]) -> TrainingRows:
     """On a worker: return the rows with the codes of all partitions, in integers of few bytes."""
     n_classes, n_groups = like.space.shape
-    rows, (class_places, group_places) = part.rows, places
+    (rows, _), (class_places, group_places) = part, places
     group = np.zeros(len(rows.y), dtype=np.int64) if rows.group is None else rows.group
     y = class_places.astype(np.min_scalar_type(-n_classes))[rows.y]
     # Rows of unknown group have -1 at first, and the index after the last group from now on.
@@ -227,11 +223,7 @@ def _coded(like: TrainingRows, part: Partition, places: tuple[Array, Array]) -> 
 # ---------------------------------------------------------------------- columns of the model
 
 
-class Learnt(NamedTuple):
-    """Columns, out of fold, of every n-th row of a partition."""
-
-    spacing: int
-    columns: Array
+Learnt = tuple[int, Array]  # n, and the columns, out of fold, of every n-th row of a partition
 
 
 def learnt_from_some(
@@ -246,7 +238,7 @@ def learnt_from_some(
     refuse_lacking(rows, some.cells, "a sample of the rows")
     table = specification.fit_transform(some, part_of_cell, rng)
     ends = np.cumsum([len(part) for part in X])[:-1]
-    return [Learnt(spacing, part) for part in np.split(table, ends)]
+    return [(spacing, part) for part in np.split(table, ends)]
 
 
 def _every(spacing: int, rows: TrainingRows) -> tuple[Any, Array, Array, Array]:
@@ -287,7 +279,8 @@ def _transformed(
     with one_thread():
         columns = specification.transform(rows.X)
         if learnt is not None:
-            columns[:: learnt.spacing] = learnt.columns
+            spacing, columns_of_some = learnt
+            columns[::spacing] = columns_of_some
         data = as_rows(rows, columns)
     return replace(data, blocks=list(data.blocks), workers=workers)
 

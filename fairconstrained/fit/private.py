@@ -58,8 +58,9 @@ def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) 
     The solver is taken if the user gives none.
     """
     task = replace(task, solver=task.solver or solver, problem_class=problem_class)
-    defaults = {"read": read, "solve": solve, "attributes": attributes, "plan": partial(plan, task)}
     check_private(task)
+    defaults = {"read": read, "solve": solve, "attributes": attributes}
+    defaults["plan"] = lambda n_rows: task.solver.plan(n_rows, task.budget)
     return checked(replace(task, **{**defaults, **steps}))
 
 
@@ -90,11 +91,6 @@ def check_private(task: Task) -> None:
             f"{name}.feature_range must be None with a classifier as model, whose posteriors have "
             f"ranges of their own; got {task.feature_range!r}."
         )
-
-
-def plan(task: Task, n_rows: int) -> PrivacyGuarantee:
-    """Plan all releases within the budget, with their total cost."""
-    return task.solver.plan(n_rows, task.budget)  # type: ignore[no-any-return]
 
 
 def solve(fit: Fit, problem: Any) -> Solved:
@@ -312,16 +308,9 @@ def as_secret_groups(
     return task
 
 
-def build_secret_groups(
-    public: BuildPublic,
-    fit: Fit,
-    model: Any,
-    data: Any,
-    constraint: MomentConstraint,
-    counts: Tensor,
-    releases: Releases,
-) -> SecretGroups:
+def build_secret_groups(public: BuildPublic, fit: Fit, *posed: Any) -> SecretGroups:
     """Build the problem of groups that only noisy sums over them tell."""
+    model, data, constraint, counts, releases = posed
     without = replace(data, group=torch.zeros_like(data.group))
     problem = public(fit, model, without, constraint, counts)
     return SecretGroups(problem, data.group, counts, releases)

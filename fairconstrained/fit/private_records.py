@@ -13,7 +13,6 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
@@ -51,17 +50,10 @@ class PublicRange(NamedTuple):
     coordinates: Coordinates  # in which columns are in [0, 1]
 
 
-def build_private_erm(
-    fit: Fit,
-    model: Any,
-    data: Any,
-    constraint: MomentConstraint,
-    counts: Tensor,
-    releases: Releases,
-) -> PrivateERM:
+def build_private_erm(fit: Fit, *posed: Any) -> Any:
     """Build the problem of the log loss by noisy tables and gradients."""
-    n_rows = fit.rows.n_rows
-    return PrivateERM(model, data, constraint, counts, releases, fit.task.alpha, n_rows)
+    kind: Any = PrivateERM
+    return kind(*posed, fit.task.alpha, fit.rows.n_rows)
 
 
 def as_records(

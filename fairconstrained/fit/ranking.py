@@ -17,7 +17,6 @@ from fairconstrained.fit import exact, private, private_records
 from fairconstrained.fit.columns import build_model
 from fairconstrained.fit.task import COUNTED, Fit, Solved, Task, stack, stack_of_all
 from fairconstrained.models.cross_fitting import log_odds_scale
-from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
@@ -108,14 +107,12 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
 
 def as_private_ranking(task: Task) -> Task:
     """Return the task with the steps of a fit from noisy group moments, which are released once."""
+    budget: Any = task.budget
+    binormal = isinstance(surrogate_of(task), Binormal)
     wanted = (
         ("model", "'linear'", task.is_linear),
         ("objective", "'auc'", task.params["objective"] == "auc"),
-        (
-            "constraint",
-            "a name or one with surrogate='binormal'",
-            isinstance(surrogate_of(task), Binormal),
-        ),
+        ("constraint", "a name or one with surrogate='binormal'", binormal),
     )
     for name, allowed, holds in wanted:
         if not holds:
@@ -131,19 +128,13 @@ def as_private_ranking(task: Task) -> Task:
         pose=pose_privately,
         solve=solve_privately,
         attributes=partial(with_top, private_attributes),
-        plan=partial(plan, task),
+        plan=lambda n_rows: plan_moments(budget),  # for whatever number of rows
     )
 
 
 def given_range(fit: Fit) -> Any:
     """Return the public range of the columns, (0, 1) by default: no scales are released."""
     return (0.0, 1.0) if fit.task.feature_range is None else fit.task.feature_range
-
-
-def plan(task: Task, n_rows: int) -> PrivacyGuarantee:
-    """Plan the noise of the releases, which does not depend on the number of rows."""
-    budget: Any = task.budget
-    return plan_moments(budget)
 
 
 def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:
