@@ -80,8 +80,8 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
         for g, group in enumerate(counted.by.groups)
     ]
     for fact in facts:
-        if fact["samples"] < sample.min_cell:
-            fact["samples"] = None
+        sizes = {name: fact[name] for name in ("samples", "labelled") if name in fact}
+        fact |= dict.fromkeys(name for name, rows in sizes.items() if rows < sample.min_cell)
     groups, others = facts[:n_groups], facts[n_groups:]
     if not by.ranked:
         groups.sort(key=lambda fact: -np.nan_to_num(fact["selection_rate"], nan=-1.0))

@@ -293,7 +293,10 @@ def _errors(audit: Findings) -> Section:
     criterion = _question(audit).criterion
     for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
         rows = [
-            [f["group"], f"{f['labelled']:,}", *(_ends(f, rate) for rate, _ in RATES.values())]
+            [
+                *(f["group"], _count(audit, f["labelled"])),
+                *(_ends(f, rate) for rate, _ in RATES.values()),
+            ]
             for f in facts
         ]
         columns = ["group", "rows with a label", *RATES]

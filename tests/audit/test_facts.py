@@ -307,7 +307,7 @@ def test_small_cells_are_counted_and_hidden_everywhere():
     assert (hidden["samples"], hidden["selection_rate"]) == (None, None)
     (woman,) = facts(found.to_dict()["groups"], group="woman")
     assert woman["selection_rate"] == pytest.approx(PRED[group == "woman"].mean())
-    assert (woman["true_positive_rate"], woman["error"]) == (None, None)
+    assert (woman["labelled"], woman["true_positive_rate"], woman["error"]) == (None, None, None)
     for fact in found.calibration + found.changes:
         assert fact["samples"] >= 10
     for entry in found.certificates:
