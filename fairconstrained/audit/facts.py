@@ -331,6 +331,8 @@ def _compare(
     facts["ratios"] += ratios
     in_question = comparable[question.criterion].kept
     not_compared = left_out.get(question.criterion, [])
+    if question.ratio is not None:
+        not_compared += measures.without_ratio(counted, in_question, question.criterion)
     if in_question.any() and (sample.weight is None or sample.most is not None):
         cells = measures.members(question.criterion, in_question)
         rows = counted.members(question.criterion, cells)

@@ -169,6 +169,20 @@ def left_out(
     return [f"{by.attribute}: {words}" for words in names]
 
 
+def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[str]:
+    """Name the rates, of several, that are zero in all groups compared, and so have no ratio."""
+    name = counted.sample.outcomes["y_pred"].name
+    events = list(PARITIES[criterion]([f"not {name}", name], [1]))
+    rows = counted.cells(criterion).rows
+    some = np.stack([rows @ event.hits.ravel() > 0 for event in events], axis=1)
+    is_zero = is_compared.any(axis=0) & ~(is_compared & some).any(axis=0)
+    return [
+        f"{counted.by.attribute}: {event.event}{event.condition} (rates of zero have no ratio)"
+        for e, event in enumerate(events)
+        if is_zero[e] and len(events) > 1
+    ]
+
+
 def members(criterion: str, is_compared: Array) -> Array:
     """Return the cells (n_groups, 4) of groups, or of groups within a label, that are compared."""
     events = cells_of_events(criterion)

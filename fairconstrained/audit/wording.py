@@ -236,6 +236,11 @@ def answer(facts: Mapping[str, Any], question: Question) -> str:
         f"{question.size(worst['value'])}, {sure} interval "
         f"{question.interval(worst['low'], worst['high'])}."
     )
+    if not worst["low"] - 1e-9 <= worst["value"] <= worst["high"] + 1e-9:
+        sentences.append(
+            f"The interval does not contain the {largest} of this sample, which is biased on small "
+            "groups: the interval corrects for the bias."
+        )
     return " ".join(sentences)
 
 

@@ -12,7 +12,8 @@ from sklearn.metrics import precision_score, roc_auc_score
 
 import fairconstrained
 from fairconstrained import metrics
-from fairconstrained.constraints import DemographicParity, ErrorRateParity
+from fairconstrained.audit import measures
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, ErrorRateParity
 from fairconstrained.metrics import Weights, certify
 from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
@@ -488,6 +489,26 @@ def test_a_ratio_is_asked_answered_and_certified(ratio, kept):
         "Outside the limit (a ratio of at least 90.0 %): by group ("
     )
     assert f"at least {100 * (1 - entry['upper']):.1f} % for future cases" in found.to_html()
+
+
+def test_rates_of_zero_have_no_ratio_and_are_named_in_the_answer():
+    """Nobody is wrongly granted anything: the ratio of the true positive rates decides."""
+    granted = TRUE & (RNG.random(N) < np.where(SEX == "man", 0.9, 0.8))
+    found = report(y_pred=granted, constraint=EqualizedOdds(ratio=0.5))
+    rate = {sex: granted[TRUE & (sex == SEX)].mean() for sex in ("man", "woman")}
+    assert f"smallest ratio {100 * rate['woman'] / rate['man']:.1f} %" in found.answer
+    zero = "sex: predicted 'decision = True' with label 'not decision = True' (rates of zero have"
+    assert f"Not compared: {zero} no ratio)." in found.answer.replace("group:", "sex:")
+    certificate = certify(
+        y_true=TRUE, y_pred=granted, sensitive_features=SEX, constraint=EqualizedOdds(ratio=0.5)
+    )
+    assert certificate.estimate == pytest.approx(1 - rate["woman"] / rate["man"])
+
+
+def test_an_interval_without_its_gap_says_why(monkeypatch):
+    monkeypatch.setattr(measures, "interval_of_counts", lambda *given: (0.2, 0.05, 0.15))
+    words = "The interval does not contain the largest gap of this sample, which is biased on small"
+    assert words in report().answer
 
 
 def test_four_fifths_are_a_question_by_name():
