@@ -175,7 +175,7 @@ def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[
     events = list(PARITIES[criterion]([f"not {name}", name], [1]))
     rows = counted.cells(criterion).rows
     some = np.stack([rows @ event.hits.ravel() > 0 for event in events], axis=1)
-    is_zero = is_compared.any(axis=0) & ~(is_compared & some).any(axis=0)
+    is_zero = np.asarray(is_compared.any(axis=0) & ~(is_compared & some).any(axis=0))
     return [
         f"{counted.by.attribute}: {event.event}{event.condition} (rates of zero have no ratio)"
         for e, event in enumerate(events)
