@@ -149,6 +149,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     _multi_class = True
     _within_strata = True  # whether criteria may be within strata of control features
     _protects: ClassVar[tuple[str, ...]] = ()  # units of privacy
+    _budget: ClassVar[Callable[[Any], Budget]]  # where there is a parameter epsilon
     _doc_link_module = "fairconstrained"
     _doc_link_template = (
         "https://fairconstrained.readthedocs.io/en/latest/api/fairconstrained.{estimator_name}.html"
@@ -175,10 +176,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     def _with_steps(self, task: Task) -> Task:
         """Return the task with the bounds, the objective and the steps of this estimator."""
         raise NotImplementedError
-
-    def _budget(self) -> Budget | None:
-        """Return the budget of a private fit."""
-        return None
 
     def _as_notions(
         self, constraint: Any, names: Mapping[str, Any], kind: type = Notion
@@ -263,7 +260,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         specification.check()
         specification = clone(specification)
         check_device(f"{name}.device", self.device)
-        budget = self._budget()
+        budget = None if params.get("epsilon") is None else self._budget()
         specification.handle = handle = NO_STORE if budget else handle_of(self)
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(

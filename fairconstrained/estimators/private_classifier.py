@@ -53,11 +53,9 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
         guarantee: PrivacyGuarantee = task.plan(n_samples)
         return guarantee
 
-    def _budget(self) -> Budget | None:
+    def _budget(self) -> Budget:
         """Return the budget, if it promises no less than a parameter that is not at its default."""
         budget: Any = self.epsilon
-        if budget is None:
-            return None
         if not isinstance(budget, Budget):
             return Budget(float(budget), float(self.delta), self.protect)
         changed = {f.name for f in fields(self) if getattr(self, f.name) != f.default}

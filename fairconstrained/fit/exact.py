@@ -25,7 +25,7 @@ from fairconstrained.losses import n_outputs
 from fairconstrained.models.perceptron import PerceptronModel
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear
-from fairconstrained.problems.alternatives import ERROR_TOL
+from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import FEASIBILITY_TOL, NEARLY, Iterate, Solver, Status, solves

@@ -14,7 +14,7 @@ from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.fit import columns, exact
 from fairconstrained.fit.task import Fit, Solved, Task, check_label_based
 from fairconstrained.losses import class_probabilities, n_outputs
-from fairconstrained.problems.alternatives import Baseline
+from fairconstrained.problems.baselines import Baseline
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves, violation
 from fairconstrained.solvers.run import best_of_baselines, run

@@ -14,7 +14,6 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.tables import Placement
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems.alternatives import along, baselines
 from fairconstrained.problems.base import (
     Linearization,
     one_in,
@@ -22,6 +21,7 @@ from fairconstrained.problems.base import (
     through_scores,
     with_penalty,
 )
+from fairconstrained.problems.baselines import along, baselines
 from fairconstrained.problems.rows import Rows
 from fairconstrained.problems.saddle import Saddle
 from fairconstrained.problems.values import ERM

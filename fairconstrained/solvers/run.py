@@ -18,8 +18,8 @@ from torch.nn.functional import one_hot
 
 from fairconstrained.distributed import one_thread
 from fairconstrained.exceptions import DivergenceError
-from fairconstrained.problems.alternatives import ERROR_TOL, Baseline
 from fairconstrained.problems.base import Sharpenable
+from fairconstrained.problems.baselines import ERROR_TOL, Baseline
 from fairconstrained.solvers.base import (
     FEASIBILITY_TOL,
     NEARLY,

@@ -149,7 +149,7 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
     vocabulary = {
         *("base.Problem", "base.SampledProblem", "base.Sharpenable"),
         *("base.Linearization", "base.Evaluation", "base.cached_last"),
-        *("alternatives.ERROR_TOL", "alternatives.Baseline", "saddle.Saddle"),
+        *("baselines.ERROR_TOL", "baselines.Baseline", "saddle.Saddle"),
     }
     allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
 

@@ -22,7 +22,7 @@ from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import Baseline, FairERM, Rows
-from fairconstrained.problems.alternatives import ERROR_TOL, RELAXED_TOL
+from fairconstrained.problems.baselines import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
 from fairconstrained.solvers import Iterate, Solver, Status, run
