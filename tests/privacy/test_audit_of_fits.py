@@ -379,14 +379,17 @@ def test_no_search_that_is_set_up_at_random_is_moved_by_more_than_is_priced(data
     assert counts <= (place == "held out")
 
 
+RARE = 7  # a group
+
+
 def with_the_only_one(what, crossed, is_there):
     """Rows of declared values, of which the last one alone has a group, a label or no group."""
     values, y = NAMES[np.arange(N) % 2].astype(object), np.zeros(N, dtype=int)
     if is_there and what == "label":
         y[-1] = 1
     elif is_there:
-        values[-1] = None if what == "no group" else "rare"
-    names = [*NAMES.tolist(), *["rare"] * (what == "group")]
+        values[-1] = None if what == "no group" else RARE
+    names = [*NAMES.tolist(), *[RARE] * (what == "group")]
     groups = pd.Categorical(values, categories=names)
     if crossed:
         groups = pd.DataFrame({"one": groups, "other": pd.Categorical([0, 1] * (N // 2))})
