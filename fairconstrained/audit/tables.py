@@ -85,9 +85,9 @@ def dates(column: pd.Series) -> pd.Series | None:
     if known.empty or not known.str.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}").all():
         return None
     for form in _DATES:
-        days = pd.to_datetime(column.astype("string"), format=form, errors="coerce")
+        days = pd.to_datetime(column.astype("string"), format=form, errors="coerce", utc=True)
         if days.notna().sum() == len(known):
-            return days
+            return days.dt.tz_localize(None)
     return None
 
 

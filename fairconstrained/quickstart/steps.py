@@ -177,6 +177,9 @@ def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], lis
     """Return features, which of them are words, and notes about what has become of columns."""
     X, notes = _read_as_numbers(X, file.decimal)
     numeric = X.select_dtypes("number").columns
+    infinite = [c for c in numeric if np.isinf(X[c]).any()]
+    X[infinite] = X[infinite].replace([np.inf, -np.inf], np.nan)
+    notes += [f"{listed(infinite)}: infinite numbers count as missing."] if infinite else []
     constant = [c for c in X if X[c].nunique(dropna=False) < 2]
     running = [c for c in numeric if _runs(X[c])]
     naming = [c for c in X if c not in numeric and X[c].nunique() > _IDENTIFYING * len(X)]

@@ -167,6 +167,17 @@ def test_amounts_percentages_and_dates_become_numbers_and_the_notes_say_so(writt
     ]
 
 
+def test_dates_with_time_zones_and_infinite_numbers_are_read(written):
+    frame = loans()
+    times = pd.Timestamp("2020-01-01 12:00+02:00") + pd.to_timedelta(np.arange(400), "D")
+    frame["applied"] = times.astype(str)
+    frame["ratio"] = np.where(np.arange(400) % 9, np.arange(400) % 7 + 0.5, np.inf)
+    table = from_file(written(frame))
+    assert np.ptp(table.X["applied"]) == pytest.approx(399 / 365.25 * 12, abs=0.1)
+    assert table.X["ratio"].isna().sum() == 45
+    assert "ratio: infinite numbers count as missing." in table.notes
+
+
 def test_a_feature_that_equals_the_label_is_called_a_leak(written):
     frame = loans()
     frame["outcome"] = np.where(frame["decision"] == "granted", "paid out", "closed")
