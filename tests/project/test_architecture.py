@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 from pathlib import Path
 
@@ -139,6 +140,21 @@ def test_the_table_of_layers_is_complete_and_goes_one_way():
 
 def test_imports_go_one_way():
     assert not offenders(lambda path: units_imported(path) - MAY_IMPORT[unit(path)])
+
+
+def test_files_of_a_room_import_each_other_one_way():
+    """Late imports included: a file can be read before those that use it."""
+    for room in {path.parent for path in FILES}:
+        files = {path.stem: path for path in room.glob("*.py") if path.stem != "__init__"}
+        prefix = ".".join(("fairconstrained", *room.relative_to(ROOT).parts, ""))
+        named = {
+            name: {full.removeprefix(prefix).partition(".")[0] for full in full_names}
+            for name, path in files.items()
+            if (full_names := [n for n in imports(ast.walk(parsed(path))) if n.startswith(prefix)])
+        }
+        graphlib.TopologicalSorter(
+            {name: others & files.keys() for name, others in named.items()}
+        ).prepare()
 
 
 def test_solvers_see_problems_and_neither_data_nor_notions():
