@@ -57,7 +57,7 @@ def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Ta
     """Return the task with these steps of a fit without privacy, and the others by default."""
     if solver is None:
         solver = AugmentedLagrangian() if task.is_linear else EarlyStoppedSGDA()
-    wrapped = isinstance(task.specification, Posteriors)
+    fitted = isinstance(task.specification, Posteriors) and not task.specification.is_frozen
     defaults: dict[str, Any] = {
         "problem_class": FairERM,
         "read": read,
@@ -65,7 +65,7 @@ def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Ta
         "pose": pose,
         "solve": solve,
         "attributes": attributes,
-        "measure": measure_training_rows if wrapped else None,
+        "measure": measure_training_rows if fitted else None,
     }
     return replace(task, solver=task.solver or solver, **{**defaults, **steps})
 

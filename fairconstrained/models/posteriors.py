@@ -173,6 +173,12 @@ class Posteriors(OfClassifier):
         fitted = {name for name, own in models.items() if not isinstance(own, FrozenEstimator)}
         return frozenset(fitted if self.group_model is not None else fitted - {"group"})
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing is fitted, so that training rows have the columns of new ones."""
+        models = self.estimator, self.group_model
+        return all(isinstance(model, FrozenEstimator) for model in models)
+
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
         """Return the columns, out of fold; of frozen models as they are where rows are secret.
 

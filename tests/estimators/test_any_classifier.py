@@ -137,6 +137,40 @@ def test_a_cache_saves_the_classifiers_of_another_slack(tmp_path):
     assert len(list(tmp_path.rglob("output.pkl"))) == 6
 
 
+class Slow:
+    """A fitted model that counts the rows that it is asked about."""
+
+    rows = 0
+
+    def __init__(self, model):
+        self.model, self.classes_ = model, model.classes_
+
+    def fit(self, X, y):
+        raise AssertionError("it has been fitted")
+
+    def predict_proba(self, X):
+        Slow.rows += len(X)
+        return self.model.predict_proba(X)
+
+
+@pytest.mark.parametrize(("constraint", "passes"), list(zip(NOTIONS, (2, 3), strict=True)))
+def test_frozen_models_are_asked_once_about_a_row(constraint, passes):
+    X, y, group = table(n=1000)
+    frozen = [FrozenEstimator(Slow(GaussianNB().fit(X, target))) for target in (y, group)]
+    clf = RateConstrainedClassifier(constraint, model=Posteriors(*frozen), random_state=0)
+    Slow.rows = 0
+    clf.fit(X, y, sensitive_features=group)
+    assert Slow.rows == passes * 1000
+    assert clf.training_violation_ == clf.violation_
+    clf.predict(X[:100])
+    assert Slow.rows == passes * 1100
+    first = clone(clf)
+    Slow.rows = 0
+    for slack in (0.3, 0.1, 0.05):
+        clone(first).set_params(slack=slack).fit(X, y, sensitive_features=group)
+    assert Slow.rows == passes * 1000
+
+
 def test_tables_with_words_categories_and_missing_values():
     X, y, group = table(n=1000)
     frame = pd.DataFrame(
