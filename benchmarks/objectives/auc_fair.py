@@ -24,7 +24,7 @@ from fairconstrained.auc import COMPARISONS, auc_differences, win_table
 from fairconstrained.inputs.groups import encode_groups
 
 PARAMETERS: dict[str, list[Any]] = {
-    "constraint": ["group_auc", "inter_group", "intra_group"],
+    "constraint": list(COMPARISONS),
     "slack": [0.01, 0.02, 0.05, 0.1],
 }
 COLUMNS = [

@@ -27,7 +27,8 @@ _WITHOUT_MARGIN = {OURS: "0", WITH_MARGIN: "1"}
 def _of_narrow_slacks(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs without and with a margin, at the slacks that both have, and the excess of each gap."""
     with_margin = runs[runs["method"] == WITH_MARGIN]
-    both = runs["slack"].isin(with_margin["slack"]) & runs["dataset"].isin(with_margin["dataset"])
+    keys = ["dataset", "constraint", "slack"]
+    both = runs[keys].isin(with_margin[keys].to_dict("list")).all(axis=1)
     chosen = runs[both & runs["method"].isin(_WITHOUT_MARGIN)]
     excess = chosen["test_violation"] - chosen["slack"]
     return chosen.assign(excess=excess.clip(lower=0.0), within=excess <= TEST_TOLERANCE)
