@@ -120,6 +120,12 @@ class Posteriors(OfClassifier):
     none keeps a row. Only the head is private. Where the groups alone are secret, `estimator` may
     be fitted to features and labels.
 
+    Clones of one constrained classifier, such as the candidates of a search, fit the models once
+    for the same rows, folds and seed, and are asked about the same rows once. With
+    ``random_state=None`` they have one seed in common. What they share belongs to the cloned
+    object, at most half a gigabyte, and ends with it; pickles, copies and other processes begin
+    without it. Private fits share nothing.
+
     The generator of a fit seeds every ``random_state`` that is None. If a classifier draws from
     the global generator of numpy or torch instead, seed that yourself.
 
