@@ -607,3 +607,10 @@ def test_rates_that_are_not_defined_are_no_warning_and_null():
 def test_a_parameter_with_another_name_is_suggested():
     with pytest.raises(TypeError, match=r"report\(\) has no parameter 'scores'; .* 'y_score'\?"):
         fairconstrained.report(TRUE, PRED, sensitive_features=SEX, scores=PRED)
+
+
+def test_a_ratio_of_rates_that_are_all_zero_is_not_known():
+    options = {"constraint": DemographicParity(ratio=0.8), "sensitive_features": SEX}
+    nobody = fairconstrained.report(y_pred=np.zeros(N, dtype=int), **options)
+    assert nobody.verdict == "not proved"
+    assert "a ratio of not known on these rows" in nobody.to_markdown()
