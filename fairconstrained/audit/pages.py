@@ -383,9 +383,12 @@ def _bound(entry: dict[str, Any], question: Question) -> str:
     needed, rows = entry["rows_needed"], entry["rows"]
     event, _, groups = entry["binding"].rpartition(": ")
     pair = f"{groups.replace('group ', '')}, {event}" if event else groups
+    here = "no ratio on these rows, where all rates are zero"
+    if entry["estimate"] is not None:
+        here = f"{question.words('a gap', 'a ratio')} of {question.size(entry['estimate'])} on "
+        here += "these rows"
     text = (
-        f"By {entry['attribute']}: {question.words('a gap', 'a ratio')} of "
-        f"{question.size(entry['estimate'])} on these rows. With {100 * question.confidence:g} % "
+        f"By {entry['attribute']}: {here}. With {100 * question.confidence:g} % "
         f"confidence, {question.words('at most', 'at least')} {question.size(entry['upper'])} for "
         f"future cases ({question.words('largest gap', 'smallest ratio')}: {pair})"
     )

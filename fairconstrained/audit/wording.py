@@ -96,11 +96,9 @@ class Question(NamedTuple):
             gaps = [fact | {end: 1.0 - fact[other] for end, other in ends} for fact in gaps]
         return [fact for fact in gaps if not math.isnan(fact["value"])]
 
-    def size(self, violation: float | None, unit: str = " points") -> str:
+    def size(self, violation: float, unit: str = " points") -> str:
         """Return a difference or ratio in words."""
-        if self.ratio is None or violation is None:  # the ratio of rates that are all zero
-            return points(violation, unit)
-        return percent(1.0 - violation)
+        return points(violation, unit) if self.ratio is None else percent(1.0 - violation)
 
     def interval(self, low: float, high: float) -> str:
         """Return an interval of the difference or ratio in words."""

@@ -613,4 +613,4 @@ def test_a_ratio_of_rates_that_are_all_zero_is_not_known():
     options = {"constraint": DemographicParity(ratio=0.8), "sensitive_features": SEX}
     nobody = fairconstrained.report(y_pred=np.zeros(N, dtype=int), **options)
     assert nobody.verdict == "not proved"
-    assert "a ratio of not known on these rows" in nobody.to_markdown()
+    assert "no ratio on these rows, where all rates are zero" in nobody.to_markdown()
