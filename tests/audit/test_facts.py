@@ -589,7 +589,8 @@ def test_combinations_that_do_not_occur_are_not_listed_and_unlabelled_groups_are
     label = np.where(SEX == "woman", None, TRUE)
     found = report(label, control_features=SEX, sensitive_features=RACE)
     woman, *_ = facts(found.to_dict()["intersections"], attribute="group where group is woman")
-    assert (woman["labelled"], woman["error"]) == (0, None)
+    # So few labels are a small cell, whose number is hidden.
+    assert (woman["labelled"], woman["error"]) == (None, None)
     assert woman["selection_rate"] is not None
     assert found.to_html()
 

@@ -218,7 +218,7 @@ def test_a_model_in_a_loop():
         ({}, {"y_pred": ["a", "b"]}, r"pos_label must say which of the labels \['a', 'b'\]"),
         ({"pos_label": "a"}, {"y_pred": ["b", "c"]}, "y_pred must hold two labels, of which 'a'"),
         ({}, {"y_pred": [0, np.nan]}, "y_pred has missing values"),
-        ({}, {"y_pred": [[0], [1]]}, "y_pred must have one label per row"),
+        ({}, {"y_pred": [[0, 1], [1, 0]]}, "y_pred must have one label per row"),
         ({}, {"sensitive_features": None}, "sensitive_features must hold one group per row"),
         ({}, {"sensitive_features": ["a"]}, "sensitive_features has 1 rows"),
     ],
