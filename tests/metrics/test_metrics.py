@@ -301,7 +301,7 @@ def test_a_rate_that_is_zero_in_every_group_is_left_out_of_a_ratio():
     """No false positives at all: the ratio is that of the true positive rates, as in fairlearn."""
     y_true, y_pred = np.array([0, 1, 1, 0, 1, 1]), np.array([0, 1, 0, 0, 1, 1])
     group = list("aaabbb")
-    with pytest.warns(UndefinedMetricWarning, match="predicted 1 with label 0: rates of zero in every group"):
+    with pytest.warns(UndefinedMetricWarning, match="predicted 1 with label 0: rates of zero"):
         found = metrics.equalized_odds_ratio(y_true, y_pred, sensitive_features=group)
     assert found == 0.5
     assert found == fairlearn.metrics.equalized_odds_ratio(y_true, y_pred, sensitive_features=group)

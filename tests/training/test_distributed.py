@@ -139,6 +139,8 @@ found = train(torch.nn.Linear(3, 1).double(), log_loss, DemographicParity(0.05),
               groups=group, solver=solver, random_state=0)
 if size == 1 or dist.get_rank() == 0:
     print(size, *found.values)
+if size > 1:
+    dist.destroy_process_group()  # else its threads may outlive the program and abort it
 """
 
 
