@@ -67,8 +67,8 @@ def auc_between(
     scores = check_scores(y_score)
     weight = check_weights(sample_weight, len(scores))
     sides = []
-    for name, given in (("first", first), ("second", second)):
-        mask: Array = np.asarray(given)
+    for name, rows in (("first", first), ("second", second)):
+        mask: Array = np.asarray(rows)
         if mask.dtype != bool or mask.shape != scores.shape:
             raise ValueError(
                 f"{name} must be a boolean mask of shape {scores.shape}; "
@@ -100,7 +100,7 @@ class Ranked(NamedTuple):
 
     @property
     def weight(self) -> Array:
-        """The weight of each cell, (n_cells,)."""
+        """Return the weight of each cell, (n_cells,)."""
         return self.cells.sums(np.ones(1))
 
     def table(self) -> Array:

@@ -413,7 +413,7 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
     bound = Bound(float("nan"), 1.0, bounds.NOTHING, "none", [])
     if kept.sum() > 1:
         members = np.flatnonzero(kept[data.rows.group])
-        bound = _score_bound(data.of_groups(kept), positive[members], claim, cells_kept[kept])
+        bound = _score_bound(data.select(kept), positive[members], claim, cells_kept[kept])
     names = list(map(group_name, groups))
     given = [
         "" if used.all() else f" with label {labels[int(used.argmax())]!r}"

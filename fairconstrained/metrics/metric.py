@@ -131,27 +131,27 @@ def warn_absent(cells: Iterable[str]) -> None:
 # --- strata, and attributes side by side ----------------------------------------------------------
 
 PARTS = {"control_features": None, "attributes": "crossed"}  # parameters, and their defaults
-_OF_ROWS = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "sample_weight")
+_BY_ROW = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "sample_weight")
 
 
 def parts_of(
-    given: dict[str, Any], control_features: Any, attributes: str
+    arguments: dict[str, Any], control_features: Any, attributes: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The arguments of a metric in each stratum, and for each of several parallel attributes.
+    """Yield the arguments of a metric in each stratum, and for each of several parallel attributes.
 
-    Words say which stratum and attribute it is.
+    Words name the stratum and the attribute.
     """
-    groups = given["sensitive_features"]
+    groups = arguments["sensitive_features"]
     in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
     columns: dict[str, Any] = {"": groups}
     if in_parallel:
-        columns = {f" by {name}": own for name, own in named_columns(groups).items()}
+        columns = {f" by {name}": column for name, column in named_columns(groups).items()}
     for words, column in columns.items():
-        own = given if groups is None else {**given, "sensitive_features": column}
+        part = arguments if groups is None else {**arguments, "sensitive_features": column}
         if control_features is None:
-            yield words, own
+            yield words, part
             continue
-        rows = {name: own[name] for name in _OF_ROWS if own.get(name) is not None}
+        rows = {name: part[name] for name in _BY_ROW if part.get(name) is not None}
         check_samples(**rows, control_features=control_features)
         strata, n_rows = encode_groups(control_features), len(next(iter(rows.values())))
         if len(strata.codes) != n_rows:
@@ -159,14 +159,14 @@ def parts_of(
                 f"control_features has {len(strata.codes)} rows, but there are {n_rows} samples."
             )
         known = strata.known if groups is None else strata.known & encode_groups(column).known
-        if not known.all() and "sample_weight" in own:
-            label = np.zeros(n_rows) if own["y_true"] is None else as_numpy(own["y_true"])
+        if not known.all() and "sample_weight" in part:
+            label = np.zeros(n_rows) if part["y_true"] is None else as_numpy(part["y_true"])
             weight = rows.get("sample_weight", np.ones(n_rows))
             rows["sample_weight"] = standing_for_all(known, np.asarray(label), np.asarray(weight))
         for stratum in range(len(strata.labels)):
             inside = np.flatnonzero(known & (strata.codes == stratum))
-            some = {name: rows_of(values, inside) for name, values in rows.items()}
-            yield f"{words} in stratum {group_name(strata.labels[stratum])}", own | some
+            selected = {name: rows_of(values, inside) for name, values in rows.items()}
+            yield f"{words} in stratum {group_name(strata.labels[stratum])}", part | selected
 
 
 def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -179,16 +179,16 @@ def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, An
         rows += [1] * len(labels) if sizes is None else sizes.tolist()
         names += [f"group {group_name(label)}{words}" for label in labels]
         sets += [place] * len(labels)
-    found = compared(np.array(rows)[:, None], 0.0, 1, sets=sets)
-    if left_out := found.left_out(lambda row, _: names[row]):
-        rest = "" if found.kept.any() else "; nothing is left, and the metric is nan"
+    comparison = compared(np.array(rows)[:, None], 0.0, 1, sets=sets)
+    if left_out := comparison.left_out(lambda row, _: names[row]):
+        rest = "" if comparison.kept.any() else "; nothing is left, and the metric is nan"
         warn_caller(f"The metric leaves out {'; '.join(left_out)}{rest}.", SmallGroupWarning)
-    places = set(np.array(sets)[found.kept[:, 0]].tolist())
+    places = set(np.array(sets)[comparison.kept[:, 0]].tolist())
     return [part for place, (_, part) in enumerate(parts) if place in places]
 
 
 def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:
-    """Weights of the rows where those of known group stand for all rows of their label."""
+    """Return weights by which the rows of known group represent all rows of their label."""
     if not known.any():
         raise ValueError("sensitive_features is missing in every row.")
     warn_caller(
@@ -198,8 +198,8 @@ def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> 
         MissingSensitiveFeaturesWarning,
     )
     code = np.unique(label.astype(str), return_inverse=True)[1].reshape(-1)
-    some, every = (np.bincount(code, w) for w in (weight * known, weight))
-    factor = np.where(some > 0, every / np.where(some > 0, some, 1.0), 1.0)
+    represented, total = (np.bincount(code, w) for w in (weight * known, weight))
+    factor = np.where(represented > 0, total / np.where(represented > 0, represented, 1.0), 1.0)
     return np.asarray(weight * factor[code])
 
 
@@ -289,8 +289,8 @@ def documented(metric: Metric) -> Metric:
 def metric(measure: Callable[Arguments, float]) -> Callable[Arguments, float]:
     """Let a metric take strata and parallel attributes, and complete its docstring.
 
-    The function measures one part; `control_features` and `attributes`, which it never sees in
-    another state than their defaults, say of which parts the worst counts.
+    The function measures one stratum by one attribute, and ignores its parameters
+    `control_features` and `attributes`: the decorator reads them, and returns the worst value.
     """
     signature = inspect.signature(measure)
     compares = signature.parameters["sensitive_features"].default is inspect.Parameter.empty

@@ -48,14 +48,14 @@ class Scored(NamedTuple):
         """Return one for scores above a threshold, zero for others."""
         return (self.scores > threshold).astype(np.int64)
 
-    def of_groups(self, chosen: Array) -> Scored:
-        """Return the rows of some groups, given by a mask."""
+    def select(self, chosen: Array) -> Scored:
+        """Return the rows of the groups in a mask."""
         row, share, group, labels, weight = self.rows
         inside, codes = chosen[group], np.cumsum(chosen) - 1
-        kept = [label for label, is_kept in zip(labels, chosen, strict=True) if is_kept]
+        remaining = [label for label, stays in zip(labels, chosen, strict=True) if stays]
         places = np.arange(len(group)) if isinstance(row, slice) else row
         share = share[inside] if np.ndim(share) else share
-        rows = GroupedRows(places[inside], share, codes[group[inside]], kept, weight[inside])
+        rows = GroupedRows(places[inside], share, codes[group[inside]], remaining, weight[inside])
         return Scored(self.scores[inside], rows, self.intervals.take(chosen))
 
 
@@ -77,7 +77,7 @@ def read_scored(
 
 
 class Decided(NamedTuple):
-    """Scores, decisions, and the labels that may be asked for."""
+    """Scores, decisions, and the labels that some metrics need."""
 
     data: Scored
     decided: Ints

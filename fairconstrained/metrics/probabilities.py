@@ -25,7 +25,7 @@ from fairconstrained.metrics.metric import (
 
 
 class RowLosses(NamedTuple):
-    """The loss of each row."""
+    """The loss of each row, and its group."""
 
     losses: Array
     rows: GroupedRows
@@ -47,11 +47,11 @@ def read_losses(
     labels: Sequence[Any] | None = None,
 ) -> RowLosses:
     """Compute the loss of each row."""
-    of_log = choose({"log": True, "brier": False}, "loss", loss)
+    is_log = choose({"log": True, "brier": False}, "loss", loss)
     true = check_labels(y_true, "y_true")
     (codes,), seen = encode_labels(true)
-    given = {"y_true": y_true, "y_proba": y_proba}
-    rows = grouped_rows(codes, sensitive_features, sample_weight, **given)
+    samples = {"y_true": y_true, "y_proba": y_proba}
+    rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
     proba = _columns(y_proba, "y_proba", len(true), [np.float64, np.float32])
     if proba.shape[1] == 1:  # of the positive class
         proba = np.hstack((1 - proba, proba))
@@ -70,9 +70,9 @@ def read_losses(
             f"the labels of y_true, {seen}; got {columns if labels is not None else None}."
         )
     y = np.array([columns.index(label) for label in seen])[codes]
-    if of_log:
-        of_label = proba[np.arange(len(y)), y]
-        losses = -np.log(np.maximum(of_label, np.finfo(proba.dtype).eps))
+    if is_log:
+        likelihood = proba[np.arange(len(y)), y]
+        losses = -np.log(np.maximum(likelihood, np.finfo(proba.dtype).eps))
     else:
         losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
     return RowLosses(np.asarray(losses)[rows.row], rows)
@@ -160,8 +160,8 @@ def wasserstein_distance_between_groups(
     0.375
     """
     true = check_labels(y_true, "y_true")
-    given = {"y_true": y_true, "y_score": y_score}
-    rows = grouped_rows(encode_labels(true)[0][0], sensitive_features, sample_weight, **given)
+    samples = {"y_true": y_true, "y_score": y_score}
+    rows = grouped_rows(encode_labels(true)[0][0], sensitive_features, sample_weight, **samples)
     refuse_negative(rows.weight, "wasserstein_distance_between_groups")
     scores = _columns(y_score, "y_score", len(true))[rows.row]
     if scores.shape[1] == 2:  # the second says it all for probabilities
@@ -169,15 +169,15 @@ def wasserstein_distance_between_groups(
     check_number("order", order, "a finite number >= 1", lambda p: 1 <= p < np.inf)
     if np.isnan(zero_or_nan(rows.sums(np.ones(1)), rows.names)):
         return float("nan")
-    members, found = [rows.group == g for g in range(len(rows.names))], []
+    members, distances = [rows.group == g for g in range(len(rows.names))], []
     for column in scores.T:
-        quantiles = [_quantiles(column[own], rows.weight[own]) for own in members]
-        found += [_distance(*a, *b, float(order)) for a, b in combinations(quantiles, 2)]
-    return max(found, default=0.0)
+        quantiles = [_quantiles(column[inside], rows.weight[inside]) for inside in members]
+        distances += [_distance(*a, *b, float(order)) for a, b in combinations(quantiles, 2)]
+    return max(distances, default=0.0)
 
 
 def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: float) -> float:
-    """Between two weighted samples: quantiles are constant between the levels of either."""
+    """Return the distance of two samples, whose quantiles are constant between levels of either."""
     level = np.sort(np.concatenate(([0.0], level_a, level_b)))
     middle, width = 0.5 * (level[1:] + level[:-1]), np.diff(level)
     difference = a[np.searchsorted(level_a, middle)] - b[np.searchsorted(level_b, middle)]
@@ -185,7 +185,7 @@ def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: flo
 
 
 def _quantiles(values: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Sorted values, and the level up to which each is the quantile; the last one is 1."""
+    """Return sorted values, and the level up to which each is the quantile; the last one is 1."""
     order = np.argsort(values, kind="stable")
     level = np.cumsum(weight[order])
     return values[order], level / level[-1]

@@ -1,7 +1,4 @@
-r"""The largest of a rate, or of an expected cost, over the groups.
-
-Without groups, the value of all rows.
-"""
+"""Largest rates and expected costs of any group; without groups, of all rows."""
 
 from __future__ import annotations
 
