@@ -18,13 +18,13 @@ from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
     choose,
     examples,
-    gap,
     metric,
     summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.rates import odds, predictive_values, selection_rates
+from fairconstrained.metrics.parity import demographic_parity_difference
+from fairconstrained.rates import odds, predictive_values
 
 
 @metric
@@ -58,8 +58,13 @@ def independence_gap(
     >>> round(independence_gap(y_true, y_pred, sensitive_features=groups), 4)
     0.375
     """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(counts.rates(selection_rates))
+    return demographic_parity_difference(
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        pos_label=pos_label,
+    )
 
 
 @metric
