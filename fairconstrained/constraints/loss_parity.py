@@ -1,4 +1,4 @@
-r"""Loss parity: the mean losses of groups are close (paper 5).
+r"""Loss parity: the mean losses of groups are close.
 
 .. math:: | E[\ell(f(x), y) \mid g] - E[\ell(f(x), y) \mid g'] | \le \mathrm{slack},
 

@@ -1,4 +1,4 @@
-"""Ranking under AUC-based fairness constraints (paper 4 of the package)."""
+"""Ranking under AUC-based fairness constraints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classification with equal losses of groups (paper 5 of the package)."""
+"""Classification with equal losses of groups."""
 
 from __future__ import annotations
 

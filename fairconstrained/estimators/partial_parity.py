@@ -1,4 +1,4 @@
-"""Classification with fairness inside an interval of percentiles (paper 3 of the package)."""
+"""Classification with fairness inside an interval of percentiles."""
 
 from __future__ import annotations
 

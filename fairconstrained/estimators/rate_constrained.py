@@ -1,4 +1,4 @@
-"""Classification under rate constraints (RaCO, paper 1 of the package)."""
+"""Classification under rate constraints (RaCO-DP)."""
 
 from __future__ import annotations
 

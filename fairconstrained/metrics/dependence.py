@@ -42,7 +42,7 @@ def independence_gap(
 
     .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
 
-    "Ind" in the tables of paper 5: another name for
+    "Ind" in Table 3 of the benchmark of Kliachkin et al.: another name for
     :func:`~fairconstrained.metrics.demographic_parity_difference`.
 
     Returns
@@ -82,7 +82,7 @@ def separation_gap(
 
     .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
 
-    "Sp" in the tables of paper 5.
+    "Sp" in Table 3 of the benchmark of Kliachkin et al.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def sufficiency_gap(
 
     .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
 
-    "Sf" in the tables of paper 5.
+    "Sf" in Table 3 of the benchmark of Kliachkin et al.
 
     Returns
     -------

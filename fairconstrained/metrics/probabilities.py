@@ -144,8 +144,9 @@ def wasserstein_distance_between_groups(
     .. math:: \Big( \int_0^1 | F_g^{-1}(u) - F_h^{-1}(u) |^p \, du \Big)^{1/p}
 
     For order 1 it is the area between the distribution functions, as in
-    :func:`scipy.stats.wasserstein_distance`. No bins are needed. "Wd" in the tables of paper 5 is
-    the square of the distance of order 2 between histograms of 50 bins, according to its code.
+    :func:`scipy.stats.wasserstein_distance`. No bins are needed. "Wd" in Table 3 of the benchmark
+    of Kliachkin et al. is the square of the distance of order 2 between histograms of 50
+    bins, according to its code.
 
     Returns
     -------
