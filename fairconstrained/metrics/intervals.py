@@ -203,10 +203,7 @@ def interval_of_counts(
 
     They are those of the metric of the rows that were counted.
     """
-    components_of = {gap: _difference, ratio: _ratio}[compare]
-    observed, ends = _value_and_interval(
-        _of_counts(compare, components_of, counts, notion), alpha, rng
-    )
+    observed, ends = _value_and_interval(_read_counts(compare, counts, notion), alpha, rng)
     return observed, *(ends or (np.nan, np.nan))
 
 
@@ -422,9 +419,17 @@ def _summed(counts: Counts, notion: rates.Rates, rng: Generator) -> Components:
     return Components(*_rates(counts, notion, rng), Combined(summed))
 
 
+# The components of each comparison of rates.
+_COMPONENTS: Mapping[Callable[..., float], Callable[..., Components | None]] = {
+    gap: _difference,
+    ratio: _ratio,
+    summed_gap: _summed,
+    highest: _highest,
+}
+
+
 def _read_rates(
     compare: Callable[..., float],
-    components_of: Callable[..., Components | None],
     notion: rates.Rates,
     y_true: Any,
     y_pred: Any,
@@ -436,18 +441,14 @@ def _read_rates(
 ) -> Read:
     groups = worst_rates.groups_or_one(sensitive_features, y_pred)
     counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
-    return _of_counts(compare, components_of, counts, notion, **options)
+    return _read_counts(compare, counts, notion, **options)
 
 
-def _of_counts(
-    compare: Callable[..., float],
-    components_of: Callable[..., Components | None],
-    counts: Counts,
-    notion: rates.Rates,
-    **options: str,
+def _read_counts(
+    compare: Callable[..., float], counts: Counts, notion: rates.Rates, **options: str
 ) -> Read:
     observed = compare(counts.rates(notion, by_ratio=compare is ratio), **options)
-    return observed, functools.partial(components_of, counts, notion, **options)
+    return observed, functools.partial(_COMPONENTS[compare], counts, notion, **options)
 
 
 # --- scores and losses ----------------------------------------------------------------------------
@@ -490,11 +491,8 @@ def _read_losses(*samples: Any, method: str = "between_groups", **options: Any) 
 
 
 # The rates that metrics compare, by how they do it.
-_COMPARED: Mapping[
-    tuple[Callable[..., float], Callable[..., Components | None]],
-    Mapping[Callable[..., float], rates.Rates],
-] = {
-    (gap, _difference): {
+_COMPARED: Mapping[Callable[..., float], Mapping[Callable[..., float], rates.Rates]] = {
+    gap: {
         parity.demographic_parity_difference: rates.selection_rates,
         parity.equal_opportunity_difference: rates.true_positive_rates,
         parity.equalized_odds_difference: rates.odds,
@@ -504,18 +502,18 @@ _COMPARED: Mapping[
         parity.error_rate_difference: rates.error_rates,
         dependence.independence_gap: rates.selection_rates,
     },
-    (ratio, _ratio): {
+    ratio: {
         parity.demographic_parity_ratio: rates.selection_rates,
         parity.equal_opportunity_ratio: rates.true_positive_rates,
         parity.equalized_odds_ratio: rates.odds,
         parity.predictive_parity_ratio: rates.precisions,
         parity.false_omission_rate_ratio: rates.false_omission_rates,
     },
-    (summed_gap, _summed): {
+    summed_gap: {
         dependence.separation_gap: rates.odds,
         dependence.sufficiency_gap: rates.predictive_values,
     },
-    (highest, _highest): {
+    highest: {
         worst_rates.false_negative_rate: rates.false_negative_rates,
         worst_rates.false_positive_rate: rates.false_positive_rates,
         worst_rates.rejection_rate: rates.rejection_rates,
@@ -532,8 +530,8 @@ _AUCS = {
 #: Functions that read a metric's arguments once, for its value and its components.
 READERS: Mapping[Callable[..., float], Callable[..., Read]] = {
     **{
-        metric: functools.partial(_read_rates, *way, notion)
-        for way, metrics in _COMPARED.items()
+        metric: functools.partial(_read_rates, compare, notion)
+        for compare, metrics in _COMPARED.items()
         for metric, notion in metrics.items()
     },
     **{metric: functools.partial(_read_aucs, notion) for metric, notion in _AUCS.items()},
