@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.inputs.labels import Classes
 from fairconstrained.metrics.inputs import Counts, GroupedRows
-from fairconstrained.rates import PARITIES
+from fairconstrained.rates import PARITIES, Rate
 
 _TWO = Classes([0, 1], [1], True)
 
@@ -25,21 +26,17 @@ class Cells(NamedTuple):
     squares: Floats  # of the weights
 
     @classmethod
-    def of(
-        cls, by: Grouping, label: Floats, decision: Floats, weight: Floats | None = None
-    ) -> Cells:
+    def of(cls, by: Grouping, label: Floats, decision: Floats, weight: Floats | None) -> Cells:
         """Count rows whose group, label and decision are known; decisions and labels are 0 or 1."""
         known = (by.codes >= 0) & ~np.isnan(label + decision)
         place = 4 * by.codes[known] + (2 * label[known] + decision[known]).astype(np.int64)
-
-        def summed(weights: Floats | None) -> Array:
-            return np.bincount(place, weights, 4 * len(by.groups)).reshape(-1, 4)
-
-        if weight is None:
-            rows = summed(None)
-            return cls(rows, rows.astype(float), rows.astype(float))
-        rows = summed((weight[known] > 0).astype(float)).astype(np.int64)
-        return cls(rows, summed(weight[known]), summed(weight[known] ** 2))
+        weight = np.ones(len(place)) if weight is None else weight[known]
+        sums: Iterator[Array] = (
+            np.bincount(place, values, 4 * len(by.groups)).reshape(-1, 4)
+            for values in (weight > 0, weight, weight**2)
+        )
+        rows, total, squares = sums
+        return cls(rows.astype(np.int64), total, squares)
 
     def counts(self) -> Counts:
         """Return the table that metrics are computed from."""
@@ -47,6 +44,10 @@ class Cells(NamedTuple):
         effective = total**2 / np.where(squares > 0, squares, 1.0)
         groups = [str(g) for g in range(len(total))]
         return Counts(self.weight.reshape(-1, 2, 2), groups, _TWO, effective)
+
+    def row_counts(self) -> Counts:
+        """Return the table of the rows, whatever their weights."""
+        return self.counts()._replace(table=self.rows.reshape(-1, 2, 2))
 
     def weighted_counts(self) -> tuple[Counts, Counts]:
         """Return the tables of the weights and of their squares, which intervals are made of."""
@@ -105,7 +106,9 @@ class Counted:
     def rows(self, known: Array) -> GroupedRows:
         """Return rows of known group, as metrics of scores take them."""
         weight = np.ones(len(known)) if self.sample.weight is None else self.sample.weight
-        return GroupedRows(known, 1.0, self.by.codes[known], self.by.groups, weight[known])
+        return GroupedRows(
+            np.flatnonzero(known), 1.0, self.by.codes[known], self.by.groups, weight[known]
+        )
 
 
 def needs_no_label(sample: Sample, criterion: str) -> bool:
@@ -120,8 +123,13 @@ def labels_for(sample: Sample, criterion: str) -> Floats:
     return sample.label
 
 
-def cells_of_events(criterion: str) -> Array:
+def event_cells(criterion: str) -> Array:
     """Return whether the rate of each event is about each cell, (n_events, 4)."""
     events = PARITIES[criterion](_TWO.labels, _TWO.targets)
-    possible = [rate.possible.ravel() for rate in events]
-    return np.array(possible) > 0
+    return np.array([rate.possible.ravel() for rate in events]) > 0
+
+
+def named_events(sample: Sample, criterion: str) -> list[Rate]:
+    """Return the rates of a criterion, with the name of the favourable decision in their words."""
+    name = sample.outcomes["y_pred"].name
+    return list(PARITIES[criterion]([f"not {name}", name], [1]))

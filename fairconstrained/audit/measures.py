@@ -13,7 +13,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained import comparison
 from fairconstrained.arrays import Array
-from fairconstrained.audit.counts import Cells, Counted, cells_of_events
+from fairconstrained.audit.counts import Cells, Counted, event_cells, named_events
 from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, Compared
 from fairconstrained.exceptions import SmallGroupWarning
@@ -21,7 +21,7 @@ from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import interval_of_counts
 from fairconstrained.metrics.metric import gap, ratio
-from fairconstrained.metrics.report import aucs_of, rates_of
+from fairconstrained.metrics.report import GROUP_RATES, compute_aucs, compute_rates
 from fairconstrained.rates import PARITIES
 
 Facts = list[dict[str, Any]]
@@ -57,15 +57,15 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
     """
     n_groups, counted = len(by.groups), Counted(sample, by.listed)
     table = {"samples": counted.sizes(counted.by.codes >= 0)}
-    decided = rates_of(*counted.decided.weighted_counts(), confidence)
+    decided = compute_rates(*counted.decided.weighted_counts(), confidence)
     table |= {name: decided[name] for name in _with_ends("selection_rate")}
     if sample.label is not None:
         labelled = (counted.by.codes >= 0) & ~np.isnan(sample.label)
-        more = rates_of(*counted.labelled.weighted_counts(), confidence)
+        more = compute_rates(*counted.labelled.weighted_counts(), confidence)
         if sample.score is not None:
             rows = counted.rows(labelled)
             ranked = Ranked.of(sample.score[labelled], sample.label[labelled] == 1, rows)
-            more |= aucs_of(ranked, confidence)
+            more |= compute_aucs(ranked, confidence)
         for end, other in (("", ""), ("_low", "_high"), ("_high", "_low")):
             more[f"false_negative_rate{end}"] = 1.0 - more[f"true_positive_rate{other}"]
         table |= {"labelled": counted.sizes(labelled), **more, **table}
@@ -90,18 +90,13 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
 
 def _denominators(counted: Counted) -> dict[str, Array]:
     """Return the number of rows that each rate is a fraction of, by group."""
-    rows = {"selection_rate": counted.decided.rows.sum(axis=1)}
+    decided = {"selection_rate": counted.decided.rows.sum(axis=1)}
     if counted.sample.label is None:
-        return rows
-    cells = counted.labelled.rows.reshape(-1, 2, 2)
-    total, (bad, good), (refused, granted) = (
-        cells.sum(axis=(1, 2)),
-        cells.sum(axis=2).T,
-        cells.sum(axis=1).T,
-    )
-    rows |= dict.fromkeys(("true_positive_rate", "false_negative_rate"), good)
-    rows |= {"false_positive_rate": bad, "precision": granted, "false_omission_rate": refused}
-    return rows | dict.fromkeys(("base_rate", "error", "auc"), total)
+        return decided
+    labelled = counted.labelled.row_counts()
+    rows = {name: labelled.rates(rate).rows[:, 0] for name, rate in GROUP_RATES.items()}
+    rows |= {"false_negative_rate": rows["true_positive_rate"], "auc": rows["base_rate"]}
+    return rows | decided
 
 
 def _with_ends(rate: str) -> list[str]:
@@ -131,7 +126,7 @@ def compared(
     groupings: list[Counted], criterion: str, slack: float | None, min_cell: int
 ) -> list[Compared]:
     """Decide who is compared by each attribute, in each stratum: groups by events."""
-    possible = cells_of_events(criterion).astype(int)
+    possible = event_cells(criterion).astype(int)
     tables = [counted.cells(criterion).rows @ possible.T for counted in groupings]
     families = [counted.by.family for counted in groupings]
     lengths = [len(table) for table in tables]
@@ -151,8 +146,7 @@ def left_out(
 ) -> list[str]:
     """Name the groups, and groups within a label, that a criterion does not compare, and why."""
     total, within = comparable["demographic_parity"], comparable[criterion]
-    name = sample.outcomes["y_pred"].name
-    events = list(PARITIES[criterion]([f"not {name}", name], [1]))
+    events = named_events(sample, criterion)
     whole = ~total.kept & ~within.kept.any(axis=1, keepdims=True)
     groups = total._replace(
         rows=np.where(whole, total.rows, total.least), alone=total.alone & whole
@@ -171,11 +165,9 @@ def left_out(
 
 def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[str]:
     """Name the rates, of several, that are zero in all groups compared, and so have no ratio."""
-    name = counted.sample.outcomes["y_pred"].name
-    events = list(PARITIES[criterion]([f"not {name}", name], [1]))
-    rows = counted.cells(criterion).rows
-    some = np.stack([rows @ event.hits.ravel() > 0 for event in events], axis=1)
-    is_zero = np.asarray(is_compared.any(axis=0) & ~(is_compared & some).any(axis=0))
+    events = named_events(counted.sample, criterion)
+    hits = counted.cells(criterion).row_counts().rates(PARITIES[criterion]).hits
+    is_zero = np.asarray(is_compared.any(axis=0) & ~(is_compared & (hits > 0)).any(axis=0))
     return [
         f"{counted.by.attribute}: {event.event}{event.condition} (rates of zero have no ratio)"
         for e, event in enumerate(events)
@@ -185,7 +177,7 @@ def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[
 
 def members(criterion: str, is_compared: Array) -> Array:
     """Return the cells (n_groups, 4) of groups, or of groups within a label, that are compared."""
-    events = cells_of_events(criterion)
+    events = event_cells(criterion)
     in_event = (is_compared[:, :, None] & events).any(axis=1)
     return np.asarray(is_compared.any(axis=1, keepdims=True) & (in_event | ~events.any(axis=0)))
 
@@ -199,28 +191,36 @@ def comparisons(
     event holds with a part of the probability of error. "before" is the value that the earlier
     decisions had on the same rows, if there are any.
     """
-    both: tuple[Facts, Facts] = ([], [])
-    kinds = (gap, COMPARED, np.fmax), (ratio, RATIOS, np.fmin)
-    for facts, (compare, criteria, worst) in zip(both, kinds, strict=True):
-        for criterion in criteria:
-            if criterion not in comparable or not comparable[criterion].kept.any():
-                continue
-            cells = comparable[criterion].kept
-            parts = [(criterion, members(criterion, cells))]
-            if (cells != cells[:, :1]).any():  # equalized odds: the rates among rows of each label
-                parts = [
-                    ("demographic_parity", np.outer(some, np.arange(4) // 2 == label))
-                    for label, some in enumerate(cells.T)
-                    if some.any()
-                ]
-            alpha = (1.0 - confidence) / len(parts)
-            now, earlier = counted.cells(criterion), counted.earlier(criterion)
+    differences: Facts = []
+    ratios: Facts = []
+    for criterion, table in comparable.items():
+        if not table.kept.any():
+            continue
+        parts = _parts(criterion, table.kept)
+        alpha = (1.0 - confidence) / len(parts)
+        now, earlier = counted.cells(criterion), counted.earlier(criterion)
+        kinds = [(differences, gap, np.fmax), (ratios, ratio, np.fmin)]
+        for facts, compare, worst in kinds[: 2 if criterion in RATIOS else 1]:
             ends = [_measured(compare, name, now, earlier, where, alpha) for name, where in parts]
             fact: dict[str, Any] = {"attribute": counted.by.attribute, "criterion": criterion}
             for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
                 fact[name] = float(worst.reduce(values))
             facts.append(fact)
-    return both
+    return differences, ratios
+
+
+def _parts(criterion: str, is_compared: Array) -> list[tuple[str, Array]]:
+    """Return criteria, each with the cells (n_groups, 4) that it compares: one for all events.
+
+    Or one for each label, where other groups are compared within it.
+    """
+    if (is_compared == is_compared[:, :1]).all():
+        return [(criterion, members(criterion, is_compared))]
+    return [  # of equalized odds: the rates among rows of each label
+        ("demographic_parity", np.outer(groups, np.arange(4) // 2 == label))
+        for label, groups in enumerate(is_compared.T)
+        if groups.any()
+    ]
 
 
 _ENDS = ("value", "low", "high", "before")
@@ -303,8 +303,8 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
     rows = (grouping.codes >= 0) & ~np.isnan(sample.before)
     codes, before, now = grouping.codes[rows], sample.before[rows] == 1, sample.decision[rows]
 
-    def sizes(some: Array) -> Array:
-        return np.bincount(codes[some], minlength=len(grouping.groups))
+    def sizes(chosen: Array) -> Array:
+        return np.bincount(codes[chosen], minlength=len(grouping.groups))
 
     table = {"samples": sizes(np.ones_like(before)), "lost": sizes(before & ~now)}
     table |= {"gained": sizes(~before & now), "kept": sizes(before & now)}

@@ -27,7 +27,8 @@ from fairconstrained.metrics.inputs import (
 )
 from fairconstrained.rates import Rates
 
-_RATES: Mapping[str, Rates] = {
+#: The rates of each group in reports and audits, by their names.
+GROUP_RATES: Mapping[str, Rates] = {
     "base_rate": rates.base_rates,
     "selection_rate": rates.selection_rates,
     "true_positive_rate": rates.true_positive_rates,
@@ -51,7 +52,7 @@ def group_report(
     reference: str | None = None,
     X: Any = None,
 ) -> pd.DataFrame:
-    r"""Rates of each group and overall, each with a confidence interval.
+    r"""Compute the rates of each group and overall, each with a confidence interval.
 
     Every group is listed, however small: its intervals say how little is known about it.
 
@@ -115,24 +116,25 @@ def group_report(
     check_confidence(confidence)
     check_samples(y_true=y_true, y_score=y_score)
     labels = read_labels(y_true, y_pred, pos_label)
-    given = {"y_true": y_true, "y_pred": y_pred}
-    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **given)
+    samples = {"y_true": y_true, "y_pred": y_pred}
+    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **samples)
     labels.classes.require_known()
     if len(labels.classes.targets) > 1:
         refuse_unknown(labels.classes.labels)
     scores = None if y_score is None else check_scores(y_score, len(labels.true))
-    index, columns = [], []
-    for own in _groupings(sensitive_features, rows, check_weights(sample_weight, len(labels.true))):
-        names, of_rows = own.labels, labels.of(own)
-        index += names
-        squares = counted(own._replace(weight=own.weight**2), of_rows)
-        table = {"samples": own.sizes()}
-        table |= rates_of(counted(own, of_rows), squares, confidence)
+    weight = check_weights(sample_weight, len(labels.true))
+    index, tables = [], []
+    for grouped in _groupings(sensitive_features, rows, weight):
+        inside = labels.of(grouped)
+        squares = counted(grouped._replace(weight=grouped.weight**2), inside)
+        table = {"samples": grouped.sizes()}
+        table |= compute_rates(counted(grouped, inside), squares, confidence)
         if scores is not None:
-            positive = of_rows.true == labels.classes.targets[0]
-            table |= aucs_of(Ranked.of(scores[own.row], positive, own), confidence)
-        columns.append(pd.DataFrame(table))
-    report = pd.concat(columns, ignore_index=True)
+            positive = inside.true == labels.classes.targets[0]
+            table |= compute_aucs(Ranked.of(scores[grouped.row], positive, grouped), confidence)
+        index += grouped.labels
+        tables.append(pd.DataFrame(table))
+    report = pd.concat(tables, ignore_index=True)
     report.index = pd.Index(index)
     report.attrs["confidence"] = confidence  # for displays
     return report if reference is None else _relative(report, reference)
@@ -142,7 +144,7 @@ def _relative(report: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Add differences from, and ratios to, the rates of a group."""
     if reference not in report.index:
         raise ValueError(f"reference must be one of {list(report.index)}; got {reference!r}.")
-    rates = report[[rate for rate in [*_RATES, "auc"] if rate in report]]
+    rates = report[[rate for rate in [*GROUP_RATES, "auc"] if rate in report]]
     other = rates.loc[reference]
     return report.join(
         [(rates - other).add_suffix("_difference"), (rates / other).add_suffix("_ratio")]
@@ -150,7 +152,7 @@ def _relative(report: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> Iterator[GroupedRows]:
-    """The rows in groups with names: of each column, crossed, and all samples as one group."""
+    """Yield the rows in named groups: by each column, crossed, and all samples as one group."""
     if isinstance(rows.labels[0], tuple):
         columns = zip(*rows.labels, strict=True)
         for name, values in zip(named_columns(sensitive_features), columns, strict=True):
@@ -161,13 +163,13 @@ def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> It
     yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 
-def rates_of(counts: Counts, squares: Counts, confidence: float) -> dict[str, Array]:
+def compute_rates(counts: Counts, squares: Counts, confidence: float) -> dict[str, Array]:
     """Compute the rates of each group with their intervals.
 
     Tables have the weights of the rows, and the squares of these weights.
     """
     table: dict[str, Array] = {}
-    for name, notion in _RATES.items():
+    for name, notion in GROUP_RATES.items():
         hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])
         rate = hits / np.where(total > 0, total, np.nan)
         squared = squares.rates(notion).rows[:, 0]
@@ -177,7 +179,7 @@ def rates_of(counts: Counts, squares: Counts, confidence: float) -> dict[str, Ar
     return table
 
 
-def aucs_of(ranked: Ranked, confidence: float) -> dict[str, Array]:
+def compute_aucs(ranked: Ranked, confidence: float) -> dict[str, Array]:
     """Compute the AUC of each group with its interval."""
     (negative, positive), n_groups = ranked.weight.reshape(2, -1), len(ranked.groups)
     won, pairs = np.diag(ranked.table()[n_groups:, :n_groups]), negative * positive
