@@ -261,7 +261,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         specification = clone(specification)
         check_device(f"{name}.device", self.device)
         budget = None if params.get("epsilon") is None else self._budget()
-        specification.handle = handle = NO_STORE if budget else handle_of(self)
+        specification.handle = NO_STORE if budget else handle_of(self)
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(
             **{**common, "alpha": float(self.alpha)},
@@ -270,7 +270,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             notions=self._notions(),
             specification=specification,
             budget=budget,
-            handle=handle,
             last=dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None,
             multi_class=self._multi_class,
             within_strata=self._within_strata,

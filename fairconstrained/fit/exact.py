@@ -153,7 +153,7 @@ def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
 
 def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start) -> Solved:
     """Solve the problem from a start, and roughly before, where a margin needs errors there."""
-    problem, task = start(fit, problem), fit.task
+    problem, task, points = start(fit, problem), fit.task, ends(fit)
     x = problem.start()
     dual = x.new_zeros(problem.n_constraints)
     if task.last is not None:
@@ -161,7 +161,7 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
         if len(multipliers) == len(dual):
             dual = torch.as_tensor(multipliers, dtype=dual.dtype, device=dual.device)
         x = problem.variables(w.to(x))
-    elif points := ends(fit):
+    elif points:
         x, dual = nearest(points, task.params["slack"], x, dual)
     if task.margin > 0 and problem.constraint.members:
         stages = solve_with_margin(fit, problem, x, dual)
@@ -173,7 +173,7 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
         stages += again
     end = stages[-1].solution.iterate
     if "slack" in task.params:
-        ends(fit)[task.params["slack"]] = end.x, end.dual
+        points[task.params["slack"]] = end.x, end.dual
     return Solved(stages, looser)
 
 

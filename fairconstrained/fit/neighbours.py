@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from fairconstrained.arrays import as_numpy
 from fairconstrained.fit.task import Fit
 from fairconstrained.solvers.base import Iterate
 
@@ -15,8 +14,7 @@ Ends = dict[float, tuple[Tensor, Tensor]]  # points and multipliers, by slack
 
 def shared_solution(fit: Fit, solve: Callable[[], Iterate]) -> Iterate:
     """Return a solution that does not depend on the slack, which one of the fits computes."""
-    alike = _alike(fit)
-    solution: Iterate = fit.task.handle.recall(alike and (alike, "free"), solve)
+    solution: Iterate = fit.task.handle.recall(fit.digest and (fit.digest, "free"), solve)
     return solution
 
 
@@ -28,8 +26,7 @@ def ends(fit: Fit) -> Ends:
     """
     if not (fit.task.handle.follows and fit.task.is_linear):
         return {}
-    alike = _alike(fit)
-    points: Ends = fit.task.handle.recall(alike and (alike, "ends"), dict)
+    points: Ends = fit.task.handle.recall(fit.digest and (fit.digest, "ends"), dict)
     return points
 
 
@@ -39,14 +36,3 @@ def nearest(points: Ends, slack: float, x: Tensor, dual: Tensor) -> tuple[Tensor
     near = points[min(wider)] if wider else (x, dual)
     same = len(near[0]) == len(x) and len(near[1]) == len(dual)
     return near if same else (x, dual)
-
-
-def _alike(fit: Fit) -> bytes | None:
-    """Return a digest of all but the slack; None if rows could change without a trace in it."""
-    task, rows = fit.task, fit.rows
-    if rows.workers.size > 1 or not fit.data.in_memory:
-        return None
-    others = {name: task.params[name] for name in task.params if name not in ("slack", "callbacks")}
-    columns = fit.data.X.X
-    columns = as_numpy(columns) if isinstance(columns, Tensor) else columns
-    return task.handle.digest(task.name, others, columns, rows.y, rows.group, rows.weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import as_numpy
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import naming
 from fairconstrained.constraints.stack import stacked
@@ -20,7 +22,7 @@ from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.problems.objectives import MeanLoss, Objective
-from fairconstrained.sharing import NO_STORE, Handle
+from fairconstrained.sharing import Handle
 from fairconstrained.solvers.base import Solution, Solver, check_solves
 
 # ---------------------------------------------------------------------- rules of parameters
@@ -151,7 +153,6 @@ class Task:
     feature_range: Any = None
     budget: Budget | None = None  # of a private fit
     last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
-    handle: Handle = NO_STORE  # to what fits of clones of the same estimator share
     read: Any = None  # Task, estimator, FitInputs, Workers -> TrainingRows
     learn: Any = None  # Fit -> Fit, with the columns of the model
     pose: Any = None  # Fit -> problem, and words for who is not compared
@@ -164,6 +165,11 @@ class Task:
     expand: Any = None  # rows, table, groups -> a table of more columns
     measured_on: str = "the training data"  # what warnings say values are about, and what may help
     remedies: str = "more iterations (max_iter), a richer model"
+
+    @property
+    def handle(self) -> Handle:
+        """The way to the results that fits of clones of the same estimator share."""
+        return self.specification.handle  # type: ignore[no-any-return]
 
     @property
     def is_linear(self) -> bool:
@@ -195,7 +201,17 @@ class Fit:
     watch: Callable[..., object] | None = None  # of the fit, a problem and each iterate
     specification: Any = None  # fitted by `learn`
     data: Any = None  # Rows with the columns of the model, as problems see them, by `learn`
-    learnt: Any = None  # what else `learn` found for later steps
+    learnt: Any = None  # other results of `learn`, for later steps
+
+    @cached_property
+    def digest(self) -> bytes | None:
+        """A digest of all but the slack; None if rows could change without a trace in it."""
+        task, rows = self.task, self.rows
+        if rows.workers.size > 1 or not self.data.in_memory:
+            return None
+        params = {k: v for k, v in task.params.items() if k not in ("slack", "callbacks")}
+        columns = as_numpy(self.data.X.X)
+        return task.handle.digest(task.name, params, columns, rows.y, rows.group, rows.weight)
 
 
 class Stage(NamedTuple):
