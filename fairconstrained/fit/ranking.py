@@ -41,11 +41,6 @@ def surrogate_of(task: Task) -> Any:
     return notion.chosen_surrogate()
 
 
-def with_top(tell: Any, fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
-    """Return the attributes of a trained model, and the label on top of its ranking."""
-    return {**tell(fit, problem, w), "pos_label_": fit.rows.classes[1]}
-
-
 # ---------------------------------------------------------------------- without privacy
 
 
@@ -57,8 +52,7 @@ def as_ranking(task: Task) -> Task:
     suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
     free = task.solver is None or solves(task.solver, MomentERM)
     problem_class = MomentERM if task.is_linear and suffice and free else FairERM
-    tell = partial(with_top, attributes)
-    return exact.as_exact(task, problem_class=problem_class, pose=pose, attributes=tell)
+    return exact.as_exact(task, problem_class=problem_class, pose=pose, attributes=attributes)
 
 
 def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
@@ -92,14 +86,13 @@ def pairwise_loss(task: Task, data: Rows) -> PairwiseLoss:
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     """Return the attributes of the trained model, whose scores are log odds by Platt scaling."""
-    plain = exact.attributes(fit, problem, w)
-    if fit.task.params["objective"] == "log":
-        return plain
-    rows = problem.data.quantiles
-    scores = problem.model.scores(w, rows.X)[:, 0]
-    slope, offset = log_odds_scale(scores, rows.y, rows.weight)
-    rescaled: dict[str, Any] = problem.model.rescaled(plain, slope.item(), offset.item())
-    return rescaled
+    fitted = exact.attributes(fit, problem, w)
+    if fit.task.params["objective"] == "auc":
+        rows = problem.data.quantiles
+        scores = problem.model.scores(w, rows.X)[:, 0]
+        slope, offset = log_odds_scale(scores, rows.y, rows.weight)
+        fitted = problem.model.rescaled(fitted, slope.item(), offset.item())
+    return {**fitted, "pos_label_": fit.rows.classes[1]}
 
 
 # ---------------------------------------------------------------------- with privacy
@@ -127,7 +120,7 @@ def as_private_ranking(task: Task) -> Task:
         learn=partial(private_records.learn, choose_range=given_range),
         pose=pose_privately,
         solve=solve_privately,
-        attributes=partial(with_top, private_attributes),
+        attributes=private_attributes,
         plan=lambda n_rows: plan_moments(budget),  # for whatever number of rows
     )
 
@@ -198,5 +191,8 @@ def private_attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     slope, offset = problem.log_odds_scale(w)
     coef = slope * problem.model.unpack(w)[0][:, 0] / problem.released.scale
     intercept = offset - coef @ problem.released.centre
-    named = {"coef_": coef, "intercept_": intercept}
-    return {name: as_numpy(value[None]).copy() for name, value in named.items()}
+    return {
+        "coef_": as_numpy(coef[None]).copy(),
+        "intercept_": as_numpy(intercept[None]).copy(),
+        "pos_label_": fit.rows.classes[1],
+    }
