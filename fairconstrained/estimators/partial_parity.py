@@ -252,22 +252,25 @@ class PartialParityClassifier(PrivateFairClassifier):
         return self._as_notions([self.constraint], names, PartialNotion)
 
     def _with_steps(self, task: Task) -> Task:
-        is_auto = isinstance(self.interval, str) and self.interval == "auto"
-        if not is_auto:
+        if not is_auto(task):
             groups = list(self.interval) if isinstance(self.interval, dict) else ["all"]
             read_intervals(self.interval, groups)
         threshold = threshold_of(task)
         risk = MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
         # An automatic interval is chosen later; parts and slack do not depend on it.
-        bounds = (self.slack, (0.0, 1.0) if is_auto else self.interval)
+        bounds = (self.slack, (0.0, 1.0) if is_auto(task) else self.interval)
         task = replace(task, bounds=bounds, risk=lambda rows: risk)
-        steps: dict[str, Any] = {"learn": learn, "attributes": attributes}
-        steps["solve"] = partial(exact.solve, start=with_start)
         if task.budget is None:
-            task = replace(task, expand=expand if self.group_features else None)
-            return exact.as_exact(task, solver=default_solver(task), **steps)
-        if is_auto or self.group_features:
-            wrong = "interval='auto'" if is_auto else "group_features=True"
+            return exact.as_exact(
+                task,
+                solver=default_solver(task),
+                learn=learn,
+                solve=partial(exact.solve, start=with_start),
+                attributes=attributes,
+                expand=expand if self.group_features else None,
+            )
+        if is_auto(task) or self.group_features:
+            wrong = "interval='auto'" if is_auto(task) else "group_features=True"
             raise ValueError(
                 f"{task.name}.epsilon must be None with {wrong}; private training needs a given "
                 "interval and no group features."
@@ -283,7 +286,8 @@ def threshold_of(task: Task) -> float:
 
 def is_auto(task: Task) -> bool:
     """Return whether the interval is to be chosen."""
-    return isinstance(task.params["interval"], str)
+    interval = task.params["interval"]
+    return isinstance(interval, str) and interval == "auto"
 
 
 def default_solver(task: Task) -> Solver | None:
