@@ -316,7 +316,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     @accepts_tables
     def decision_function(self, X: Any) -> Floats:
-        """Scores of the samples.
+        """Return the scores of the samples.
 
         Parameters
         ----------
@@ -332,7 +332,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     @accepts_tables
     def predict(self, X: Any) -> Array:
-        """Predicted labels. They are deterministic and need no sensitive features.
+        """Predict labels, which are deterministic and need no sensitive features.
 
         Parameters
         ----------
@@ -348,7 +348,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     @accepts_tables
     def predict_proba(self, X: Any) -> Floats:
-        """Class probabilities of the logistic model.
+        """Return the class probabilities of the logistic model.
 
         They are as well calibrated as the constraints allow.
         :class:`sklearn.calibration.CalibratedClassifierCV` can wrap this estimator.

@@ -183,7 +183,7 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     @accepts_tables
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Scores of the samples, in log odds.
+        """Return the scores of the samples, in log odds.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     @accepts_tables
     def predict(self, X: Any, *, sensitive_features: Any = None) -> Array:
-        """Predicted labels (n_samples,): the second class where the score is above ``threshold_``.
+        """Predict labels (n_samples,): the second class where the score is above ``threshold_``.
 
         Parameters are as in :meth:`decision_function`.
         """
@@ -209,7 +209,7 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     @accepts_tables
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Floats:
-        """Class probabilities (n_samples, 2), as well calibrated as the constraints allow.
+        """Return class probabilities (n_samples, 2), as well calibrated as the constraints allow.
 
         Parameters are as in :meth:`decision_function`.
         """
@@ -219,7 +219,7 @@ class PartialParityClassifier(PrivateFairClassifier):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
     ) -> float:
-        """Accuracy of :meth:`predict`, whose parameters these are, for labels and their weights."""
+        """Return the accuracy of :meth:`predict` for labels `y`, which may be weighted."""
         predicted = self.predict(X, sensitive_features=sensitive_features)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 

@@ -1,4 +1,4 @@
-"""The samples of a stream that are kept, and the state of ``LevelSet`` on it."""
+"""The samples of a stream in memory, and the state of ``LevelSet`` on it."""
 
 from __future__ import annotations
 

@@ -152,10 +152,10 @@ def encoded(values: Any, n_samples: int, name: str) -> tuple[Array, Array]:
     starts = range(0, n_samples, _ENCODED_ROWS)
     pieces = []
     for start in starts:
-        some = rows_of(values, slice(start, start + _ENCODED_ROWS))
-        (codes, labels), _ = read_groups(some, name=name)
+        piece = rows_of(values, slice(start, start + _ENCODED_ROWS))
+        (codes, labels), _ = read_groups(piece, name=name)
         pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
-    labels, places = joined([some for _, some in pieces])
+    labels, places = joined([labels for _, labels in pieces])
     small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch has it
     each = zip(places, pieces, strict=True)
     return np.concatenate([recoded(codes, at).astype(small) for at, (codes, _) in each]), labels

@@ -125,7 +125,7 @@ def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:
 
         def watch(iterate: Iterate) -> bool:
             boosted.note(iterate)
-            answers[:] = [bool(tell(iterate)) for tell in callbacks]  # each has to be told
+            answers[:] = [bool(tell(iterate)) for tell in callbacks]  # no `any`: it stops early
             return any(answers)
 
         rounds = Rounds(

@@ -25,7 +25,7 @@ from fairconstrained.fit.blocks_and_shards import (
 from fairconstrained.fit.engine_tables import (
     RowsOfTable,
     gathered_inputs,
-    learnt_from_some,
+    learnt_from_sample,
     rows_elsewhere,
     rows_of_table,
 )
@@ -125,7 +125,7 @@ def learn(fit: Fit) -> Fit:
     task, rows, specification = fit.task, fit.rows, fit.task.specification
     parts, wrapped = partial(part_of_cell, task, rows), isinstance(specification, Posteriors)
     if isinstance(rows, RowsOfTable):
-        learnt = learnt_from_some(specification, rows, parts, fit.rng) if wrapped else []
+        learnt = learnt_from_sample(specification, rows, parts, fit.rng) if wrapped else []
         data: Rows = rows_elsewhere(rows, specification, _on_device(task), learnt)
         return replace(fit, specification=specification, data=data)
     if wrapped and rows.workers.size > 1:

@@ -101,7 +101,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def named_by(cls, inputs: FitInputs) -> Columns:
-        """Return the roles that ``fit`` was told; all other columns are features."""
+        """Return the roles by the arguments of ``fit``; all other columns are features."""
         names = {
             role: inputs.X.names(role, values)
             for role, values in inputs._asdict().items()
@@ -158,8 +158,8 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     if columns.sensitive_features:
         groups, group_places = joined(all_groups)
     unknown = groups is not None and len(groups) > 0 and any(all_missing)
-    none, some = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)
-    rows = TrainingRows(None, none, some, np.ones(0), classes, groups)
+    no_label, any_missing = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)
+    rows = TrainingRows(None, no_label, any_missing, np.ones(0), classes, groups)
     ends, names = (min(lightest), max(heaviest)), tuple(columns.sensitive_features) or None
     rows = replace(rows, weight_range=ends, order=orders[0], columns=names)
     groups = groups if any(map(len, group_places)) else None
@@ -226,24 +226,24 @@ def _coded(like: TrainingRows, part: Any, places: tuple[Array, Array]) -> Traini
 Learnt = tuple[int, Array]  # n, and the columns, out of fold, of every n-th row of a partition
 
 
-def learnt_from_some(
+def learnt_from_sample(
     specification: Specification, rows: RowsOfTable, part_of_cell: Callable[[], Any], rng: Generator
 ) -> list[Learnt]:
     """Let a specification learn its columns from up to about 400,000 rows, which are gathered."""
     spacing = -(-int(rows.cells.sum()) // _MOST_LEARNT)
     X, *columns = zip(*rows.parts.gather(partial(_every, spacing)), strict=True)
     y, group, weight = map(np.concatenate, columns)
-    some = TrainingRows(pd.concat(X), y, group, weight, rows.classes, rows.groups)
-    some = replace(some, unknown=rows.unknown)
-    refuse_lacking(rows, some.cells, "a sample of the rows")
-    table = specification.fit_transform(some, part_of_cell, rng)
+    sample = TrainingRows(pd.concat(X), y, group, weight, rows.classes, rows.groups)
+    sample = replace(sample, unknown=rows.unknown)
+    refuse_lacking(rows, sample.cells, "a sample of the rows")
+    table = specification.fit_transform(sample, part_of_cell, rng)
     ends = np.cumsum([len(part) for part in X])[:-1]
     return [(spacing, part) for part in np.split(table, ends)]
 
 
 def _every(spacing: int, rows: TrainingRows) -> tuple[Any, Array, Array, Array]:
-    some = slice(None, None, spacing)
-    return rows.X[some], rows.y[some], rows.group[some], rows.weight[some]
+    sample = slice(None, None, spacing)
+    return rows.X[sample], rows.y[sample], rows.group[sample], rows.weight[sample]
 
 
 def rows_elsewhere(
@@ -279,8 +279,8 @@ def _transformed(
     with one_thread():
         columns = specification.transform(rows.X)
         if learnt is not None:
-            spacing, columns_of_some = learnt
-            columns[::spacing] = columns_of_some
+            spacing, columns_of_sample = learnt
+            columns[::spacing] = columns_of_sample
         data = as_rows(rows, columns)
     return replace(data, blocks=list(data.blocks), workers=workers)
 

@@ -37,8 +37,8 @@ ROUGH = 4
 # Added to slacks, one after another, within which hardly anything is better than equal scores.
 MORE_SLACK = (0.01, 0.04)
 NEARLY_EQUAL = 0.01  # more of the error than equal scores have is worth no warning
-# Options of the bar of a fit that was not asked for one, and of private fits: times tell the sizes
-# of their batches, also by how often a bar is drawn, and whether one comes late.
+# Options of the bar of a fit that is not verbose, and of private fits: times tell the sizes of
+# their batches, also by how often a bar is drawn, and whether one comes late.
 _LATE: dict[str, Any] = {"delay": 2.0, "leave": False}
 _WITHOUT_TIMES: dict[str, Any] = {
     "bar_format": "{desc}: {n_fmt}/{total_fmt}{postfix}", "mininterval": 0.0, "miniters": 1,
@@ -115,14 +115,16 @@ def without_constraints(fit: Fit, problem: Any) -> Tensor:
     return shared_solution(fit, partial(_solved, fit, free, AugmentedLagrangian())).x
 
 
-def linear_start(fit: Fit, some: Any) -> tuple[Tensor, Tensor]:
-    """Return the perceptron that is the constrained linear model of the rows of `some`."""
+def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
+    """Return the perceptron that is the constrained linear model of the problem's rows."""
     outputs = n_outputs(len(fit.rows.classes))
-    model: Any = Linear().build(some.data.X, some.data.weight, outputs, some.alpha)
-    solution = _solved(fit, replace(some, model=model, simpler=None), AugmentedLagrangian())
+    data, alpha = problem.data, problem.alpha
+    model: Any = Linear().build(data.X, data.weight, outputs, alpha)
+    linear = replace(problem, model=model, simpler=None)
+    solution = _solved(fit, linear, AugmentedLagrangian())
     w, aux = solution.x.tensor_split([model.n_params])
     coef, intercept = model.unpack(w)
-    return torch.cat((some.model.of_linear(coef.T, intercept), aux)), solution.dual
+    return torch.cat((problem.model.from_linear(coef.T, intercept), aux)), solution.dual
 
 
 def _solved(fit: Fit, problem: Any, solver: Solver) -> Iterate:
@@ -219,7 +221,7 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
     if float(hard[0]) >= below:
         return [], None
     enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
-    for more in (*(some for some in MORE_SLACK if some < enough), enough):
+    for more in (*(more for more in MORE_SLACK if more < enough), enough):
         wider = replace(problem, constraint=problem.constraint.narrowed(zero - more))
         options = {"max_iter": task.max_iter, "tol": task.tol, "known": wider.baselines()}
         looser = Stage(wider, run(task.solver, wider, problem.start(), zero, fit.rng, **options))

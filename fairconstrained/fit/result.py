@@ -66,7 +66,7 @@ def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
 
 
 def excess_over_slack(fit: Fit, stages: Sequence[Stage]) -> tuple[Tensor, Tensor]:
-    """Return by how much constraints exceed the slacks that were asked for, and the error of that.
+    """Return by how much constraints exceed the user's slacks, and the error of these numbers.
 
     The error is two standard deviations of the noise of a private fit, otherwise 0.
     """

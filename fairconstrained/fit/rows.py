@@ -147,8 +147,8 @@ class TrainingRows:
 
     def standing_for_all(self) -> TrainingRows:
         """Let rows of known group represent all rows of their label."""
-        some, every = self.weight_of_labels
-        return replace(self, stands_for=torch.where(some > 0, every / some, 1.0))
+        known, total = self.weight_of_labels
+        return replace(self, stands_for=torch.where(known > 0, total / known, 1.0))
 
 
 def validated(

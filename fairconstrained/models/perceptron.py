@@ -53,7 +53,7 @@ class PerceptronModel(NetworkModel):
 
         return scores, pullback
 
-    def of_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
+    def from_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
         """Return parameters with the scores of a linear model: coefficients (K, d), intercept (K,).
 
         A positive and a negative part of each score pass through the first units of all layers.

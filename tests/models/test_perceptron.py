@@ -46,7 +46,7 @@ def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
     model = Network(hidden, n_bins=n_bins).build(X, torch.ones(N).double(), n_outputs, 0.0)
     assert model.contains_linear
     coef, intercept = torch.randn((n_outputs, D)).double(), torch.randn(n_outputs).double()
-    scores = model.scores(model.of_linear(coef, intercept), X)
+    scores = model.scores(model.from_linear(coef, intercept), X)
     torch.testing.assert_close(scores, X.X @ coef.T + intercept)
 
 
