@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
@@ -69,6 +70,11 @@ class DelegatingClassifier(
     def _response(self, method: str, X: Any, **params: Any) -> Any:
         check_is_fitted(self, self._fitted)
         return getattr(getattr(self, self._fitted), method)(X, **params)
+
+
+def plain_objects(y: Any) -> Any:
+    """Return a column of objects as labels of one type; whatever else comes stays as it is."""
+    return plain_labels(y) if getattr(y, "dtype", None) == np.dtype("O") else y
 
 
 def warn_of_exact_scores(estimator: Any, what: str, varied: Iterable[str] = ()) -> None:

@@ -29,7 +29,6 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
@@ -42,7 +41,11 @@ from fairconstrained.metrics.inputs import (
     scores_of,
 )
 from fairconstrained.metrics.statements import Certificate
-from fairconstrained.model_selection._common import DelegatingClassifier, warn_of_exact_scores
+from fairconstrained.model_selection._common import (
+    DelegatingClassifier,
+    plain_objects,
+    warn_of_exact_scores,
+)
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.seeds import without_seeds
 from fairconstrained.rates import CAPS, PARITIES
@@ -243,7 +246,7 @@ class CertifiedClassifier(DelegatingClassifier):
         slack = self._given("slack", self.slack, own_bound(constraint))
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
-        X, y = indexable(X, plain_labels(y) if getattr(y, "dtype", 0) == np.dtype("O") else y)
+        X, y = indexable(X, plain_objects(y))
         if y is None:
             raise ValueError(
                 "CertifiedClassifier requires y to be passed, but the target y is None."

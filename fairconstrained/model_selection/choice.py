@@ -22,11 +22,10 @@ from fairconstrained.exceptions import (
     NoUsefulModelError,
     warn_caller,
 )
-from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, of_all_models
-from fairconstrained.model_selection._common import warn_of_exact_scores
+from fairconstrained.model_selection._common import plain_objects, warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.sharing import follow
 
@@ -219,10 +218,10 @@ def tradeoff_curve(
     if cv is None or isinstance(cv, int):
         cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
     check_samples(X=X, y=y, sensitive_features=sensitive_features, **(params or {}))
-    y = plain_labels(y) if getattr(y, "dtype", 0) == np.dtype("O") else y
+    y = plain_objects(y)
     if scoring is None:
         scoring = _scorers(weighted="sample_weight" in (params or {}))
-    values = list(param_range)
+    values = [None] if param_name is None else list(param_range)
     cv, metadata = check_cv(cv, y), {"sensitive_features": sensitive_features, **(params or {})}
     grid = {} if param_name is None else {param_name: values}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
@@ -230,15 +229,12 @@ def tradeoff_curve(
     order: Any = np.arange(len(values))
     if all(isinstance(value, Real) for value in values):  # from a loose slack to the next
         order = np.argsort(np.negative(np.asarray(values, dtype=float)), kind="stable")
-    options = {
-        "param_grid": {name: [values[i] for i in order] for name in grid},
-        **{"scoring": scorers, "refit": False, "error_score": "raise"},
-    }
+    ordered = {name: [values[i] for i in order] for name in grid}
+    options = {"scoring": scorers, "refit": False, "error_score": "raise"}
 
-    def searched(fold: _Fold) -> Mapping[str, Any]:
-        search = GridSearchCV(follow(estimator), cv=fold, **options).fit(X, y, **metadata)
-        results: Mapping[str, Any] = search.cv_results_
-        return results
+    def measure(fold: _Fold) -> Any:
+        search = GridSearchCV(follow(estimator), ordered, cv=fold, **options)
+        return search.fit(X, y, **metadata).cv_results_
 
     with config_context(enable_metadata_routing=True):
         routes = MetadataRouter(owner="tradeoff_curve").add(
@@ -246,7 +242,7 @@ def tradeoff_curve(
         )
         routed = routes.route_params(params=metadata, caller="fit")
         folds = [_Fold(cv, *fold) for fold in cv.split(X, y, **routed.splitter.split)]
-        measured = Parallel(n_jobs=n_jobs)(map(delayed(searched), folds))
+        measured = Parallel(n_jobs=n_jobs)(map(delayed(measure), folds))
     return _table(grid, np.argsort(order), measured)
 
 
@@ -287,16 +283,16 @@ def _table(
     Means and deviations come first, then the test scores of single folds.
     """
     columns: dict[str, Any] = dict(grid)
-    means = [key for key in measured[0] if key.startswith("mean_") and key != "mean_score_time"]
-    keys = [key for key in means if USEFUL not in key]
-    place = place if grid else [0]
-    for key in keys:
-        of_folds = np.array([results[key][place] for results in measured])
-        columns[key] = of_folds.mean(axis=0)
-        columns[key.replace("mean_", "std_", 1)] = of_folds.std(axis=0)
-    for key in (key.removeprefix("mean_") for key in keys if key.startswith("mean_test_")):
-        for k, results in enumerate(measured):
-            columns[f"split{k}_{key}"] = results[f"mean_{key}"][place]
-    if use := [results[key][place] for results in measured for key in means if USEFUL in key]:
-        columns["useful"] = np.min(use, axis=0) == 1
+    single: dict[str, Any] = {}
+    useful = []
+    for key in (key for key in measured[0] if key.startswith(("mean_fit_time", "mean_test_"))):
+        folds = np.array([results[key][place] for results in measured])
+        if USEFUL in key:
+            useful.append(folds.min(axis=0) == 1)
+            continue
+        name = key.removeprefix("mean_")
+        columns |= {key: folds.mean(axis=0), f"std_{name}": folds.std(axis=0)}
+        if name != "fit_time":
+            single |= {f"split{k}_{name}": scores for k, scores in enumerate(folds)}
+    columns |= single | ({"useful": np.all(useful, axis=0)} if useful else {})
     return pd.DataFrame(columns)
