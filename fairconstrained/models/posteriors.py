@@ -212,10 +212,11 @@ class Posteriors(OfClassifier):
         digest = self.handle.digest(X)
 
         def ask(model: Calibrated, X: Any) -> list[Floats]:
-            key = None if digest is None else (id(model), digest)
-            # A result keeps its model, so that no other model has this identity.
-            kept = self.handle.recall(key, lambda: (model, model.posteriors(X)))
-            answers: list[Floats] = kept[1]
+            # A result holds its model, so that no other model has this identity.
+            answers: list[Floats]
+            _, answers = self.handle.recall(
+                digest and (id(model), digest), lambda: (model, model.posteriors(X))
+            )
             return answers
 
         with one_openmp_thread(X):
@@ -255,12 +256,13 @@ class Posteriors(OfClassifier):
         label = label.reshape(-1)
         known = np.full(len(y), -1) if group is None else group
         folds = self._folds(X, label * (int(np.max(known)) + 2) + known, rng)
-        fit = partial(self._cross_fitted, (X, folds, rng, sample_weight))
+        rows = X, folds, rng, sample_weight
+        fit = partial(self._cross_fitted, rows, self.handle.digest(rows))
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        label_model, own = fit(self.estimator, classes, label, everyone)
+        label_model, out_of_fold = fit(self.estimator, classes, label, everyone)
         group_models = self._groups_as_given(part_of_cell, groups) if group is None else []
-        posteriors = [own, *(given.model.posteriors(X)[0] for given in group_models)]
+        posteriors = [out_of_fold, *(frozen.model.posteriors(X)[0] for frozen in group_models)]
         for task in [] if group is None else group_tasks(part_of_cell):
             part, of_labels = task.part_of_group[known], task.labels[label]
             used = of_labels & (known >= 0)
@@ -268,23 +270,23 @@ class Posteriors(OfClassifier):
             prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
             kinds, target = np.unique(part, return_inverse=True)
             target = target.reshape(-1)
-            model, own = fit(self._for_groups(task, groups), kinds, target, used)
-            posteriors.append(own)
+            model, out_of_fold = fit(self._for_groups(task, groups), kinds, target, used)
+            posteriors.append(out_of_fold)
             group_models.append(GroupModel(task, prior, model))
         fitted = FittedPosteriors(classes, label_model, group_models)
         return fitted.assembled(posteriors), fitted
 
-    def _cross_fitted(self, rows: Any, *task: Any) -> tuple[Calibrated, Floats]:
+    def _cross_fitted(
+        self, rows: Any, digest: bytes | None, *task: Any
+    ) -> tuple[Calibrated, Floats]:
         """Fit to a task out of fold, unless a fit with the same rows and task has done so."""
-        key = self.handle.digest(rows, task)
         X, folds, rng, weight = rows
-        estimator, kinds, target, used = task
-        # A generator of its own for each task: models do not depend on those fitted before.
+        *target, used = task
+        # Each task draws from a copy: models do not depend on those fitted before.
         options = {"X": X, "folds": folds, "rng": copy.deepcopy(rng), "sample_weight": weight}
-        fit = check_memory(self.memory).cache(cross_fit)
-        fitted: tuple[Calibrated, Floats] = self.handle.recall(
-            key, lambda: fit(estimator, kinds, target, used=used, **options)
-        )
+        fit = partial(check_memory(self.memory).cache(cross_fit), *target, used=used, **options)
+        key = digest and self.handle.digest(digest, task)
+        fitted: tuple[Calibrated, Floats] = self.handle.recall(key, fit)
         return fitted
 
     def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
@@ -394,10 +396,10 @@ class FittedPosteriors(NamedTuple):
         The head is linear, so its scores are the mean of those for single classifiers, from whose
         columns it has learnt. Columns of mean posteriors would be of another kind.
         """
-        models = [self.label_model, *(own.model for own in self.group_models)]
+        models = [self.label_model, *(group.model for group in self.group_models)]
         answers = [ask(model, X) for model in models]
         n_folds = max(map(len, answers))
-        each = [self.assembled([own[k % len(own)] for own in answers]) for k in range(n_folds)]
+        each = [self.assembled([one[k % len(one)] for one in answers]) for k in range(n_folds)]
         return np.asarray(np.mean(each, axis=0))
 
     def of_fold(self, k: int) -> FittedPosteriors:
