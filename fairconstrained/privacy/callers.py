@@ -15,23 +15,18 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 
 # Modules of scikit-learn whose functions train an estimator once, as it is.
-_NO_TRAINERS: tuple[list[str], ...] = (
-    ["base"],
-    ["pipeline"],
-    ["utils"],
-    ["callback"],
-    ["_config"],
-    [],
-)
+_NO_TRAINERS = {"sklearn"} | {
+    f"sklearn.{name}" for name in ("base", "pipeline", "utils", "callback", "_config")
+}
 
 
-def _callers() -> Iterator[tuple[list[str], Any]]:
-    """Yield the parts of the module's name, and the object, of each caller, the last one first."""
+def _callers() -> Iterator[tuple[str, Any]]:
+    """Yield package and room, as in "sklearn.base", and object of each caller, the last first."""
     frame = sys._getframe().f_back
     while frame is not None:
         is_method = frame.f_code.co_varnames[:1] == ("self",)
         owner = frame.f_locals.get("self") if is_method else None
-        yield frame.f_globals.get("__name__", "").split("."), owner
+        yield ".".join(frame.f_globals.get("__name__", "").split(".")[:2]), owner
         frame = frame.f_back
 
 
@@ -39,15 +34,15 @@ def trainer_above() -> str:
     """Name the meta-estimator or function of scikit-learn that trains, a pipeline apart; or ""."""
     name = ""
     for module, owner in _callers():
-        if module[0] == "sklearn" and module[1:2] not in _NO_TRAINERS:
-            name = ".".join(module[:2]) if owner is None else type(owner).__name__
+        if module.partition(".")[0] == "sklearn" and module not in _NO_TRAINERS:
+            name = module if owner is None else type(owner).__name__
     return name
 
 
 def pipeline_steps_above() -> list[Any]:
     """List the steps, but for the last one, of the pipelines that are fitting; also of others'."""
-    pipelines = {id(own): own for _, own in _callers() if isinstance(own, Pipeline)}
-    return [step for own in pipelines.values() for step in steps_before(own)]
+    pipelines = {id(owner): owner for _, owner in _callers() if isinstance(owner, Pipeline)}
+    return [step for pipeline in pipelines.values() for step in steps_before(pipeline)]
 
 
 def steps_before(pipeline: Pipeline) -> list[Any]:
@@ -82,7 +77,7 @@ def warn_of_learning_steps(steps: Sequence[Any]) -> None:
 
 
 def _asks_for_groups(step: Any) -> bool:
-    """Whether a step, or one within it, requests the sensitive features when a pipeline is fit."""
+    """Return whether a step, or one within it, requests the sensitive features in a fit."""
     routing = get_routing_for_object(step)
     methods = ("fit", "fit_transform", "transform")
     return any(routing.consumes(method, ["sensitive_features"]) for method in methods)
