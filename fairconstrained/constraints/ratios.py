@@ -50,11 +50,12 @@ class RateRatios(LinearMoments):
     def undefined(self, values: Tensor) -> dict[int, str]:
         a, b = self._both(values)
         places = torch.nonzero(torch.maximum(a, b) <= _ZERO)[:, 0].tolist()
-        events: dict[str, set[str]] = {}
-        for j in places:
+        events = {j: self._event(j) for j in places}
+        rates: dict[str, set[str]] = {}
+        for j, event in events.items():
             names = map(self._rate_names.__getitem__, self.combinations.rate[:, j].tolist())
-            events.setdefault(self._event(j), set()).update(names)
-        return {j: _no_ratio(self._event(j), sorted(events[self._event(j)])) for j in places}
+            rates.setdefault(event, set()).update(names)
+        return {j: _no_ratio(event, sorted(rates[event])) for j, event in events.items()}
 
     def _both(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two rates of each comparison, (m,) each."""

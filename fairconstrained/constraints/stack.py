@@ -197,12 +197,12 @@ class Stack(MomentConstraint):
         return {key: member.measure(values) for key, member, values in pieces}
 
     def undefined(self, values: Tensor) -> dict[int, str]:
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         first = 0
         for member, piece in zip(self.members, self.split(values), strict=True):
-            found |= {first + j: words for j, words in member.undefined(piece).items()}
+            names |= {first + j: words for j, words in member.undefined(piece).items()}
             first += len(piece)
-        return found
+        return names
 
     def measure(self, values: Tensor) -> float:
         """Measure the criterion that exceeds its slack most, in its own units."""

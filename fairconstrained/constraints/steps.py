@@ -85,10 +85,10 @@ class Above(Statistic):
         return (self._distance(scores) > 0).to(scores.dtype)
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Take the only threshold for that of the predictions."""
-        return torch.cat((counts[:, None] - table, table), dim=1)[
-            :, : 2 * (len(self.thresholds) == 1)
-        ]
+        """Take the only threshold for the threshold of the predictions."""
+        if len(self.thresholds) != 1:
+            return super().predicted(table, counts)
+        return torch.cat((counts[:, None] - table, table), dim=1)
 
     def convex(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return two convex functions of scores and thresholds whose difference is `soft`."""

@@ -340,11 +340,11 @@ class Columns(Statistic):
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Ask the first member whose columns tell."""
+        """Count by the columns of the first member that tells labels apart."""
         tables = torch.split(table, [member.n_columns for member in self.members], dim=1)
         pairs = zip(self.members, tables, strict=True)
-        told = (member.predicted(own, counts) for member, own in pairs)
-        return next((labels for labels in told if labels.numel()), table[:, :0])
+        labels = (member.predicted(columns, counts) for member, columns in pairs)
+        return next((numbers for numbers in labels if numbers.numel()), table[:, :0])
 
     def sharpened(self) -> Columns:
         """Sharpen all members."""
