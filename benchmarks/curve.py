@@ -1,4 +1,4 @@
-"""What a whole curve of slacks, and a search over criteria, cost beside one point.
+"""Compare the costs of a whole curve of slacks, and of a search over criteria, with one point.
 
     python -m benchmarks.curve --rows 4000
 
@@ -9,9 +9,11 @@ error of fits along a curve less that of fits that begin anew, out of fold or on
 from __future__ import annotations
 
 import argparse
+import copy
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,9 +70,9 @@ def costs(rows: dict[str, Any]) -> None:
     one, fits = cost(lambda: curve([0.05]))
     eight, all_fits = cost(lambda: curve(SLACKS))
     print(
-        f"curve: 1 slack {one:.2f} s, {fits} fits; 8 slacks {eight:.2f} s, {all_fits} fits", end=""
+        f"curve: 1 slack {one:.2f} s, {fits} fits; 8 slacks {eight:.2f} s, {all_fits} fits: "
+        f"{eight / one:.2f} times"
     )
-    print(f": {eight / one:.2f} times")
     one, fits = cost(lambda: search(["equalized_odds"], [0.05]))
     twelve, all_fits = cost(lambda: search(CRITERIA, SLACKS[1:8:2]))
     print(f"search: 1 candidate {one:.2f} s, {fits} fits; 12 {twelve:.2f} s, {all_fits} fits")
@@ -89,18 +91,19 @@ def warm_starts(split: Split, n_rows: int) -> None:
         "sensitive_features": split.groups[0][:n_rows],
     }
     for name, estimator in linear.items():
-        base = follow(estimator)
+        anew, along = partial(copy.deepcopy, estimator), partial(clone, follow(estimator))
         ends, seconds = np.zeros((2, len(SLACKS))), np.zeros(2)
         for j, slack in enumerate(reversed(SLACKS)):
-            for i, first in enumerate((estimator, base)):
+            for i, begin in enumerate((anew, along)):
                 start = time.process_time()
-                anew = clone(first) if first is base else type(first)(first.constraint)
-                clf = anew.set_params(slack=slack).fit(**rows)
+                clf = begin().set_params(slack=slack).fit(**rows)
                 seconds[i] += time.process_time() - start
                 ends[i, j] = clf.history_["error"][-1]
         more = ends[1] - ends[0]
-        print(f"{name}: {seconds[0]:.2f} s anew, {seconds[1]:.2f} s along the curve; error", end="")
-        print(f" {more.mean():+.5f} on average, {more.max():+.5f} at worst")
+        print(
+            f"{name}: {seconds[0]:.2f} s anew, {seconds[1]:.2f} s along the curve; error "
+            f"{more.mean():+.5f} on average, {more.max():+.5f} at worst"
+        )
 
 
 def main() -> None:

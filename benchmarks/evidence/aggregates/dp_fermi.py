@@ -100,10 +100,8 @@ def _fermi_beaten(runs: pd.DataFrame) -> Cells:
     for (data, notion, epsilon), of, method, points in _points(runs):
         means = of.groupby("penalty")[list(_TEST)].mean()
         row = name(data, notion, "not private" if np.isinf(epsilon) else f"epsilon {epsilon:g}")
-        words, answers = (
-            method.replace("_", " et al. "),
-            points.apply(partial(_answer, means), axis=1),
-        )
+        words = method.replace("_", " et al. ")
+        answers = points.apply(partial(_answer, means), axis=1)
         yield row, f"{words}, points", str(len(points)), ""
         yield row, f"{words}, beaten", str(sum(is_beaten for _, is_beaten in answers)), ""
 
