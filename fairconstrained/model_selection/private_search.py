@@ -249,8 +249,8 @@ class PrivateGridSearch(DelegatingClassifier):
                 f"{sorted(varied)}."
             )
         bare = self._seedless()
-        given = (clone(bare).set_params(**clone(params, safe=False)) for params in candidates)
-        if any(_private_part(model).random_state is not None for model in given):
+        models = [clone(bare).set_params(**clone(params, safe=False)) for params in candidates]
+        if any(_private_part(model).random_state is not None for model in models):
             raise ValueError(
                 "param_grid must not hold a random_state, which candidates_ would tell whoever "
                 "reads it: give it to the estimator."

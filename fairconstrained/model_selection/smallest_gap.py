@@ -134,9 +134,9 @@ class SmallestGapClassifier(DelegatingClassifier):
         NoUsefulModelError
             If the predictions are within 0.01 of a constant even without a bound on the gap.
         """
-        floors, own = self._checked()
-        names = [*own, *floors]
-        some = [i for i, notion in enumerate(own) if _slack_of(notion) is None]
+        floors, notions = self._checked()
+        names = [*notions, *floors]
+        minimised = [i for i, notion in enumerate(notions) if _slack_of(notion) is None]
         least = self.estimator.min_group_size
         first = follow(self.estimator)
         first.set_params(constraint=names, min_group_size=0 if least == "auto" else least)
@@ -147,9 +147,9 @@ class SmallestGapClassifier(DelegatingClassifier):
             values = list(model.violations_.values())
             if len(values) < len(names):  # nothing to compare
                 return _Tried(slack, float("nan"), float("nan"), True, model)
-            excess = [v - f.max for v, f in zip(values[len(own) :], floors, strict=True)]
+            excess = [v - f.max for v, f in zip(values[len(notions) :], floors, strict=True)]
             useful = not nearly_constant(model.predict(X))
-            return _Tried(slack, max(values[i] for i in some), max(excess), useful, model)
+            return _Tried(slack, max(values[i] for i in minimised), max(excess), useful, model)
 
         tried = [fitted(float("inf"))]
         if not tried[0].useful:
