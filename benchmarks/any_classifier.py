@@ -208,14 +208,14 @@ def linear_program(case: Case) -> Accepted:
 
 
 def density_columns(part_of_cell: NDArray[np.int64]) -> list[int]:
-    """Positions of P(part | x) / P(part) among the columns, in the order of the parts."""
-    position, found = 2, []
+    """Return the columns of P(part | x) / P(part), in the order of the parts."""
+    position, places = 2, []
     for task in group_tasks(part_of_cell):
         cells, n = part_of_cell[task.labels][0], len(task.parts)
         parts = np.unique(cells[cells >= 0])
-        found += list(zip(parts, range(position, position + n), strict=True))
+        places += list(zip(parts, range(position, position + n), strict=True))
         position += 3 * n  # and the products with log odds and probability of the label
-    return [place for _, place in sorted(found)]
+    return [place for _, place in sorted(places)]
 
 
 def threshold_optimizer(case: Case) -> Accepted:
