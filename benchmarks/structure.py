@@ -71,10 +71,10 @@ def parsed() -> dict[str, ast.Module]:
     return trees
 
 
-def nodes(kind: type | tuple[type, ...], prefix: str = "fairconstrained") -> Iterator:
-    """Yield the nodes of a kind in the modules whose names begin with a prefix."""
+def nodes(kind: type | tuple[type, ...], *rooms: str) -> Iterator:
+    """Yield the nodes of a kind in these rooms, or in all of the package."""
     for module, tree in parsed().items():
-        if module.startswith(prefix):
+        if module.startswith(rooms or "fairconstrained"):
             yield from (node for node in ast.walk(tree) if isinstance(node, kind))
 
 
@@ -145,15 +145,15 @@ def methods(node: ast.ClassDef) -> set[str]:
     return {member.name for member in node.body if isinstance(member, ast.FunctionDef)}
 
 
-def n_overrides(base: str, prefix: str) -> int:
-    """Count the methods that the descendants of a class define again."""
-    tree = {node.name: node for node in nodes(ast.ClassDef, prefix)}
+def n_overrides(*bases: str) -> int:
+    """Count the methods that the descendants of classes define again."""
+    tree = {node.name: node for node in nodes(ast.ClassDef)}
 
     def ancestors(name: str) -> set[str]:
         names = {ast.unparse(parent) for parent in tree[name].bases} & set(tree)
         return names.union(*map(ancestors, names)) if names else names
 
-    below = [name for name in tree if base in ancestors(name)]
+    below = [name for name in tree if ancestors(name).intersection(bases)]
     above = {
         name: set().union(*(methods(tree[other]) for other in ancestors(name))) for name in below
     }
@@ -162,8 +162,7 @@ def n_overrides(base: str, prefix: str) -> int:
 
 def n_super() -> int:
     """Count the calls of super() in the estimators and the steps of a fit."""
-    rooms = ("fairconstrained.estimators", "fairconstrained.fit.")
-    calls = (call for room in rooms for call in nodes(ast.Call, room))
+    calls = nodes(ast.Call, "fairconstrained.estimators", "fairconstrained.fit")
     return sum(isinstance(call.func, ast.Name) and call.func.id == "super" for call in calls)
 
 
@@ -282,9 +281,7 @@ def table() -> dict[str, str]:
         "methods of the largest class": f"{len(methods(largest))} ({largest.name})",
         "classes of problems": len(list(nodes(ast.ClassDef, "fairconstrained.problems"))),
         "super() in estimators/ and fit/": n_super(),
-        "overrides of methods of a task or a fit": sum(
-            n_overrides(base, "fairconstrained.fit") for base in ("Task", "Fit")
-        ),
+        "overrides of methods of a task or a fit": n_overrides("Task", "Fit"),
         "numeric constants of modules": n_numeric_constants(),
         "comment lines, % of lines of code": f"{comment_share():.1f}",
         f"functions over {SCREEN} lines": sum(
