@@ -206,11 +206,7 @@ def pose_by_releases(
     constraint = stack_of_all(task, rows, rows.ample, 1)
     counts = constraint.pooled(rows.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
     one_row = data.subset(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
-    trial = build(fit, model, one_row, constraint, counts, releases)
-    check_solves(task.solver, trial)
-    task.solver.check(trial)
-    warn_of_plan(task, rows, plan)
-    fit.ledger.append(plan)
+    commit(fit, plan, build(fit, model, one_row, constraint, counts, releases))
     if release_model is not None:
         fit, model = release_model(fit, releases)
     cells = release_counts(fit, releases)
@@ -218,6 +214,15 @@ def pose_by_releases(
     warn_of_parts(constraint, cells, plan)
     counts = constraint.pooled(cells.reshape(-1)).clamp_min(1.0)
     return build(fit, model, fit.data, constraint, counts, releases), left_out
+
+
+def commit(fit: Fit, plan: PrivacyGuarantee, trial: Any) -> None:
+    """Note that the plan may be spent, unless its problem, on no release, cannot be solved."""
+    task = fit.task
+    check_solves(task.solver, trial)
+    task.solver.check(trial)
+    warn_of_plan(task, fit.rows, plan)
+    fit.ledger.append(plan)
 
 
 def least_rows(task: Task, counts_noise: float) -> int:

@@ -29,7 +29,7 @@ from fairconstrained.problems.private.moments import (
 )
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import check_solves, solves
+from fairconstrained.solvers.base import solves
 
 _MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 _MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
@@ -136,13 +136,9 @@ def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:
     shape, n_cells, n_rows = rows.space.shape, prod(rows.space.shape), rows.n_rows
     guarantee = task.plan(n_rows)
     releases = Releases(guarantee)
-    private.warn_of_plan(task, rows, guarantee)
     trial = made_up(n_cells, X.shape[1], n_rows)
     constraint = stack_of_all(task, rows, trial.counts.reshape(shape), 1)
-    refused = PrivateMomentERM.of(trial, constraint, task.alpha, releases)
-    check_solves(task.solver, refused)  # before any release
-    task.solver.check(refused)
-    fit.ledger.append(guarantee)
+    private.commit(fit, guarantee, PrivateMomentERM.of(trial, constraint, task.alpha, releases))
     in_cells = X, n_rows, cell_of_rows(fit), n_cells
     released = release(*in_cells, public.centre, public.scale, releases, fit.rng)
     if released.far:

@@ -55,8 +55,7 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
 
 def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
     """Return the attributes with which the model at `x` predicts."""
-    tell: Any = fit.task.attributes
-    attributes: dict[str, Any] = tell(fit, problem, x[: problem.model.n_params])
+    attributes: dict[str, Any] = fit.task.attributes(fit, problem, x[: problem.model.n_params])
     if "module_" in attributes:
         attributes["module_"] = auditable(attributes["module_"])
     attributes["model_"] = fit.specification
