@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
 from fairconstrained.audit.sample import Sample, without_stratum
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.claims import own_bound, read_claim
+from fairconstrained.metrics.claims import constraint_bound, read_claim
 
 CRITERIA = {
     "demographic_parity": "equal rates of favourable decisions",
@@ -78,7 +78,7 @@ class Question(NamedTuple):
         name = getattr(constraint, "name", constraint)
         if name not in COMPARED:
             raise ValueError(f"constraint must be one of {sorted(COMPARED)}; got {constraint!r}.")
-        slack = own_bound(constraint) if slack is None else slack
+        slack = constraint_bound(constraint) if slack is None else slack
         read_claim(constraint, slack or 0.0, None, interval=None, min_group_size=1)
         ratio = getattr(constraint, "ratio", None)
         if ratio is not None and name not in RATIOS:

@@ -22,11 +22,11 @@ from fairconstrained.metrics.claims import (
     OVERALL,
     Claim,
     Rows,
-    checked,
+    check_rows,
     declared,
     labels_of,
     lacking,
-    of_model,
+    predict_rows,
     read_claim,
 )
 from fairconstrained.metrics.inputs import (
@@ -217,14 +217,14 @@ def certify(
     check_samples(X=X, y=y, **rows._asdict(), **weights)
     model = "the given predictions"
     if estimator is not None:
-        rows, model = of_model(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
-    claim = _about(claim, estimator, rows, y, y_true, y_pred)
-    rows = checked(rows, claim, population is not None and population.needs_labels)
+        rows, model = predict_rows(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
+    claim = _with_known(claim, estimator, rows, y, y_true, y_pred)
+    rows = check_rows(rows, claim, population is not None and population.needs_labels)
     claim = claim._replace(labels=labels_of(rows, claim.labels)).naming(y, y_true, y_pred)
-    found = _judged(rows, claim) if population is None else _of_other(population, rows, claim)
-    if found.left_out:
+    judged = _judge(rows, claim) if population is None else _judge_drawn(population, rows, claim)
+    if judged.left_out:
         warn_caller(
-            f"The certificate leaves out {'; '.join(found.left_out)} "
+            f"The certificate leaves out {'; '.join(judged.left_out)} "
             f"(min_group_size={min_group_size}) and says nothing about them.",
             SmallGroupWarning,
         )
@@ -232,26 +232,26 @@ def certify(
         constraint=claim.words(control_features is not None),
         slack=claim.slack,
         confidence=float(confidence),
-        kept=bool(found.bound.upper <= claim.slack and not np.isnan(found.bound.estimate)),
-        n_samples=found.n_samples,
-        groups=found.groups,
-        left_out=found.left_out,
+        kept=bool(judged.bound.upper <= claim.slack and not np.isnan(judged.bound.estimate)),
+        n_samples=judged.n_samples,
+        groups=judged.groups,
+        left_out=judged.left_out,
         estimator=model,
         name=name,
         population=None if population is None else population.to_dict(),
-        **{**found.bound._asdict(), "assumptions": [*found.assumed, *found.bound.assumptions]},
+        **{**judged.bound._asdict(), "assumptions": [*judged.assumed, *judged.bound.assumptions]},
     )
 
 
-def _about(claim: Claim, model: Any, rows: Rows, *labels: Any) -> Claim:
+def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> Claim:
     """Return the claim, about all labels and groups that the model and these columns know."""
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
     known += [label for column in labels for label in declared(column)]
     true, decided = (
-        [] if column is None else pd.Series(np.ravel(as_numpy(column))).dropna().tolist()
+        [] if column is None else pd.Series(np.ravel(as_numpy(column))).dropna().unique().tolist()
         for column in rows[:2]
     )
-    known += set(true) if set(decided) <= set(true) else []  # labels that nobody is predicted
+    known += true if set(decided) <= set(true) else []  # labels that nobody is predicted
     groups = getattr(last_step(model), "groups_", ())
     return claim._replace(labels=list(dict.fromkeys(known)), groups=list(groups))
 
@@ -266,12 +266,12 @@ class _Judged(NamedTuple):
     assumed: list[str]
 
 
-def _judged(rows: Rows, claim: Claim) -> _Judged:
+def _judge(rows: Rows, claim: Claim) -> _Judged:
     """Certify these rows."""
-    return (_of_scores if rows.y_pred is None else _of_labels)(rows, claim)
+    return (_judge_scores if rows.y_pred is None else _judge_labels)(rows, claim)
 
 
-def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
+def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
     """Certify samples of another population that are drawn from the rows; the worst one counts.
 
     Of intervals of fractions these are the corners. The certificate is wrong only if it is wrong
@@ -289,19 +289,20 @@ def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
         positive = true == target
     names = [group_name(label) for label in labels]
     mixture = Mixture(
-        *(codes, names, positive, claim.of_groups, claim.of_labels, claim.at_corners),
+        *(codes, names, positive),
+        *(claim.depends_on_groups, claim.depends_on_labels, claim.at_corners),
         rows.control_features is not None or claim.attributes == "parallel",
     )
     drawn = population.samples(mixture, claim.alpha * _FOR_SAMPLES)
     if not drawn:
-        return _judged(rows, claim)._replace(assumed=[*_DECLARED, _NO_MATTER])
+        return _judge(rows, claim)._replace(assumed=[*_DECLARED, _NO_MATTER])
     samples = [rows.take(chosen) for chosen in drawn]
     claim = claim._replace(alpha=claim.alpha * (1.0 - _FOR_SAMPLES))
-    found = [_judged(sample, claim) for sample in samples]
-    at = max(range(len(found)), key=lambda i: found[i].bound.upper)
-    worst, left_out = found[at], dict.fromkeys(text for one in found for text in one.left_out)
+    results = [_judge(sample, claim) for sample in samples]
+    at = max(range(len(results)), key=lambda i: results[i].bound.upper)
+    worst, left_out = results[at], dict.fromkeys(text for one in results for text in one.left_out)
     jointly = claim._replace(alpha=claim.alpha / len(samples))
-    rates = _judged(samples[at], jointly).bound.rates
+    rates = _judge(samples[at], jointly).bound.rates
     return worst._replace(
         bound=worst.bound._replace(rates=rates),
         left_out=list(left_out),
@@ -310,11 +311,11 @@ def _of_other(population: Population, rows: Rows, claim: Claim) -> _Judged:
 
 
 def _encoded(sensitive_features: Any, n_rows: int) -> Groups:
-    """Shares say what the rates of groups are in expectation, which bounds none of them."""
+    """Encode groups; refuse shares, which give rates in expectation and so bound none of them."""
     return encode_groups(sensitive_features, n_rows).certain("certify")
 
 
-def _of_labels(rows: Rows, claim: Claim) -> _Judged:
+def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
     """Certify constraints on predicted labels: gaps and caps of rates."""
     table = _Table.of(rows, claim)
     counts, notion = table.counts, {**PARITIES, **CAPS}[claim.notion]
@@ -324,13 +325,14 @@ def _of_labels(rows: Rows, claim: Claim) -> _Judged:
         counts = counts._replace(table=counts.table.sum(axis=0, keepdims=True), groups=[OVERALL])
     counts.definitions(notion, by_ratio=claim.ratio is not None)
     rates = counts.rates(notion)
-    found = claim.compared(rates.rows, *((0,) if claim.pooled else (table.attributes, table.sets)))
+    families = (0,) if claim.pooled else (table.attributes, table.sets)
+    comparable = claim.compared(rates.rows, *families)
     if claim.notion in CAPS:
-        bound = bounds.cap_bound(counts, notion, claim.alpha, found.kept)
+        bound = bounds.cap_bound(counts, notion, claim.alpha, comparable.kept)
     else:
         how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
-        bound = bounds.parity_bound(counts, notion, claim.alpha, found.kept, how, table.sets)
-    left_out = found.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
+        bound = bounds.parity_bound(counts, notion, claim.alpha, comparable.kept, how, table.sets)
+    left_out = comparable.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
     return _Judged(bound, groups, left_out, table.n_samples, table.assumed)
 
 
@@ -387,7 +389,7 @@ class _Table(NamedTuple):
         return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)))
 
 
-def _of_scores(rows: Rows, claim: Claim) -> _Judged:
+def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     assumed = list(_ASSUMPTIONS)
     if rows.sensitive_features is not None:
@@ -407,19 +409,19 @@ def _of_scores(rows: Rows, claim: Claim) -> _Judged:
         assumed += [f"{top}."] if (top := top_of_words(labels)) else []
     groups = data.rows.labels + lacking(rows.sensitive_features, data.rows.labels, claim.groups)
     cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)
-    found = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))
-    cells_kept = found.kept[: len(data.rows.labels)]
-    kept = (np.any if claim.of_rates_inside else np.all)(cells_kept, axis=1)
+    comparable = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))
+    cells_kept = comparable.kept[: len(data.rows.labels)]
+    kept = (np.any if claim.compares_rates_inside else np.all)(cells_kept, axis=1)
     bound = Bound(float("nan"), 1.0, bounds.NOTHING, "none", [])
     if kept.sum() > 1:
         members = np.flatnonzero(kept[data.rows.group])
         bound = _score_bound(data.select(kept), positive[members], claim, cells_kept[kept])
     names = list(map(group_name, groups))
-    given = [
+    conditions = [
         "" if used.all() else f" with label {labels[int(used.argmax())]!r}"
         for used in claim.conditions
     ]
-    left_out = found.left_out(lambda g, e: f"group {names[g]}{given[e]}")
+    left_out = comparable.left_out(lambda g, e: f"group {names[g]}{conditions[e]}")
     sizes = dict(zip(names, cells.sum(axis=1).tolist(), strict=True))
     return _Judged(bound, sizes, left_out, rows.size, assumed)
 

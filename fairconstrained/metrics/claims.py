@@ -27,10 +27,10 @@ BOUNDS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def own_bound(constraint: Any) -> float | None:
+def constraint_bound(constraint: Any) -> float | None:
     """Return what an object bounds, in units of the violation; None if it has no bound."""
-    given = ((getattr(constraint, name, None), of) for name, of in BOUNDS.items())
-    return next((of(bound) for bound, of in given if bound is not None), None)
+    bounds = ((getattr(constraint, name, None), convert) for name, convert in BOUNDS.items())
+    return next((convert(bound) for bound, convert in bounds if bound is not None), None)
 
 
 class Claim(NamedTuple):
@@ -51,14 +51,14 @@ class Claim(NamedTuple):
     groups: Sequence[Any] = ()
 
     def words(self, in_strata: bool) -> str:
-        """The criterion in the statement."""
+        """Return the criterion as the statement names it."""
         if self.interval is not None:
             return f"partial {self.notion} in {self.interval}"
-        said = self.notion
+        words = self.notion
         if self.ratio is not None:
-            said = f"one minus the smallest ratio of {said}"
-        said += " by each attribute" if self.attributes == "parallel" else ""
-        return said + (" in each stratum" if in_strata else "")
+            words = f"one minus the smallest ratio of {words}"
+        words += " by each attribute" if self.attributes == "parallel" else ""
+        return words + (" in each stratum" if in_strata else "")
 
     @property
     def decides(self) -> bool:
@@ -71,14 +71,14 @@ class Claim(NamedTuple):
         return self.notion in CAPS and not self.per_group
 
     @property
-    def of_groups(self) -> bool:
+    def depends_on_groups(self) -> bool:
         """Whether it depends on the fractions of the groups: others compare rates within them."""
         return self.pooled or (self.interval is None and self.notion in AGAINST_ALL)
 
     @property
-    def of_labels(self) -> bool:
+    def depends_on_labels(self) -> bool:
         """Whether it depends on the fractions of the labels within the groups."""
-        if self.of_groups or self.notion in DISTRIBUTIONS:
+        if self.depends_on_groups or self.notion in DISTRIBUTIONS:
             return True
         rates = {**PARITIES, **CAPS}.get(self.notion)
         if rates is None:
@@ -87,7 +87,7 @@ class Claim(NamedTuple):
 
     @property
     def at_corners(self) -> bool:
-        """Whether, of intervals of fractions, it is largest at a corner."""
+        """Whether it is largest at a corner of intervals of fractions."""
         inside = self.interval is not None and self.notion in ("rank_parity", "group_auc")
         return not inside and self.notion != "bpsn_bnsp"
 
@@ -101,16 +101,16 @@ class Claim(NamedTuple):
 
     @property
     def conditions(self) -> Array:
-        """The labels, negative and positive, whose rows are compared in rankings, (n_events, 2)."""
-        if self.of_rates_inside:
+        """Return whether rankings compare rows of each label, negative first: (n_events, 2)."""
+        if self.compares_rates_inside:
             return np.array([r.possible.max(axis=1) for r in PARITIES[self.notion]([0, 1], [1])])
         if self.notion in DISTRIBUTIONS:
             return np.ones((1, 2))
         sets = COMPARISONS[self.notion](2).reshape(-1, 2, 2)  # labels by groups
-        return np.unique([own.max(axis=1) for own in sets if own.any(axis=0).sum() == 1], axis=0)
+        return np.unique([pair.max(axis=1) for pair in sets if pair.any(axis=0).sum() == 1], axis=0)
 
     @property
-    def of_rates_inside(self) -> bool:
+    def compares_rates_inside(self) -> bool:
         """Whether it compares rates of decisions inside an interval of ranks."""
         return self.interval is not None and self.notion not in DISTRIBUTIONS
 
@@ -121,7 +121,7 @@ class Claim(NamedTuple):
         crossed = [group for group in self.groups if isinstance(group, tuple)]
         strata = [group[len(group) - n_control :] for group in crossed]
         values = [group[place] for group in crossed]
-        within = [(value, *own) for value, own in zip(values, strata, strict=True)]
+        within = [(value, *stratum) for value, stratum in zip(values, strata, strict=True)]
         return list(dict.fromkeys(within if n_control else values))
 
     def compared(self, rows: Array, attributes: Any = 0, sets: Any = None) -> Compared:
@@ -154,7 +154,7 @@ def read_claim(
     **how: Any,
 ) -> Claim:
     """Check the parameters of a claim, on one of the `known` criteria."""
-    slack = own_bound(constraint) if slack is None else slack
+    slack = constraint_bound(constraint) if slack is None else slack
     check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
     number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
     if not number and min_group_size != "auto":
@@ -171,10 +171,10 @@ def read_claim(
             f"got {constraint!r}."
         )
     defaults = {"per_group": False, "ratio": None, "attributes": "crossed", "pos_label": None}
-    own: Any = {name: getattr(constraint, name, default) for name, default in defaults.items()}
+    options: Any = {name: getattr(constraint, name, default) for name, default in defaults.items()}
     if pos_label is not None:
-        own["pos_label"] = pos_label
-    return Claim(notion, float(slack), interval, min_group_size, **own, **how)
+        options["pos_label"] = pos_label
+    return Claim(notion, float(slack), interval, min_group_size, **options, **how)
 
 
 def declared(values: Any) -> list[Any]:
@@ -190,16 +190,16 @@ def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any
     A model may know other groups, by other columns, than these that were `seen`.
     """
     same = set(known) & set(seen)
-    found = [group for group in known if same and group not in seen]
+    absent = [group for group in known if same and group not in seen]
     values = list(zip(*seen, strict=True)) if isinstance(seen[0], tuple) else [seen]
-    for column, own in zip(columns_of(columns).values(), values, strict=True):
-        named = {value for group in found for value in np.atleast_1d(np.array(group, object))}
-        found += [value for value in declared(column) if value not in {*own, *named}]
-    return found
+    for column, present in zip(columns_of(columns).values(), values, strict=True):
+        named = {value for group in absent for value in np.atleast_1d(np.array(group, object))}
+        absent += [value for value in declared(column) if value not in {*present, *named}]
+    return absent
 
 
 class Rows(NamedTuple):
-    """What a certificate is computed from."""
+    """Inputs that a certificate is computed from."""
 
     y_true: Any
     y_pred: Any
@@ -212,7 +212,7 @@ class Rows(NamedTuple):
         return len(self.y_score if self.y_pred is None else self.y_pred)
 
     def attributes(self, claim: Claim) -> dict[str, Any]:
-        """Columns of groups that are compared, by what stands before the names of the groups."""
+        """Return columns of groups to compare, by the prefix of their groups' names."""
         if claim.attributes != "parallel":
             return {"": self.sensitive_features}
         columns = named_columns(self.sensitive_features)
@@ -223,17 +223,17 @@ class Rows(NamedTuple):
         return Rows(*(None if values is None else rows_of(values, chosen) for values in self))
 
 
-def of_model(estimator: Any, X: Any, y: Any, given: Rows, claim: Claim) -> Rows:
+def predict_rows(estimator: Any, X: Any, y: Any, rows: Rows, claim: Claim) -> Rows:
     """Predict labels, or scores for criteria of rankings."""
-    if any(values is not None for values in given[:3]):
+    if any(values is not None for values in rows[:3]):
         raise ValueError(
             "certify takes an estimator with X and y, or y_pred or y_score with y_true; got both."
         )
-    groups = given.sensitive_features
+    groups = rows.sensitive_features
     true = None if y is None else check_labels(y, "y")
     if claim.decides:
-        return given._replace(y_true=true, y_pred=predicted(estimator, X, groups))
-    return given._replace(y_true=true, y_score=scores_of(estimator, X, groups))
+        return rows._replace(y_true=true, y_pred=predicted(estimator, X, groups))
+    return rows._replace(y_true=true, y_score=scores_of(estimator, X, groups))
 
 
 def labels_of(rows: Rows, known: Sequence[Any]) -> list[Any]:
@@ -245,9 +245,9 @@ def labels_of(rows: Rows, known: Sequence[Any]) -> list[Any]:
     return encode_labels(*columns)[1] if columns else []
 
 
-def checked(given: Rows, claim: Claim, labelled: bool) -> Rows:
+def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
     """Raise ValueError unless the rows have what the claim is about, and keep only that."""
-    true, labels, scores, groups, control = given
+    true, labels, scores, groups, control = rows
     notion, labelled = claim.notion, labelled or claim.needs_labels
     name, kind, values = "y_score", "score", scores
     if claim.decides:

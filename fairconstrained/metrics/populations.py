@@ -33,8 +33,8 @@ class Mixture(NamedTuple):
     groups: Ints
     names: list[str]
     positive: Array | None  # whether the true label is the positive one
-    of_groups: bool  # it depends on the fractions of the groups
-    of_labels: bool  # it depends on the fractions of the labels within the groups
+    depends_on_groups: bool  # whether it depends on the fractions of the groups
+    depends_on_labels: bool  # whether on the fractions of the labels within the groups
     at_corners: bool  # if these lie between bounds, it is largest at some of these
     in_parts: bool = False  # groups are compared within strata, or by several attributes
 
@@ -109,7 +109,7 @@ class Proportions:
         return self.positives is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Fractions that are declared, in plain numbers."""
+        """Return the declared fractions, in plain numbers."""
         declared = {"groups": self.groups, "positives": self.positives}
         return {
             name: {group: list(ends) for group, ends in _bounds(name, fractions).items()}
@@ -127,8 +127,9 @@ class Proportions:
                 "population must hold Weights for parity within strata, or by several attributes: "
                 f"Proportions say nothing about either; got {self!r}."
             )
-        groups, labels = rows.of_groups and self.groups, rows.of_labels and self.positives
-        if rows.of_groups and labels and not groups:
+        groups = rows.depends_on_groups and self.groups
+        labels = rows.depends_on_labels and self.positives
+        if rows.depends_on_groups and labels and not groups:
             raise ValueError(
                 "Proportions must declare groups as well as positives for this criterion, which "
                 "depends on the fractions of the groups."
@@ -136,9 +137,9 @@ class Proportions:
         if not groups and not labels:
             return []
         none, rng = np.zeros((0, 2)), _generator(rows.groups, rows.positive)
-        of_groups = _of(rows.names, "groups", self.groups) if groups else none
-        of_labels = _of(rows.names, "positives", self.positives) if labels else none
-        n_intervals = int(np.diff(np.concatenate((of_groups, of_labels))).astype(bool).sum())
+        group_bounds = _group_bounds(rows.names, "groups", self.groups) if groups else none
+        label_bounds = _group_bounds(rows.names, "positives", self.positives) if labels else none
+        n_intervals = int(np.diff(np.concatenate((group_bounds, label_bounds))).astype(bool).sum())
         if n_intervals and not rows.at_corners:
             raise ValueError(
                 "Proportions must declare numbers and no intervals for this criterion, which need "
@@ -151,8 +152,8 @@ class Proportions:
             )
         return [
             _drawn(rows, share, np.array(positives), failure, rng)
-            for share in (_sorted_corners(of_groups) if groups else [None])
-            for positives in product(*map(_ends, of_labels))
+            for share in (_sorted_corners(group_bounds) if groups else [None])
+            for positives in product(*map(_ends, label_bounds))
         ]
 
 
@@ -191,14 +192,14 @@ class Weights:
     needs_labels = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The bound, in plain numbers."""
+        """Return the bound, in plain numbers."""
         return {"weights": {"most": float(self.most)}}
 
     def samples(self, rows: Mixture, failure: float) -> list[Ints]:
         """Draw each row with its probability."""
         weights = self.of_rows(len(rows.groups))
-        kept = _generator(weights).random(len(weights)) < weights / float(self.most)
-        return [np.flatnonzero(kept)]
+        drawn = _generator(weights).random(len(weights)) < weights / float(self.most)
+        return [np.flatnonzero(drawn)]
 
     def of_rows(self, n_rows: int) -> Floats:
         """Return the weights of so many rows; raise ValueError if they are not within the bound."""
@@ -212,32 +213,32 @@ class Weights:
 Population: TypeAlias = Proportions | Weights
 
 
-def _generator(*of_rows: Array | None) -> np.random.Generator:
-    """Seeded by the rows: the same ones have the same certificate.
+def _generator(*inputs: Array | None) -> np.random.Generator:
+    """Return a generator seeded by the rows: the same ones have the same certificate.
 
     With one seed for all, the composition of samples would be off by the same chance everywhere.
     """
-    columns = [np.asarray(column, dtype=float) for column in of_rows if column is not None]
+    columns = [np.asarray(column, dtype=float) for column in inputs if column is not None]
     return np.random.default_rng(crc32(np.concatenate(columns).tobytes()))
 
 
 def _bounds(name: str, fractions: Mapping[Any, Fraction] | None) -> dict[str, tuple[float, float]]:
-    """Lower and upper bound of the fraction of each group."""
-    found = {}
-    for group, given in (fractions or {}).items():
-        ends = np.asarray(given, dtype=float).reshape(-1)
+    """Return the lower and the upper bound of the fraction of each group."""
+    bounds = {}
+    for group, fraction in (fractions or {}).items():
+        ends = np.asarray(fraction, dtype=float).reshape(-1)
         low, high = ends[0], ends[-1]
         if len(ends) > 2 or not 0.0 <= low <= high <= 1.0:
             raise ValueError(
                 f"Proportions.{name} must hold fractions between 0 and 1, or pairs of a lower and "
-                f"an upper one; got {given!r} for group {group_name(group)}."
+                f"an upper one; got {fraction!r} for group {group_name(group)}."
             )
-        found[group_name(group)] = float(low), float(high)
-    return found
+        bounds[group_name(group)] = float(low), float(high)
+    return bounds
 
 
-def _of(names: list[str], name: str, fractions: Any) -> Floats:
-    """The bounds of these groups, (n_groups, 2)."""
+def _group_bounds(names: list[str], name: str, fractions: Any) -> Floats:
+    """Return the bounds of these groups, (n_groups, 2)."""
     bounds = _bounds(name, fractions)
     if set(bounds) != set(names):
         raise ValueError(
@@ -248,7 +249,7 @@ def _of(names: list[str], name: str, fractions: Any) -> Floats:
 
 
 def _sorted_corners(bounds: Floats) -> list[Floats]:
-    """Fractions of groups at the corners, in an order that depends on these alone."""
+    """Return fractions of groups at the corners, in an order that depends on these alone."""
     corners = corners_within(*bounds.T)
     return list(map(np.array, sorted(tuple(np.round(corner, 12).tolist()) for corner in corners)))
 
@@ -260,7 +261,7 @@ def _ends(bounds: Floats) -> list[float]:
 def _drawn(
     rows: Mixture, share: Floats | None, positives: Floats, failure: float, rng: Any
 ) -> Ints:
-    """Positions of rows with these fractions of groups (None: any) and positive labels."""
+    """Draw positions of rows with these fractions of groups (None: any) and positive labels."""
     n_groups, cell = len(rows.names), rows.groups
     q = np.ones(n_groups) if share is None else share
     if len(positives):
@@ -276,7 +277,7 @@ def _drawn(
 
 
 def _from_strata(members: list[Ints], q: Floats, failure: float, rng: Any) -> Ints:
-    """As large a sample with strata in the fractions q as is almost always possible."""
+    """Draw as large a sample with strata in the fractions q as is almost always possible."""
     sizes = np.array([len(rows) for rows in members])
     q = q / q.sum()
     low, high = 0, int(np.min(sizes[q > 0] / q[q > 0])) + 1

@@ -22,7 +22,7 @@ from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.metrics.probabilities import loss_gap
 
 Metric = Callable[..., float]
-USEFUL = "of use: "  # before the name of a scorer in `of_all_models`
+USEFUL = "of use: "  # before the name of a scorer in `scoring_all_models`
 
 _NO_SENSITIVE_FEATURES = """\
 {metric} got no sensitive_features. Give them to the scorer in one of these ways:
@@ -42,7 +42,7 @@ def fairness_scorer(
     greater_is_better: bool | None = None,
     **kwargs: Any,
 ) -> Callable[..., float]:
-    """Scorer of a metric that compares groups; greater is better.
+    """Make a scorer of a metric that compares groups; greater is better.
 
     A metric that falls with fairness is negated. A model that predicts the same for 99 % of
     the rows or more has no score, but nan and a warning: it keeps any bound on a gap without being
@@ -127,13 +127,13 @@ def fairness_scorer(
 
 
 def name_of(metric: Callable[..., float]) -> str:
-    """Return the name of a metric; of a ``functools.partial`` that of its function."""
+    """Return the name of a metric, or of the function of a ``functools.partial``."""
     function = metric.func if isinstance(metric, functools.partial) else metric
     return str(getattr(function, "__name__", repr(function)))
 
 
-class _Asking:
-    """`metric`, with an error that says how sensitive features reach a scorer."""
+class _WithGroups:
+    """A metric with an error that says how sensitive features reach a scorer."""
 
     def __init__(self, metric: Metric) -> None:
         self.__name__ = getattr(metric, "__name__", repr(metric))  # a partial with its options
@@ -165,7 +165,7 @@ def _use(score: float, predictions: Any, metric: Metric) -> float:
     return float(not nearly_constant(predictions))
 
 
-def of_all_models(scoring: Mapping[str, Any]) -> dict[str, Any]:
+def scoring_all_models(scoring: Mapping[str, Any]) -> dict[str, Any]:
     """Return scorers that score near constants too, each beside one that says which they are.
 
     The second one is 1 if the predictions are of use, otherwise 0; its name begins with `USEFUL`.
@@ -193,9 +193,9 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
     judge = staticmethod(_nan_without_use)  # of a score, the predictions and the metric
 
     def __init__(self, metric: Metric, options: dict[str, Any]) -> None:
-        self.__dict__.update(vars(make_scorer(_Asking(metric), **options)))
+        self.__dict__.update(vars(make_scorer(_WithGroups(metric), **options)))
 
-    def _score(self, method_caller: Any, *given: Any, **kwargs: Any) -> float:
+    def _score(self, method_caller: Any, *samples: Any, **kwargs: Any) -> float:
         """Score an estimator; TunedThresholdClassifierCV asks for the metric of each threshold."""
         predicted: list[Any] = []
 
@@ -203,7 +203,7 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
             predicted.append(method_caller(*args, **options))
             return predicted[0]
 
-        score = super()._score(called, *given, **kwargs)
+        score = super()._score(called, *samples, **kwargs)
         return self.judge(float(score), predicted[0], self._score_func)
 
 
@@ -241,12 +241,12 @@ class _ReadingScorer:
         if sample_weight is not None:
             options["sample_weight"] = sample_weight
 
-        def asked(y_true: Any, y_pred: Any, **given: Any) -> float:
+        def measured(y_true: Any, y_pred: Any, **arguments: Any) -> float:
             shown.append(y_pred)
-            return self.metric(y_true, y_pred, **given)
+            return self.metric(y_true, y_pred, **arguments)
 
         shown: list[Any] = []
-        score = float(make_scorer(asked, **options)(estimator, X, y_true))
+        score = float(make_scorer(measured, **options)(estimator, X, y_true))
         return self.judge(score, shown[0], self.metric)
 
     def __repr__(self) -> str:

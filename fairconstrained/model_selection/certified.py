@@ -32,7 +32,7 @@ from fairconstrained.exceptions import (
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
-from fairconstrained.metrics.claims import BOUNDS, own_bound
+from fairconstrained.metrics.claims import BOUNDS, constraint_bound
 from fairconstrained.metrics.inputs import (
     CONSTANT,
     last_step,
@@ -243,7 +243,7 @@ class CertifiedClassifier(DelegatingClassifier):
             "there, and certify it by metrics.certify with rows that no worker has trained on.",
         )
         constraint = self._given("constraint", self.constraint)
-        slack = self._given("slack", self.slack, own_bound(constraint))
+        slack = self._given("slack", self.slack, constraint_bound(constraint))
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, plain_objects(y))

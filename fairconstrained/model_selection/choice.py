@@ -24,7 +24,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, of_all_models
+from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, scoring_all_models
 from fairconstrained.model_selection._common import plain_objects, warn_of_exact_scores
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.sharing import follow
@@ -225,7 +225,7 @@ def tradeoff_curve(
     cv, metadata = check_cv(cv, y), {"sensitive_features": sensitive_features, **(params or {})}
     grid = {} if param_name is None else {param_name: values}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
-    scorers = of_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})
+    scorers = scoring_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})
     order: Any = np.arange(len(values))
     if all(isinstance(value, Real) for value in values):  # from a loose slack to the next
         order = np.argsort(np.negative(np.asarray(values, dtype=float)), kind="stable")

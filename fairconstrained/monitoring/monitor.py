@@ -347,7 +347,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         """The groups, or groups within a label, that `estimate_` does not compare yet, and why."""
         self._begin()
         names, rule = list(map(group_name, self.groups_)), self._rule
-        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rule.given[e]}")
+        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rule.conditions[e]}")
         zero = [rule.events[e] for e in np.flatnonzero(self._without_ratio)]
         return [*left_out, *(f"{event} (rates of zero have no ratio)" for event in zero)]
 

@@ -1,4 +1,4 @@
-"""What is watched: the rates of a criterion, how they are compared, and what is allowed."""
+"""Rules that a monitor watches: the rates of a criterion, and the largest violation allowed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairconstrained.arrays import Array, check_number
-from fairconstrained.metrics.claims import Claim, own_bound, read_claim
+from fairconstrained.metrics.claims import Claim, constraint_bound, read_claim
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
 from fairconstrained.rates import CAPS, PARITIES
 
@@ -17,13 +17,13 @@ class Rule(NamedTuple):
 
     claim: Claim
     events: list[str]
-    given: list[str]  # the condition of each event
+    conditions: list[str]  # of each event
     hits: Array  # (n_events, 4) zeros and ones, for true label 0 or 1 by prediction 0 or 1
     possible: Array  # (n_events, 4) booleans
 
     @property
     def payoffs(self) -> Payoffs:
-        """Those of bets against the claim."""
+        """Return the payoffs of bets against the claim."""
         if self.of_cap:
             return of_cap
         return of_gap if self.claim.ratio is None else of_ratio
@@ -36,8 +36,8 @@ class Rule(NamedTuple):
 
 def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
     """Check the parameters of a monitor."""
-    own = own_bound(constraint)
-    most = slack if own is None else own
+    bound = constraint_bound(constraint)
+    most = slack if bound is None else bound
     claim = read_claim(
         *(constraint, most, pos_label), interval=None, min_group_size=1, known=[*PARITIES, *CAPS]
     )
