@@ -53,7 +53,7 @@ class Compared(NamedTuple):
         return list(dict.fromkeys(f"{name(*at)} ({self._reason(at, hidden)})" for at in places))
 
     def _reason(self, at: tuple[int, ...], hidden: int) -> str:
-        """The number of rows, and what they are too few for."""
+        """Return the number of rows, and the number or comparison that they are too few for."""
         rows = max(int(self.rows[at]), 0)  # a released number may be negative
         if 0 < rows < hidden:
             return f"fewer than {hidden} rows"
@@ -89,8 +89,8 @@ def compared(
     )
     if min_rows == "auto":
         for family in np.unique(families[families >= 0]):
-            own = families == family
-            least[own] = _fewest(rows[own], slack)
+            members = families == family
+            least[members] = _fewest(rows[members], slack)
     least = np.maximum(least, floor)
     alone = np.zeros(rows.shape, dtype=bool)
     if sets is not None:
@@ -103,7 +103,7 @@ def compared(
 
 
 def _fewest(rows: Any, slack: float) -> Any:
-    """Fewest rows of one of these groups, (n_groups, n_events), for each event."""
+    """Return the fewest rows of one of these groups, (n_groups, n_events), for each event."""
     if len(rows) < 2:
         return 1.0
     of_slack = round(1.0 / slack, 9) if slack > 0 else np.inf  # 5 for 1 - 0.8

@@ -85,7 +85,7 @@ class Audit(Findings):
     """
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, texts, lists and dicts, for ``json.dump``; None for what is not known.
+        """Return plain numbers, texts, lists and dicts, for ``json.dump``; None if not known.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class Audit(Findings):
         return dict(plain(asdict(self)))
 
     def to_html(self) -> str:
-        """One page that needs no other file, no script and no network.
+        """Return one page that needs no other file, no script and no network.
 
         Returns
         -------
@@ -105,7 +105,7 @@ class Audit(Findings):
         return html(self)
 
     def to_markdown(self) -> str:
-        """The same in Markdown, without pictures.
+        """Return the page in Markdown, without pictures.
 
         Returns
         -------

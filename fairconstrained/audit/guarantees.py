@@ -41,7 +41,7 @@ def certified(sample: Sample, grouping: Grouping, rows: Array, question: Questio
 
 
 def rows_needed(certificate: Certificate, question: Question) -> float | None:
-    """About how many times the rows would certify the slack, if rates and sizes stay as here.
+    """Estimate how many times the rows would certify the slack, if rates and sizes stay as here.
 
     None if no number would: the violation on these rows is the slack or more.
 

@@ -181,8 +181,7 @@ def _moved(facts: Mapping[str, Any], gaps: Facts, question: Question) -> str:
     if math.isnan(before):
         return f" ({kind} {question.size(now)})"
     total, unit = facts["changes"][0], question.words("", " %")
-    first, last = question.size(before, ""), question.size(now)
-    first = first.removesuffix(unit) if unit else first
+    first, last = question.size(before, "").removesuffix(unit), question.size(now)
     change = f"{_risen((now - before) * (1 if question.ratio is None else -1))} from {first} to"
     costs = [f": the {kind} {change if first != last.split()[0] else 'stayed at'} {last}"]
     if not math.isnan(total.get("error_change", math.nan)):
@@ -291,10 +290,10 @@ def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
         if slack is not None and gap["value"] > slack
     ]
     if missed and slack is not None:
-        limit = (
-            f"{question.words('a gap of at most', 'a ratio of at least')} {question.size(slack)}"
+        limit = question.words("a gap of at most", "a ratio of at least")
+        sentences.append(
+            f"Outside the limit ({limit} {question.size(slack)}): by {', by '.join(missed)}."
         )
-        sentences.append(f"Outside the limit ({limit}): by {', by '.join(missed)}.")
     for name, (_, criterion) in RATES.items():
         gaps = [fact for fact in facts["differences"] if fact["criterion"] == criterion]
         gaps = [gap for gap in gaps if gap["value"] >= _LARGE and criterion != question.criterion]
@@ -342,4 +341,6 @@ def limits(sample: Sample) -> list[str]:
         "scores: nothing is said about calibration": sample.score,
         "earlier decisions: nothing is said about who changed": sample.before,
     }
-    return sentences + [f"There are no {what}." for what, has in missing.items() if has is None]
+    return sentences + [
+        f"There are no {data}." for data, values in missing.items() if values is None
+    ]

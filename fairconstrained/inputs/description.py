@@ -30,10 +30,10 @@ class Description:
         further = [key for key in columns if key not in self.columns]
         if missing or further:
             parts = {"missing": missing, "further": further}
-            found = "; ".join(f"{word}: {listed(map(repr, k))}" for word, k in parts.items() if k)
+            others = "; ".join(f"{word}: {listed(map(repr, k))}" for word, k in parts.items() if k)
             raise ValueError(
                 f"{name} must have the same columns as before, {listed(map(repr, self.columns))}, "
-                f"which are found by their names; {found}."
+                f"which are found by their names; {others}."
             )
         return {key: columns[key] for key in self.columns}
 

@@ -35,11 +35,11 @@ class Groups(NamedTuple):
     @property
     def known(self) -> NDArray[np.bool_]:
         """Whether the group of each row, or its shares, are known, (n,)."""
-        of_rows = self.codes if self.codes.ndim == 1 else np.zeros(len(self.codes))
-        return np.asarray(of_rows >= 0)
+        codes = self.codes if self.codes.ndim == 1 else np.zeros(len(self.codes))
+        return np.asarray(codes >= 0)
 
     def likeliest(self) -> NDArray[np.int64]:
-        """The index of the group of each row, or of that with the largest share, (n,)."""
+        """Return the place of each row's group, or of the one with the largest share, (n,)."""
         return self.codes if self.codes.ndim == 1 else self.codes.argmax(axis=1)
 
     def certain(self, user: str) -> Groups:
@@ -52,7 +52,7 @@ class Groups(NamedTuple):
         return self
 
     def copies(self) -> tuple[Any, NDArray[np.int64], Any]:
-        """Each row once for each of its groups: its place, the group, and the share in it."""
+        """Return the place, the group and the share of each row, once for each of its groups."""
         if self.codes.ndim == 2:
             row, group = np.nonzero(self.codes)
             return row, group, self.codes[row, group]
@@ -76,12 +76,12 @@ class UncertainGroups:
 
     @property
     def ndim(self) -> int:
-        """That of a column."""
+        """Return the number of dimensions, as a column has it."""
         return 1
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of a column: the number of samples."""
+        """Return the shape, as a column has it: the number of samples."""
         return (len(self.rows),)
 
     def __len__(self) -> int:
@@ -99,7 +99,7 @@ class UncertainGroups:
         return f"<{type(self).__name__} of {len(self)} samples, {self.labels.tolist()}>"
 
     def encoded(self) -> Groups:
-        """The shares of each row in the groups: here its own row."""
+        """Return the shares of each row in the groups: here its own row."""
         return Groups(self.rows, self.labels)
 
 
@@ -170,7 +170,7 @@ def _crossed(
         return Groups(code, level), [level]
     # A row with a missing value has no group, and no other value of it names or types one.
     known = ~np.any([pd.isna(column) for column in columns.values()], axis=0)
-    levels, codes = zip(*(levels_of(own[known], name) for own in columns.values()), strict=True)
+    levels, codes = zip(*(levels_of(each[known], name) for each in columns.values()), strict=True)
     crossed, rows = codes[0], [levels[0]]
     for level, code in zip(levels[1:], codes[1:], strict=True):
         pairs, crossed = levels_of(crossed * len(level) + code)
@@ -185,18 +185,18 @@ def _crossed(
 
 def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
     """Join several lists of labels; return them with the places of each list's labels."""
-    some = [own for own in levels if len(own)]  # the others know no group, and so no type
-    every = np.concatenate(some or levels)
+    typed = [labels for labels in levels if len(labels)]  # others know no group, and so no type
+    every = np.concatenate(typed or levels)
     columns = {0: every}
     if any(isinstance(label, tuple) for label in every[-1:]):
         columns = dict(enumerate(np.array(every.tolist(), dtype=object).T))
     (codes, labels), _ = _crossed(columns, None, "sensitive_features")
-    ends = np.cumsum([len(own) for own in levels])[:-1]
+    ends = np.cumsum([len(labels) for labels in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
 
 
 def kind_of_labels(labels: Array | None) -> str:
-    """Return the kind of the labels, of crossed columns that of each; "" if there is no label."""
+    """Return the kind of the labels, or of each crossed column; "" if there is no label."""
     if labels is None:
         return "none"
     values = labels[0] if any(isinstance(label, tuple) for label in labels[:1]) else labels[:1]
@@ -204,7 +204,7 @@ def kind_of_labels(labels: Array | None) -> str:
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
-    """Codes after each label has got another place; -1 stays."""
+    """Return codes after each label has got another place; -1 stays."""
     moved: NDArray[np.int64] = np.append(places, -1).astype(np.int64)[codes]
     return moved
 
@@ -218,7 +218,7 @@ def categories(values: Any, name: str) -> list[Any] | None:
         columns = [values[name] for name in values.columns]
     dtypes = [getattr(column, "dtype", None) for column in columns]
     declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
-    missing = [own is None for own in declared]
+    missing = [values is None for values in declared]
     if all(missing):
         return None
     if any(missing):
@@ -227,15 +227,15 @@ def categories(values: Any, name: str) -> list[Any] | None:
             f"values whether or not they occur; column {missing.index(True)} is none."
         )
     try:  # rows would be read otherwise where only some of them occur, which would tell which
-        own = [sorted(column) for column in declared]
+        levels = [sorted(column) for column in declared]
     except TypeError as error:
         raise ValueError(
             f"the categories of {name} must be of one type, such as texts, because those that "
             f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
         ) from error
     if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
-        raise ValueError(f"the categories of y must be classes; got the numbers {own[0]}.")
-    return own[0] if len(own) == 1 else list(product(*own))
+        raise ValueError(f"the categories of y must be classes; got the numbers {levels[0]}.")
+    return levels[0] if len(levels) == 1 else list(product(*levels))
 
 
 def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
@@ -265,8 +265,8 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
         name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name
         for name in named
     }
-    of_features = getattr(X, "column_names", getattr(X, "columns", ()))
-    shared = [name for name in of_features if name is not None and name in names]
+    features = getattr(X, "column_names", getattr(X, "columns", ()))
+    shared = [name for name in features if name is not None and name in names]
     if shared:
         raise ValueError(
             f"X must not hold the sensitive features where they alone are secret, and its columns "
@@ -324,7 +324,7 @@ def named_columns(table: Any) -> dict[str, Any]:
 
 
 def group_name(label: Any) -> str:
-    """Name of a group in messages and plots; the values of a combination are joined by ' & '."""
+    """Name a group in messages and plots; the values of a combination are joined by ' & '."""
     return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 

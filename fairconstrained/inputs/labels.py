@@ -59,8 +59,8 @@ def plain_labels(values: Any, name: str = "y") -> Any:
 
 def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> Array:
     """Return one-dimensional class labels without missing values; errors say `name`."""
-    given = values if order_of(values) is None else np.asarray(values, dtype=object)
-    labels = check_array(plain_labels(given, name), ensure_2d=False, dtype=None, input_name=name)
+    values = values if order_of(values) is None else np.asarray(values, dtype=object)
+    labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -130,9 +130,9 @@ def read_decisions(
 ) -> tuple[Ints, Description]:
     """Return 1 for the favourable label, 0 for the other one and -1 for none, and a description.
 
-    That is of the labels here and of those `before`. Raises ValueError for a third label, for
-    labels of another kind, if the favourable one is not known, and for values that are missing
-    unless they may be.
+    The description is of the labels here and of those `before`. Raises ValueError for a third
+    label, for labels of another kind, if the favourable one is not known, and for values that are
+    missing unless they may be.
     """
     array, order = np.asarray(as_numpy(values)), order_of(values)
     array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array

@@ -24,7 +24,7 @@ class Outcomes(NamedTuple):
 
     @property
     def spelled(self) -> list[str]:
-        """Several spellings that count as one favourable value."""
+        """Return several spellings that count as one favourable value."""
         return alternatives([value for value, is_good in self.counted.items() if is_good])
 
 
@@ -52,9 +52,9 @@ def favourable_values(
     wanted = {spelling(value) for value in _named(pos_label)}
     favourable = [spelling(value) in wanted for value in values]
     if pos_label is not None and not any(favourable):
-        asked = listed(map(repr, _named(pos_label)))
+        names = listed(map(repr, _named(pos_label)))
         raise ValueError(
-            f"{parameter} is {asked}, but {seen}. Name the favourable one of these as well."
+            f"{parameter} is {names}, but {seen}. Name the favourable one of these as well."
         )
     return favourable
 
@@ -67,13 +67,13 @@ def read_outcomes(
     The favourable value must occur in each column, or in another one that has all of its values.
     """
     values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
-    found = {}
+    outcomes = {}
     for name, column in columns.items():
-        own = set(map(spelling, values[name]))
-        wider = (other for other in values.values() if own <= set(map(spelling, other)))
+        spellings = set(map(spelling, values[name]))
+        wider = (other for other in values.values() if spellings <= set(map(spelling, other)))
         vocabulary = list(dict.fromkeys(value for others in wider for value in others))
-        found[name] = _outcomes(column, vocabulary, pos_label, parameter)
-    return found
+        outcomes[name] = _outcomes(column, vocabulary, pos_label, parameter)
+    return outcomes
 
 
 def _outcomes(

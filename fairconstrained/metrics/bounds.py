@@ -37,7 +37,7 @@ def check_confidence(confidence: Any) -> None:
 
 
 def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[Array, Array]:
-    """Score interval of a proportion (Wilson 1927): the p with |hits / n - p| within z sd(p).
+    """Return the score interval of a rate (Wilson 1927): p with |hits / n - p| within z sd(p).
 
     Rows may be fractions, such as effective numbers; without rows both ends are nan. Brown, Cai and
     DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16 (2001),
@@ -52,7 +52,7 @@ def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[
 
 
 def clopper_pearson(hits: ArrayLike, rows: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
-    """Exact lower and upper bound of a proportion (Clopper and Pearson 1934), each at level alpha.
+    """Bound a proportion on both sides, each at level alpha, exactly (Clopper and Pearson 1934).
 
     Each holds with probability at least 1 - alpha, whatever the proportion; both together with
     1 - 2 alpha. Without rows they are 0 and 1.
@@ -67,7 +67,7 @@ def clopper_pearson(hits: ArrayLike, rows: ArrayLike, alpha: ArrayLike) -> tuple
 def newcombe_auc(
     auc: ArrayLike, positives: ArrayLike, negatives: ArrayLike, confidence: float = 0.95
 ) -> tuple[Array, Array]:
-    r"""Score interval of an AUC: the values a with \|AUC - a\| within z sd(a).
+    r"""Return the score interval of an AUC: the values a with \|AUC - a\| within z sd(a).
 
     With Hanley and McNeil's variance, whose sizes Newcombe replaces by their mean,
 
@@ -96,7 +96,7 @@ def newcombe_auc(
 
 
 def distribution_band(rows: ArrayLike, alpha: float) -> Array:
-    r"""Largest distance of an empirical distribution function from the true one, everywhere.
+    r"""Bound the distance of an empirical distribution function from the true one, everywhere.
 
     :math:`\sqrt{\log(2 / \alpha) / (2 n)}` (Dvoretzky, Kiefer and Wolfowitz 1956, with Massart's
     constant, 1990), for any distribution and any n, with probability 1 - alpha.
@@ -339,14 +339,14 @@ def parity_bound(
 
     Cells that are `kept` count; `sets` has the number of each group's set.
     """
-    found = _Counted(counts, notion, kept)
+    counted = _Counted(counts, notion, kept)
     pairs = [
         (g, h, e)
-        for e in range(len(found.events))
+        for e in range(len(counted.events))
         for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
         if sets[g] == sets[h]
     ]
-    values, compared = found.values.tolist(), comparison.of_rates
+    values, compared = counted.values.tolist(), comparison.of_rates
     estimate = max(
         # Rates of zero have no ratio.
         (
@@ -357,35 +357,35 @@ def parity_bound(
         default=NAN,
     )
     # The likely ones come first, so that others need one test each.
-    p = (found.hits + 1) / (found.rows + 2)
-    variance = p * (1 - p) / (found.rows + 1)
+    p = (counted.hits + 1) / (counted.rows + 2)
+    variance = p * (1 - p) / (counted.rows + 1)
     likely = p[:, None] - p + norm.isf(alpha) * np.sqrt(variance[:, None] + variance)
     upper, binding = 0.0, NOTHING
     for g, h, e in sorted(pairs, key=likely.__getitem__, reverse=True):
-        hits = int(found.hits[g, e]), int(found.hits[h, e])
-        rows = int(found.rows[g, e]), int(found.rows[h, e])
+        hits = int(counted.hits[g, e]), int(counted.hits[h, e])
+        rows = int(counted.rows[g, e]), int(counted.rows[h, e])
         if min(rows) and comparison.excluded(hits, rows, upper, alpha):
             continue  # its bound is not larger
         bound = comparison.bound(hits, rows, alpha)
         if bound > upper:
-            upper, binding = bound, found.compared(g, h, e, comparison.words)
-    if len({e for *_, e in pairs}) < len(found.events):  # an event without pairs is not certified
+            upper, binding = bound, counted.compared(g, h, e, comparison.words)
+    if len({e for *_, e in pairs}) < len(counted.events):  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
     method = f"{comparison.method}; rates: Clopper-Pearson, jointly"
-    return Bound(estimate, upper, binding, method, found.bounds(alpha))
+    return Bound(estimate, upper, binding, method, counted.bounds(alpha))
 
 
 def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:
     """Bound the largest rate of any group."""
-    found = _Counted(counts, notion, kept)
+    counted = _Counted(counts, notion, kept)
     method = "exact binomial bound (Clopper and Pearson 1934); rates: the same, jointly"
-    if not found.rows.any():
+    if not counted.rows.any():
         return Bound(NAN, 1.0, NOTHING, method, [])
-    highs = np.where(found.rows > 0, clopper_pearson(found.hits, found.rows, alpha)[1], 0.0)
+    highs = np.where(counted.rows > 0, clopper_pearson(counted.hits, counted.rows, alpha)[1], 0.0)
     g, e = np.unravel_index(int(highs.argmax()), highs.shape)
-    binding = f"{found.events[e]}, group {found.groups[g]}"
-    estimate = float(np.nanmax(found.values))
-    return Bound(estimate, float(highs[g, e]), binding, method, found.bounds(alpha))
+    binding = f"{counted.events[e]}, group {counted.groups[g]}"
+    estimate = float(np.nanmax(counted.values))
+    return Bound(estimate, float(highs[g, e]), binding, method, counted.bounds(alpha))
 
 
 def partial_parity_bound(
@@ -396,15 +396,15 @@ def partial_parity_bound(
     Cells (n_groups, n_events) that are `kept` count. The rate inside grows with the rate of all
     rows, so that bounds of one are bounds of the other.
     """
-    found = _Counted(counts, notion, kept)
-    bounds = clopper_pearson(found.hits, found.rows, alpha / 2)
+    counted = _Counted(counts, notion, kept)
+    bounds = clopper_pearson(counted.hits, counted.rows, alpha / 2)
     low, high = (intervals.fraction(rates) for rates in bounds)
     compared = kept[:, None] & kept & ~np.eye(len(low), dtype=bool)[:, :, None]
     differences = np.where(compared, _gaps(high, low), 0.0)  # (n_groups, n_groups, n_events)
     g, h, e = map(int, np.unravel_index(int(differences.argmax()), differences.shape))
-    inside = intervals.fraction(found.values)
+    inside = intervals.fraction(counted.values)
     observed = np.where(compared, _gaps(inside, inside), 0.0)
-    upper, binding = float(differences[g, h, e]), found.compared(g, h, e, DIFFERENCE.words)
+    upper, binding = float(differences[g, h, e]), counted.compared(g, h, e, DIFFERENCE.words)
     if not compared.any(axis=(0, 1)).all():  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
     return Bound(
@@ -412,7 +412,7 @@ def partial_parity_bound(
         upper,
         binding if g != h else NOTHING,
         "exact binomial bounds (Clopper and Pearson 1934) of each pair of rates",
-        found.bounds(alpha),
+        counted.bounds(alpha),
     )
 
 
@@ -461,7 +461,7 @@ _OF_MIXTURES = (
 
 
 def _moves(four: Array, rows: Array) -> float:
-    """Sum of the squares of what single rows can change in AUC(G1, G1') - AUC(G2, G2')."""
+    """Sum the squares of the changes that single rows can make in AUC(G1, G1') - AUC(G2, G2')."""
     pairs = [p for p in (four[:2], four[2:]) if not np.array_equal(p[0], p[1])]  # else 1/2 for sure
     with np.errstate(divide="ignore", invalid="ignore"):
         if len(pairs) == 1 and not (pairs[0][0] * pairs[0][1]).any():
@@ -477,7 +477,7 @@ _Pairs = tuple[Array, Array]  # gaps of all pairs of groups, and upper bounds
 
 
 def _band(data: Scored, alpha: float) -> tuple[Array, Array, Array]:
-    """Ranks between their bounds, (n_groups, m), falling from 1 to 0 for certain.
+    """Return ranks between their bounds, (n_groups, m), falling from 1 to 0 for certain.
 
     A column is the ranks at all thresholds between two neighbouring scores. Bounds are those of
     Dvoretzky, Kiefer and Wolfowitz, for each group with probability 1 - alpha.
@@ -498,12 +498,12 @@ def _statistical_parity(low: Array, middle: Array, high: Array, intervals: Inter
 
 
 def _rank_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -> _Pairs:
-    found = []
+    gaps = []
     for bottom, top in ((middle, middle), (low, high)):
         inside = intervals.may_contain(bottom, top)
         either = inside[:, None] | inside[None]
-        found.append(np.where(either, _gaps(top, bottom), 0.0).max(axis=2))
-    return found[0], found[1]
+        gaps.append(np.where(either, _gaps(top, bottom), 0.0).max(axis=2))
+    return gaps[0], gaps[1]
 
 
 def _group_auc(low: Array, middle: Array, high: Array, intervals: Intervals) -> tuple[Array, Array]:

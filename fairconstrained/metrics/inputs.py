@@ -43,7 +43,7 @@ class GroupedRows(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the groups in messages."""
+        """Return the names of the groups in messages."""
         return [group_name(label) for label in self.labels]
 
     def sizes(self) -> Array:
@@ -65,12 +65,13 @@ class GroupedRows(NamedTuple):
         """Return sums of products of the weights of samples in two groups, by cell of the rows."""
         if isinstance(self.row, slice):
             return None
-        shape, found = (int(self.row.max(initial=0)) + 1, len(self.labels)), []
+        shape, sums = (int(self.row.max(initial=0)) + 1, len(self.labels)), []
         for c in range(n_cells):
-            own = cell == c
-            member = csr_array((self.weight[own], (self.row[own], self.group[own])), shape)
-            found.append((member.T @ member).toarray())
-        return np.stack(found)
+            inside = cell == c
+            places = self.row[inside], self.group[inside]
+            member = csr_array((self.weight[inside], places), shape)
+            sums.append((member.T @ member).toarray())
+        return np.stack(sums)
 
     def sums(self, values: Array) -> Floats:
         """Return the weighted sum of each group."""
@@ -122,7 +123,7 @@ class Counts(NamedTuple):
 
 
 def check_scores(y_score: ArrayLike, n_samples: int | None = None) -> Floats:
-    """Return one score per row: the only column, or that of the positive class of two."""
+    """Return one score per row: the only column, or the positive class's of two."""
     scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
     if scores.ndim == 2 and scores.shape[1] <= 2:
         scores = scores[:, -1]
@@ -164,7 +165,7 @@ class Labels(NamedTuple):
     classes: Classes
 
     def of(self, rows: GroupedRows) -> Labels:
-        """The labels of these rows."""
+        """Return the labels of these rows."""
         return self._replace(true=self.true[rows.row], predicted=self.predicted[rows.row])
 
 
@@ -188,8 +189,8 @@ def count_table(
 ) -> Counts:
     """Count the rows of each group x true label x predicted label."""
     labels = read_labels(y_true, y_pred, pos_label)
-    given = {"y_true": y_true, "y_pred": y_pred}
-    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **given)
+    samples = {"y_true": y_true, "y_pred": y_pred}
+    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **samples)
     return counted(rows, labels.of(rows))
 
 

@@ -61,7 +61,7 @@ def confidence_interval(
     random_state: Any = None,
     X: Any = None,
 ) -> tuple[float, float]:
-    r"""Interval that contains the metric's value on the population, with the given confidence.
+    r"""Return an interval with the metric's value on the population, with the given confidence.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ class _Inverted:
         return 1.0 - at_least < alpha * upper
 
     def _tails(self, size: float) -> tuple[float, float]:
-        """If the truth has this size: P(T* >= T), and how much of alpha guards the upper end.
+        """Return P(T* >= T) if the truth has this size, and the part of alpha at the upper end.
 
         Ties count half. The upper end has half of alpha, and the less the more the samples look
         like fair ones. At zero it has none: the metric cannot be smaller.
@@ -300,16 +300,16 @@ def _bootstrap(
     alpha: float,
     rng: Any,
 ) -> tuple[float, float]:
-    """Percentiles of the metric on resampled rows, with Efron's correction of the median."""
+    """Return percentiles of the metric on resampled rows, with Efron's correction of the median."""
     arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
     given = _indexable(given)
-    found = np.empty(N_RESAMPLES)
+    draws = np.empty(N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
         for b in range(N_RESAMPLES):
             rows = rng.randint(n_rows, size=n_rows)
-            found[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))
-    values = found[~np.isnan(found)]
+            draws[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))
+    values = draws[~np.isnan(draws)]
     below = 0.5 * ((values < observed).mean() + (values <= observed).mean())
     z = norm.ppf(np.clip(below, 0.5 / N_RESAMPLES, 1.0 - 0.5 / N_RESAMPLES))
     levels = norm.cdf(2.0 * z + norm.ppf([alpha / 2, 1 - alpha / 2]))

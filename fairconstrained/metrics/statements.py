@@ -80,7 +80,7 @@ class Certificate:
     population: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, for ``json.dump``; None for unknown values.
+        """Return plain numbers, strings, lists and dicts, for ``json.dump``; None if not known.
 
         Returns
         -------
@@ -89,7 +89,7 @@ class Certificate:
         return dict(plain(asdict(self)))
 
     def __str__(self) -> str:
-        """The statement."""
+        """Return the statement."""
         verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
         relation = "at most" if self.kept else "not shown to be at most"
         groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
@@ -126,7 +126,7 @@ class Certificate:
 
 
 def plain(value: Any) -> Any:
-    """Python's own numbers, and None in place of nan, which JSON does not have."""
+    """Return Python's own numbers, and None in place of nan, which JSON does not have."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -34,7 +34,7 @@ class Proportions:
         self.level = ndtr(self.noise)
 
     def variance(self, centre: Floats) -> Floats:
-        """Variance of estimates, with half a row more of each outcome: none is without error."""
+        """Return variances, with half a row more of each outcome, so that none is zero."""
         p = (self.rows * centre + 0.5) / (self.rows + 1.0)
         return np.asarray(p * (1.0 - p) / self.rows)
 
@@ -55,7 +55,7 @@ class Proportions:
         return np.asarray(np.clip(hits / rows, 0.0, 1.0))
 
     def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
-        """Bounds of each rate, z standard errors away (Wilson)."""
+        """Return bounds of each rate, z standard errors away (Wilson)."""
         return wilson(values * self.rows, self.rows, float(2.0 * ndtr(z) - 1.0))
 
 
@@ -68,7 +68,7 @@ class Normal:
         self.noise = noise  # (*shape, n_draws)
 
     def variance(self, centre: Floats) -> Floats:
-        """Variance of estimates."""
+        """Return the variance of estimates."""
         return np.asarray(self.noise.var(axis=-1))
 
     def estimates(self, centre: Floats) -> Floats:
@@ -76,7 +76,7 @@ class Normal:
         return np.asarray(centre[..., None] + self.noise)
 
     def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
-        """Bounds of each component, z standard errors away."""
+        """Return bounds of each component, z standard errors away."""
         half = z * np.sqrt(self.variance(values))
         return values - half, values + half
 
@@ -239,7 +239,7 @@ def _shrunk(values: Floats, variance: Floats) -> Floats:
 
 
 def _clipped(values: Floats, inside: Floats, variance: Floats, line: tuple[float, float]) -> Floats:
-    """Nearest columns within bands from c to (c + b) / a: weighted least squares.
+    """Return the nearest columns within bands from c to (c + b) / a: weighted least squares.
 
     The cuts above and below the band balance. The balance falls with c, and is linear between the
     points where a value enters or leaves the band. Groups that are not cut get values of `inside`.

@@ -74,12 +74,12 @@ def of_cap(v: float) -> Floats:
 
 
 def log_factors(payoffs: Floats) -> Floats:
-    """Logarithm of the growth by each bet on each claim in each cell, (n_cells, n_claims * 7)."""
+    """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 7)."""
     return np.log1p(payoffs.T[:, :, None] * BETS).reshape(payoffs.shape[1], -1)
 
 
 def mixtures(counts: Array, payoffs: Floats) -> Floats:
-    """Wealth of the mixture of bets on each claim, (..., n_claims)."""
+    """Return the wealth of the mixture of bets on each claim, (..., n_claims)."""
     logs = np.minimum(counts @ log_factors(payoffs), _LOG_MOST)
     return np.asarray(np.exp(logs).reshape(*logs.shape[:-1], -1, len(BETS)) @ SHARES)
 
@@ -92,7 +92,7 @@ class Bets(NamedTuple):
 
     @classmethod
     def on(cls, payoffs: Floats) -> Bets:
-        """The mixture on claims with these payoffs."""
+        """Return the mixture on claims with these payoffs."""
         return cls(log_factors(payoffs), np.tile(SHARES, len(payoffs)) / len(payoffs))
 
 
@@ -189,7 +189,7 @@ class Comparison:
 
 
 def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> tuple[float, float]:
-    """Bounds of the largest violation of the comparisons, which hold at all times together.
+    """Bound the largest violation of the comparisons; the bounds hold at all times together.
 
     The lower one is exceeded by no violation v of which the mixture of all comparisons has less
     than 2 / alpha. The upper one needs no correction for their number: it is wrong only if it is
@@ -212,20 +212,20 @@ def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> t
 
 
 def rate_bounds(hits: Array, rows: Array, alpha: float) -> tuple[Floats, Floats]:
-    """Bounds of each rate that hold at all times together, with probability 1 - alpha."""
+    """Bound each rate; the bounds hold at all times together, with probability 1 - alpha."""
 
     def bound(sign: float) -> Floats:
-        """The farthest rate on one side of the observed one that is not refuted."""
+        """Return the farthest rate on one side of the observed one that is not refuted."""
         with np.errstate(invalid="ignore", divide="ignore"):
             near = np.where(rows > 0, hits / rows, 0.5)
 
-        def kept(p: Floats) -> Any:
+        def possible(p: Floats) -> Any:
             won = np.log1p(np.multiply.outer(sign * (1.0 - p), BETS))
             lost = np.log1p(np.multiply.outer(-sign * p, BETS))
             logs = np.minimum(hits[..., None] * won + (rows - hits)[..., None] * lost, _LOG_MOST)
             return np.exp(logs) @ SHARES < 2.0 / alpha
 
         far = np.full_like(near, 0.5 - 0.5 * sign)
-        return np.asarray(bisected(kept, near, far, _HALVINGS)[1])
+        return np.asarray(bisected(possible, near, far, _HALVINGS)[1])
 
     return bound(1.0), bound(-1.0)

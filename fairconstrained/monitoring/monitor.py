@@ -288,10 +288,10 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._compare_new_groups()
         self._hits[:, place] += other._hits
         self._rows[:, place] += other._rows
-        own = {(c.event, c.groups): c.of for c in self._comparisons}
-        for event, groups, found in other._comparisons:
+        comparisons = {(c.event, c.groups): c.of for c in self._comparisons}
+        for event, groups, later in other._comparisons:
             there = tuple(place[g] for g in groups)
-            own[event, tuple(sorted(there))].merge(found, there != tuple(sorted(there)))
+            comparisons[event, tuple(sorted(there))].merge(later, there != tuple(sorted(there)))
         for name in ("n_rows_", "n_unknown_", "n_unlabelled_"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._look()
@@ -332,10 +332,11 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def estimate_(self) -> float:
         """The violation of the rows so far; nan if there is nothing to compare."""
         self._begin()
-        compared = self._compared.kept.any(axis=0) & ~self._without_ratio
+        kept = self._compared.kept.T
+        compared = kept.any(axis=1) & ~self._without_ratio
         if not compared.any():
             return float("nan")
-        kept, values = self._compared.kept.T[compared], self._values()[compared]
+        kept, values = kept[compared], self._values()[compared]
         low = np.where(kept, values, np.inf).min(axis=1)
         high = np.where(kept, values, -np.inf).max(axis=1)
         if self._rule.of_cap:
@@ -359,14 +360,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _compared(self) -> Compared:
-        """Every group with a row is compared: the evidence allows for small numbers."""
+        """Compare every group with a row, as the evidence allows for small numbers."""
         return self._rule.claim.compared(self._rows.T, sets=0)
 
     def _values(self) -> Floats:
         return np.asarray(self._hits / np.where(self._rows > 0, self._rows, np.nan))
 
     def _begin(self) -> None:
-        """Before the first rows check the parameters."""
+        """Check the parameters before the first rows."""
         if hasattr(self, "_rule"):
             return
         check_confidence(self.confidence)

@@ -140,7 +140,7 @@ def _audited(
 
 
 def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
-    """Data, groups and constraint of this run."""
+    """Return lines about data, groups and constraint of this run."""
     codes, labels = encode_groups(train.groups)
     sizes = zip(map(group_name, labels), np.bincount(codes[codes >= 0]), strict=True)
     rows = f"{len(train.y)} training rows, {len(test.y)} held-out rows"
@@ -155,7 +155,7 @@ def _headline(table: Table, train: Table, test: Table, options: argparse.Namespa
 
 
 def _results_table(results: list[Result], chosen: Chosen) -> str:
-    """A line for each fit."""
+    """Return a table with a line for each fit."""
     lines = [f"{'':23}{'slack':>6}  {'error':25}{'violation':25}{'fit (s)':>8}"]
     for r in results:
         slack = "" if np.isnan(r.slack) else f"{r.slack:g}"
@@ -170,7 +170,7 @@ def _results_table(results: list[Result], chosen: Chosen) -> str:
 
 
 def _groups_table(model: Any, test: Table, rates: list[str]) -> tuple[pd.DataFrame, str]:
-    """Rates of each group with their intervals: all of them, and as text those that matter most."""
+    """Return the rates of each group with their intervals, and the most important ones as text."""
     score = model.predict_proba(test.X)[:, 1]
     report = group_report(
         test.y, model.predict(test.X), sensitive_features=test.groups, y_score=score
@@ -230,7 +230,7 @@ def _draw_groups(report: pd.DataFrame, options: argparse.Namespace) -> None:
 
 
 def _reach(points: pd.DataFrame, name: str) -> Any:
-    """How far the bars reach below and above; a gap can lie above its own interval."""
+    """Return how far bars reach below and above; a gap can lie above its own interval."""
     value = points[name]
     ends = value - points[f"{name}_low"], points[f"{name}_high"] - value
     return np.maximum(np.array(ends), 0.0)

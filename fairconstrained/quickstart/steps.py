@@ -61,12 +61,12 @@ class Table(NamedTuple):
     notes: list[str]  # messages to the user about changes of the table
 
     def rows(self, index: Any) -> Table:
-        """Some of the rows, given by positions."""
+        """Return the rows at these positions."""
         return self._replace(X=self.X.iloc[index], y=self.y[index], groups=self.groups.iloc[index])
 
 
 def generated(seed: int) -> Table:
-    """8,000 loan applications, judged by sex."""
+    """Make 8,000 loan applications, judged by sex."""
     loans = make_loan_applications(random_state=seed)
     y = (loans.target == "granted").astype(np.int64)
     sex = loans.sensitive_features["sex"]
@@ -75,7 +75,7 @@ def generated(seed: int) -> Table:
 
 
 def dataset(name: str) -> Table:
-    """A benchmark data set with its usual sensitive feature."""
+    """Load a benchmark data set with its usual sensitive feature."""
     bunch = load_dataset(name)
     X, codes = bunch.data, DATASETS[name].codes.split()
     numeric = X.select_dtypes("number").columns
@@ -146,8 +146,8 @@ def _labels(
     """Return codes, the meanings of 0 and 1, and a note of values with several spellings."""
     values = sorted(column.unique().tolist(), key=str)
     if len(values) < 2:
-        what = f"the labels in {column.name} are {listed(values) or 'missing'}"
-        raise Unusable(f"In {name_of_file} {what}. Learning needs two or more.")
+        labels = f"the labels in {column.name} are {listed(values) or 'missing'}"
+        raise Unusable(f"In {name_of_file} {labels}. Learning needs two or more.")
     outcome = read_label(column, positive, name_of_file)
     others = [value for value in values if not outcome.counted[str(value)]]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
@@ -253,7 +253,7 @@ class Result(NamedTuple):
 
 
 def methods(table: Table, options: argparse.Namespace) -> list[Method]:
-    """Boosted trees and a linear model, with and without a constraint."""
+    """Return boosted trees and a linear model, with and without a constraint."""
     trees = make_pipeline(
         _coded(table.words, max_categories=200),
         HistGradientBoostingClassifier(
@@ -282,7 +282,7 @@ def methods(table: Table, options: argparse.Namespace) -> list[Method]:
 
 
 def _coded(words: list[str], **options: Any) -> Any:
-    """Codes for words in columns, nan where they are missing or new; others as they are."""
+    """Encode words as numbers, nan where they are missing or new; leave other columns."""
     missing = {"unknown_value": np.nan, "encoded_missing_value": np.nan}
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", **missing, **options)
     return make_column_transformer((codes, words), remainder="passthrough")
@@ -297,16 +297,16 @@ def proxies(train: Table, test: Table) -> list[str]:
     columns.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
     features = columns.fit_transform(train.X), columns.transform(test.X)
     others = pd.DataFrame(test.groups)
-    told = {
+    targets = {
         str(name): (values, others[name]) for name, values in pd.DataFrame(train.groups).items()
     }
     sentences = []
-    for attribute, name, share in _told(features, told):
+    for attribute, name, share in _predicted(features, targets):
         sentences.append(
             f"{name} tells {attribute} of {share} of the held-out rows, so the "
             f"model knows it. --drop {name} leaves it out."
         )
-    for _, name, share in _told(features, {"": (train.y, test.y)}):
+    for _, name, share in _predicted(features, {"": (train.y, test.y)}):
         sentences.append(
             f"{name} tells the label of {share} of the held-out rows. If it is known only "
             f"after the decision, it leaks the answer: --drop {name} leaves it out."
@@ -314,11 +314,11 @@ def proxies(train: Table, test: Table) -> list[str]:
     return sentences
 
 
-def _told(
-    features: tuple[pd.DataFrame, pd.DataFrame], told: dict[str, tuple[Any, Any]]
+def _predicted(
+    features: tuple[pd.DataFrame, pd.DataFrame], targets: dict[str, tuple[Any, Any]]
 ) -> Iterator[tuple[str, str, str]]:
-    """Find features that tell something nearly always: what, the feature, and how often."""
-    for what, values in told.items():
+    """Yield targets that a single feature nearly always tells, the feature, and how often."""
+    for target, values in targets.items():
         known = [pd.notna(column) for column in values]
         train, test = (table[rows] for table, rows in zip(features, known, strict=True))
         y, others = (np.asarray(column)[rows] for column, rows in zip(values, known, strict=True))
@@ -327,7 +327,7 @@ def _told(
             right = pd.Series(tree.predict(test[[name]]) == others)
             share = right.groupby(others).mean().mean()
             if share > _TELLING:
-                yield what, str(name), f"{100 * share:.1f} %"
+                yield target, str(name), f"{100 * share:.1f} %"
 
 
 def cross_validate(
@@ -449,8 +449,8 @@ def measure(
             seconds = time.perf_counter() - start
             if nearly_constant(predicted):
                 almost = "almost " if len(np.unique(predicted)) > 1 else ""
-                who = almost + ("nobody", "everybody")[int(np.mean(predicted) > 0.5)]
-                sentences.append(f"{in_words(name, slack)} grants {who} on the held-out rows.")
+                people = almost + ("nobody", "everybody")[int(np.mean(predicted) > 0.5)]
+                sentences.append(f"{in_words(name, slack)} grants {people} on the held-out rows.")
             wrong, labels = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
             gap = metric(*labels, sensitive_features=test.groups)
