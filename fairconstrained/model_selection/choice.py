@@ -230,11 +230,7 @@ def tradeoff_curve(
     if all(isinstance(value, Real) for value in values):  # from a loose slack to the next
         order = np.argsort(np.negative(np.asarray(values, dtype=float)), kind="stable")
     ordered = {name: [values[i] for i in order] for name in grid}
-    options = {"scoring": scorers, "refit": False, "error_score": "raise"}
-
-    def measure(fold: _Fold) -> Any:
-        search = GridSearchCV(follow(estimator), ordered, cv=fold, **options)
-        return search.fit(X, y, **metadata).cv_results_
+    task = estimator, ordered, scorers, {"X": X, "y": y, **metadata}
 
     with config_context(enable_metadata_routing=True):
         routes = MetadataRouter(owner="tradeoff_curve").add(
@@ -242,7 +238,7 @@ def tradeoff_curve(
         )
         routed = routes.route_params(params=metadata, caller="fit")
         folds = [_Fold(cv, *fold) for fold in cv.split(X, y, **routed.splitter.split)]
-        measured = Parallel(n_jobs=n_jobs)(map(delayed(measure), folds))
+        measured = Parallel(n_jobs=n_jobs)(delayed(_measure)(*task, fold) for fold in folds)
     return _table(grid, np.argsort(order), measured)
 
 
@@ -273,6 +269,16 @@ class _Fold:
 
     def get_metadata_routing(self) -> Any:
         return self.cv.get_metadata_routing()
+
+
+def _measure(
+    estimator: Any, grid: Any, scorers: Any, rows: Mapping[str, Any], fold: _Fold
+) -> Mapping[str, Any]:
+    """Return the results of a grid on one fold; any backend of joblib can pickle this."""
+    options = {"scoring": scorers, "refit": False, "error_score": "raise"}
+    search = GridSearchCV(follow(estimator), grid, cv=fold, **options).fit(**rows)
+    results: Mapping[str, Any] = search.cv_results_
+    return results
 
 
 def _table(

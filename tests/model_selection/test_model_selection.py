@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -19,6 +20,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning
 from fairconstrained.metrics import (
@@ -236,6 +238,19 @@ def test_tradeoff_curve_is_the_cross_validation_of_each_value(estimator, name, o
 def test_tradeoff_curve_raises_what_is_wrong(estimator, changed, message):
     with pytest.raises(ValueError, match=message):
         curve(estimator, **changed)
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_folds_of_a_curve_go_to_processes_that_pickle_functions_by_name():
+    """As scikit-learn's searches; trees run no threads, which processes could not take over."""
+    tree = DecisionTreeClassifier(random_state=0)
+    changed = {"param_name": "max_depth", "param_range": [1, 3], "cv": 2}
+    with parallel_config("multiprocessing"):
+        points = curve(tree, n_jobs=2, **changed)
+    times = ["mean_fit_time", "std_fit_time"]
+    pd.testing.assert_frame_equal(
+        points.drop(columns=times), curve(tree, **changed).drop(columns=times)
+    )
 
 
 def test_ratio_scorers_are_not_taken_for_violations():
