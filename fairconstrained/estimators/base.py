@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from fairconstrained.arrays import Array, Floats
+from fairconstrained.arrays import Array, Floats, as_numpy
 from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.constraints.tables import BLOCK_ROWS
 from fairconstrained.distributed import check_device, one_thread, refuse_difference, taken_workers
@@ -392,14 +392,14 @@ def like(values: Any, table: Any) -> Any:
     """Return the array or tensor `values` in the library, and on the device, of `table`."""
     if isinstance(table, Tensor):
         return torch.as_tensor(values, device=table.device)
-    return values.cpu().numpy() if isinstance(values, Tensor) else values
+    return as_numpy(values)
 
 
 def labels_of(classes: Array, codes: Tensor, table: Any) -> Any:
     """Return the labels of class indices, a Tensor (n,); text is always in numpy."""
     if classes.dtype.kind in "biuf":
         return like(classes, table)[like(codes, table)]
-    return classes[codes.cpu().numpy()]
+    return classes[as_numpy(codes)]
 
 
 def network_scores(table: Any, module: nn.Module) -> Any:

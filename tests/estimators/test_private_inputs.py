@@ -133,9 +133,9 @@ def test_warnings_of_inputs_quote_no_label_of_an_index():
     """It may be the name of a person."""
     names = [SECRET, *map(str, range(399))]
     X, groups = pd.DataFrame(DATA.data[FEW], names), pd.Series(GROUPS[FEW], [*names[1:], "other"])
-    said = words_of(lambda: clone(ONE).fit(X, Y[FEW], sensitive_features=groups), InputWarning)
-    assert "the label at position 0" in " ".join(said)
-    assert SECRET not in " ".join(said)
+    warned = words_of(lambda: clone(ONE).fit(X, Y[FEW], sensitive_features=groups), InputWarning)
+    assert "the label at position 0" in " ".join(warned)
+    assert SECRET not in " ".join(warned)
 
 
 CROSSED = pd.DataFrame({"sex": GROUPS[FEW], "old": np.arange(400) % 2}).astype(object)
@@ -164,13 +164,13 @@ def test_a_row_without_a_group_decides_nothing_that_is_said(case, name, monkeypa
     monkeypatch.setattr(
         mechanisms, "_added_on_grid", lambda value, *_: 0.0 * value + 60.0 + noise()
     )
-    told = []
+    outcomes = []
     for groups in HIDDEN[case]:
         noise = np.random.default_rng(0).normal
         clf = clone(PRIVATE[name])
-        said = words_of(partial(fitted, clf, DATA.data[FEW], Y[FEW], groups), Warning)
-        told.append((said, clf.groups_.tolist(), list(map(type, clf.groups_.tolist()[0]))))
-    assert told[0] == told[1]
+        warned = words_of(partial(fitted, clf, DATA.data[FEW], Y[FEW], groups), Warning)
+        outcomes.append((warned, clf.groups_.tolist(), list(map(type, clf.groups_.tolist()[0]))))
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e11])
@@ -368,8 +368,8 @@ TRAINERS = {
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_what_trains_private_fits_several_times_is_named(name):
-    said = " ".join(words_of(lambda: TRAINERS[name](ONE), PrivacyWarning))
-    assert f"{name} trains this private estimator: each fit spends a whole budget" in said
+    warned = " ".join(words_of(lambda: TRAINERS[name](ONE), PrivacyWarning))
+    assert f"{name} trains this private estimator: each fit spends a whole budget" in warned
 
 
 @pytest.mark.parametrize("clf", [ONE, make_pipeline(ONE)], ids=["alone", "in a pipeline"])
@@ -395,18 +395,18 @@ class Means(TransformerMixin, BaseEstimator):
 @pytest.mark.parametrize("clf", [ONE, SECRET_GROUPS], ids=["records", "groups"])
 def test_a_fit_in_a_pipeline_sees_steps_that_learn_what_it_protects(clf):
     """Groups in no unit of privacy; rows where groups alone are secret."""
-    given = {**SMALL, "sensitive_features": DATA.sensitive_features[:600]}
+    rows = {**SMALL, "sensitive_features": DATA.sensitive_features[:600]}
     with config_context(enable_metadata_routing=True):
         for step in (Means(), make_pipeline(Means())):
             with pytest.raises(ValueError, match="request sensitive_features") as caught:
-                make_pipeline(step, clone(clf)).fit(**given)
+                make_pipeline(step, clone(clf)).fit(**rows)
             assert not hasattr(caught.value, "privacy")
         pipeline = make_pipeline(StandardScaler(), clone(clf))
-        said = " ".join(words_of(lambda: pipeline.fit(**given), PrivacyWarning))
-        assert ("The pipeline fits StandardScaler on the protected rows" in said) == (clf is ONE)
+        warned = " ".join(words_of(lambda: pipeline.fit(**rows), PrivacyWarning))
+        assert ("The pipeline fits StandardScaler on the protected rows" in warned) == (clf is ONE)
         public = FrozenEstimator(StandardScaler().fit(DATA.data[600:]))
-        said = words_of(lambda: make_pipeline(public, clone(clf)).fit(**given), PrivacyWarning)
-        assert not any("The pipeline fits" in text for text in said)
+        warned = words_of(lambda: make_pipeline(public, clone(clf)).fit(**rows), PrivacyWarning)
+        assert not any("The pipeline fits" in text for text in warned)
 
 
 def test_bagging_weighs_rows_and_is_refused():
@@ -445,9 +445,9 @@ ONLY = {  # of a slack of 0 and labels that nothing tells apart
 def test_a_model_that_predicts_one_label_says_so_by_what_is_released(name):
     clf, words = ONLY[name]
     rare = np.where(np.random.default_rng(0).random(2000) < 0.03, "yes", "no")
-    said = " ".join(words_of(lambda: fitted(clone(clf), y=rare), ConvergenceWarning))
-    assert "predicts no for all rows" in said
-    assert words in said
+    warned = " ".join(words_of(lambda: fitted(clone(clf), y=rare), ConvergenceWarning))
+    assert "predicts no for all rows" in warned
+    assert words in warned
     both = words_of(lambda: fitted(clone(clf)), ConvergenceWarning)
     assert not any("for all rows" in text for text in both)
 
@@ -475,7 +475,7 @@ def test_counts_in_warnings_are_said_to_be_noisy(name):
     """And in ``left_out_``."""
     groups = np.where(np.arange(2000) < 8, "few", DATA.sensitive_features)
     clf = clone(PRIVATE[name])
-    said = words_of(lambda: fitted(clf, groups=groups), UserWarning)
-    counted = [text for text in said if " rows)" in text or "%" in text] + clf.left_out_
+    warned = words_of(lambda: fitted(clf, groups=groups), UserWarning)
+    counted = [text for text in warned if " rows)" in text or "%" in text] + clf.left_out_
     assert all("by the released counts, which are noisy" in text for text in counted)
     assert counted

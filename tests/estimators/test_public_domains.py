@@ -35,14 +35,14 @@ ESTIMATORS = {
 def test_a_declared_group_is_listed_whether_or_not_it_occurs(name):
     """One row decides whether "c" occurs: what is told of the groups is the same."""
     with_c = np.where(np.arange(2000) == 7, "c", GROUPS)
-    told = []
+    outcomes = []
     for groups in (GROUPS, with_c):
         declared = pd.Categorical(groups, categories=["b", "a", "c"])
         clf = clone(ESTIMATORS[name])
         fitted = clf.fit(X, Y, sensitive_features=pd.Series(declared))
-        told.append((fitted.groups_.tolist(), fitted.constraints_, fitted.privacy_))
-    assert told[0] == told[1]
-    assert told[0][0] == ["a", "b", "c"]
+        outcomes.append((fitted.groups_.tolist(), fitted.constraints_, fitted.privacy_))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0] == ["a", "b", "c"]
 
 
 def test_columns_declare_their_values_which_are_crossed():
@@ -81,14 +81,14 @@ def test_whoever_takes_groups_from_columns_tells_no_class_that_occurs(around):
 def test_no_warning_tells_how_many_of_the_declared_classes_occur():
     """scikit-learn counts the labels that occur where they are many."""
     clf = DPFermiClassifier(protect="record", solver=NoisyTables(n_steps=1), min_group_size=0)
-    said = []
+    warned = []
     for occurring in (2, 24):
         y = pd.Series(pd.Categorical(np.arange(40) % occurring, categories=range(24)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             clf.fit(X[:40], y, sensitive_features=GROUPS[:40])
-        said.append({str(w.message) for w in caught if "unique classes" in str(w.message)})
-    assert said == [set(), set()]
+        warned.append({str(w.message) for w in caught if "unique classes" in str(w.message)})
+    assert warned == [set(), set()]
 
 
 @pytest.mark.parametrize("name", ["rates", "record"])

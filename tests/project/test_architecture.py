@@ -122,9 +122,9 @@ def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def offenders(found):
-    """What `found` gives for each file, where it gives anything."""
-    return {str(path.relative_to(ROOT)): names for path in FILES if (names := found(path))}
+def offenders(check):
+    """Return the names that a check lists of each file, where it lists any."""
+    return {str(path.relative_to(ROOT)): names for path in FILES if (names := check(path))}
 
 
 def test_the_table_of_layers_is_complete_and_goes_one_way():
