@@ -208,11 +208,11 @@ class AUCFairClassifier(PrivateFairClassifier):
             known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
             if known is not None and not _num_samples(X):
                 return self  # a chunk of nobody
-            stream, chunk = extended_stream(task, self, known, inputs, classes, self.stream_memory)
+            stream, chunk = extended_stream(task, self, known, inputs, classes)
             rows = with_groups(task, stream.training_rows())
             if isinstance(task.solver, LevelSet):
                 with generator(task, stream.seed) as rng:
-                    stream, result = stepped(task, stream, chunk, rng, self.stream_memory)
+                    stream, result = stepped(task, stream, chunk, rng)
                     if result is not None:
                         store(self, *result)
             elif len(np.unique(stream.rows.y)) == 2:

@@ -110,7 +110,7 @@ class Stream:
 
 
 def extended_stream(
-    task: Task, estimator: Any, stream: Stream | None, inputs: FitInputs, classes: Any, limit: int
+    task: Task, estimator: Any, stream: Stream | None, inputs: FitInputs, classes: Any
 ) -> tuple[Stream, Chunk]:
     """Validate a chunk; return the stream with it, and its rows.
 
@@ -142,7 +142,7 @@ def extended_stream(
         none = Chunk(X[:0], codes, codes, keys)
         stream = Stream(labels, seen, none, keys, 0, random_seed(task.random_state))
     stream = replace(stream, description=description)
-    return stream.extended(X, y, classes, groups, weight, limit)
+    return stream.extended(X, y, classes, groups, weight, task.params["stream_memory"])
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Steps:
 
 
 def stepped(
-    task: Task, stream: Stream, chunk: Chunk, rng: Generator, limit: int
+    task: Task, stream: Stream, chunk: Chunk, rng: Generator
 ) -> tuple[Stream, tuple[Fit, Solved, list[str]] | None]:
     """Continue from the state of the last call, or begin; return the stream with the state.
 
@@ -197,7 +197,7 @@ def stepped(
         )
     steps, left_out = stream.steps, []
     if steps is None:
-        n_first = first_rows(task, stream, limit)
+        n_first = first_rows(task, stream)
         if n_first is None:
             return stream, None
         fit = task.learn(Fit(task, stream.training_rows(n_first), rng, []))
@@ -212,7 +212,7 @@ def stepped(
     return replace(stream, steps=steps), (fit, Solved([stage]), left_out)
 
 
-def first_rows(task: Task, stream: Stream, limit: int) -> int | None:
+def first_rows(task: Task, stream: Stream) -> int | None:
     """Return how many rows the solver begins with; None while there are too few and memory left."""
     rows, n_first = stream.rows, None
     n_groups = 1 if stream.groups is None else len(stream.groups)
@@ -224,6 +224,7 @@ def first_rows(task: Task, stream: Stream, limit: int) -> int | None:
         enough = np.asarray((counts >= in_cell).all(axis=1))
         enough[: max(task.solver.batch_size, _WHITEN_ROWS * rows.X.shape[1]) - 1] = False
         n_first = int(enough.argmax()) + 1 if enough.any() else None
-    if n_first is None and len(rows.y) >= limit and len(np.unique(rows.y)) == 2:
+    is_full = len(rows.y) >= task.params["stream_memory"]
+    if n_first is None and is_full and len(np.unique(rows.y)) == 2:
         n_first = len(rows.y)
     return n_first
