@@ -3,7 +3,7 @@
     python -m benchmarks.curve --rows 4000
 
 Fits of the wrapped trees, and seconds of the processor, on Adult by sex with three folds; then the
-error of fits along a curve less that of fits that begin anew, out of fold or on training rows.
+training error of linear fits along a curve less the error of fits that begin anew.
 """
 
 from __future__ import annotations

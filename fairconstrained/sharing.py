@@ -1,4 +1,4 @@
-"""What clones of one estimator share: whatever they would compute again for the same rows.
+"""Share among clones of one estimator whatever they would compute again for the same rows.
 
 scikit-learn's searches clone the estimator for each candidate, so nothing fitted survives from one
 candidate to the next. Here the cloned object has a store, and its clones have handles to it.
@@ -20,14 +20,14 @@ _MOST_BYTES = 1 << 29  # in one store
 
 
 class Store:
-    """Results by key, of at most half a gigabyte; those not used for longest go first.
+    """Keep results by key, at most half a gigabyte; results not used for longest go first.
 
     It belongs to the object that was cloned and ends with it. Pickles and copies of that object
     begin with an empty one, also in worker processes; threads share it.
     """
 
     def __init__(self) -> None:
-        self.follows = False  # whether fits start where those with other slacks ended
+        self.follows = False  # whether fits start where fits with other slacks ended
         self._seed: int | None = None
         self._results: dict[Any, Future[Any]] = {}  # in the order of their last use
         self._sizes: dict[Any, int] = {}
@@ -60,7 +60,7 @@ class Store:
         return result.result()
 
     def _make_room(self, key: Any, size: int) -> None:
-        """Drop the results that were not used for longest; one that is too large goes alone."""
+        """Drop the results not used for longest; a result that is too large goes alone."""
         with self._lock:
             self._sizes[key] = size
             others = [old for old in self._results if old in self._sizes and old != key]
@@ -71,7 +71,7 @@ class Store:
 
 
 class Handle:
-    """The way of a clone to the store of the object it was cloned from, while that exists."""
+    """Lead a clone to the store of the object it was cloned from, while that object exists."""
 
     def __init__(self, store: Store | None = None):
         self._store: Callable[[], Store | None] = lambda: None
@@ -83,12 +83,12 @@ class Handle:
 
     @property
     def follows(self) -> bool:
-        """Whether fits start where those with other slacks ended."""
+        """Whether fits start where fits with other slacks ended."""
         store = self._store()
         return store is not None and store.follows
 
     def seed(self, drawn: int) -> int:
-        """Return a seed for all clones that have none of their own: the first that was drawn."""
+        """Return one seed for all clones without random_state: the first seed that was drawn."""
         store = self._store()
         return drawn if store is None else store.seed(drawn)
 
@@ -132,7 +132,7 @@ def store_of(estimator: Any) -> Store:
 
 
 def follow(estimator: Any) -> Any:
-    """Return a clone, whose clones, and theirs, start where those with other slacks ended."""
+    """Return a clone; its clones, and theirs, start where fits with other slacks ended."""
     first = clone(estimator)
     for part in (first, *first.get_params(deep=True).values()):
         if hasattr(part, "_handle"):
@@ -141,7 +141,7 @@ def follow(estimator: Any) -> Any:
 
 
 def handle_of(estimator: Any) -> Handle:
-    """Return the handle of an estimator; one without a store, if it is not a clone."""
+    """Return the handle of an estimator, without a store if the estimator is not a clone."""
     handle: Handle = estimator.__dict__.get("_handle", NO_STORE)
     return handle
 

@@ -1,4 +1,4 @@
-"""Who calls a private fit: what trains it several times, and steps that learn of its rows."""
+"""Find who calls a private fit: trainers that repeat it, and steps that learn from its rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trainer_above() -> str:
 
 
 def pipeline_steps_above() -> list[Any]:
-    """List the steps, but for the last one, of the pipelines that are fitting; also of others'."""
+    """List the steps before the last one of all pipelines that are fitting, subclasses included."""
     pipelines = {id(owner): owner for _, owner in _callers() if isinstance(owner, Pipeline)}
     return [step for pipeline in pipelines.values() for step in steps_before(pipeline)]
 
