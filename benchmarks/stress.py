@@ -38,10 +38,9 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 
-FEASIBLE = 0.0  # a slack is kept to the last row; rounding has a tolerance of its own
 TOLERANCE = 1e-3  # a difference of errors that counts as none
 RELAXED = 0.01  # a difference from the relaxation that counts as none
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # the only excess over a slack that counts as none
 _MIXTURES = (1.0, 0.8, 0.6, 0.4, 0.2, 0.0)  # with the model without constraints; loosest first
 _THRESHOLDS = 100
 
@@ -253,13 +252,13 @@ def check(trial: Trial) -> Outcome:
     criterion, violation = trial.scored(scores)
     excess = violation - trial.slack
     penalised = isinstance(fitted, DPFermiClassifier)
-    feasible = penalised or excess <= FEASIBLE + ROUNDING
+    feasible = penalised or excess <= ROUNDING
     reported = 0.0 if np.isnan(fitted.violation_) else fitted.violation_
     wrong = abs(reported - violation) > ROUNDING or fitted.feasible_ != feasible
     if penalised:  # nothing is constrained
         return Outcome(bool(wrong), True, False, 0.0, 0.0, cpu)
     best, relaxation = (
-        min((c for c, v in rivals(trial) if v <= trial.slack + FEASIBLE), default=np.inf)
+        min((c for c, v in rivals(trial) if v <= trial.slack), default=np.inf)
         for rivals in (obvious, relaxed)
     )
     return Outcome(
@@ -289,9 +288,7 @@ def obvious(trial: Trial) -> Iterator[tuple[float, float]]:
         warnings.simplefilter("ignore")
         scores = trial.estimator.fit(trial.X, trial.y).decision_function(trial.X)
     yield trial.scored(scores)
-    if trial.scored(scores)[1] > trial.slack + FEASIBLE and not isinstance(
-        trial.estimator, AUCFairClassifier
-    ):
+    if trial.scored(scores)[1] > trial.slack and not isinstance(trial.estimator, AUCFairClassifier):
         low, high = np.unique(scores)[:-1], np.unique(scores)[1:]
         apart = high - low > ROUNDING * (np.abs(high) + np.abs(low))
         for threshold in (low[apart] + high[apart]) / 2:
@@ -323,9 +320,9 @@ def relaxed(trial: Trial) -> Iterator[tuple[float, float]]:
         return
     fair = LogisticRegression(C=1e4 / len(X)).fit(X @ equal, trial.y).decision_function(X @ equal)
     for mixture in _MIXTURES:
-        found = trial.scored(mixture * free + (1.0 - mixture) * fair)
-        if found[1] <= trial.slack + FEASIBLE:
-            yield found
+        point = trial.scored(mixture * free + (1.0 - mixture) * fair)
+        if point[1] <= trial.slack:
+            yield point
             return
     if not isinstance(trial.estimator, AUCFairClassifier):
         for threshold in np.quantile(fair, np.linspace(0.005, 0.995, _THRESHOLDS)):
