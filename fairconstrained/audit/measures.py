@@ -189,7 +189,7 @@ def comparisons(
 
     Where other groups are compared in each event, the worst event counts, and each interval of an
     event holds with a part of the probability of error. "before" is the value that the earlier
-    decisions had on the same rows, if there are any.
+    decisions had on the same rows; nan if there are none, or too few of a group to show its rate.
     """
     differences: Facts = []
     ratios: Facts = []
@@ -201,7 +201,13 @@ def comparisons(
         now, earlier = counted.cells(criterion), counted.earlier(criterion)
         kinds = [(differences, gap, np.fmax), (ratios, ratio, np.fmin)]
         for facts, compare, worst in kinds[: 2 if criterion in RATIOS else 1]:
-            ends = [_measured(compare, name, now, earlier, where, alpha) for name, where in parts]
+            ends = [
+                (
+                    *_measured(compare, name, now, where, alpha),
+                    _before(compare, name, earlier, where, counted.sample.min_cell),
+                )
+                for name, where in parts
+            ]
             fact: dict[str, Any] = {"attribute": counted.by.attribute, "criterion": criterion}
             for name, values in zip(_ENDS, zip(*ends, strict=True), strict=True):
                 fact[name] = float(worst.reduce(values))
@@ -227,16 +233,26 @@ _ENDS = ("value", "low", "high", "before")
 
 
 def _measured(
-    compare: Any, criterion: str, now: Cells, earlier: Cells | None, where: Array, alpha: float
-) -> tuple[float, ...]:
-    """Return a comparison of the rates of these cells, its interval, and its earlier value."""
-    notion, seed = PARITIES[criterion], np.random.RandomState(0)
+    compare: Any, criterion: str, cells: Cells, where: Array, alpha: float
+) -> tuple[float, float, float]:
+    """Return a comparison of the rates of these cells, and its interval."""
+    counts, seed = cells.where(where).counts(), np.random.RandomState(0)
     with quiet():
-        now_and_ends = interval_of_counts(compare, now.where(where).counts(), notion, alpha, seed)
-        if earlier is None or not (earlier.rows * where).any():
-            return *now_and_ends, np.nan
-        before = earlier.where(where).counts().rates(notion, by_ratio=compare is ratio)
-        return *now_and_ends, compare(before)
+        return interval_of_counts(compare, counts, PARITIES[criterion], alpha, seed)
+
+
+def _before(
+    compare: Any, criterion: str, earlier: Cells | None, where: Array, min_cell: int
+) -> float:
+    """Return the comparison that earlier decisions had; nan if one of the rates is hidden."""
+    if earlier is None:
+        return np.nan
+    rows = np.where(where, earlier.rows, 0) @ event_cells(criterion).T
+    if (rows[where.any(axis=1)] < max(min_cell, 1)).any():
+        return np.nan
+    counts = earlier.where(where).counts()
+    with quiet():
+        return float(compare(counts.rates(PARITIES[criterion], by_ratio=compare is ratio)))
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:

@@ -296,6 +296,20 @@ def test_a_gap_in_another_rate_is_a_finding():
     )
 
 
+@pytest.mark.parametrize(("n_before", "is_shown"), [(5, False), (18, False), (60, True)])
+def test_rates_of_few_earlier_decisions_are_hidden_and_the_change_with_them(n_before, is_shown):
+    """Only some rows of each group had an earlier decision: no rate of fewer than ten is shown."""
+    sex = np.resize(["man", "woman"], N)
+    before = np.where(np.arange(N) < n_before, BEFORE.astype(float), np.nan)
+    found = report(sensitive_features=sex, before=before, slack=0.5)
+    gap = metrics.demographic_parity_difference(
+        BEFORE[:n_before], BEFORE[:n_before], sensitive_features=sex[:n_before]
+    )
+    (fact,) = facts(found.differences, criterion="demographic_parity")
+    assert fact["before"] == pytest.approx(gap if is_shown else np.nan, nan_ok=True)
+    assert (f"from {100 * gap:.1f} to " in found.headline) == is_shown
+
+
 def test_small_cells_are_counted_and_hidden_everywhere():
     """A group of seven rows, and rates of a group that has few rows with a label."""
     group = np.where(np.arange(N) < 7, "few", SEX)
