@@ -109,7 +109,7 @@ def classes_of(seen: Sequence[Any], pos_label: Any, *columns: Any) -> Classes:
             return Classes(seen, [1], known)
         return Classes([*seen, UNSEEN], [int(seen[0] in (0, -1))], known)
     if len(seen) == 1:
-        other = UNSEEN if seen[0] == best and pos_label is None else best
+        other = UNSEEN if seen[0] == best else best
         return Classes([*seen, other], [int(seen[0] != best)], True)
     if best not in seen:
         raise ValueError(f"pos_label must be one of the labels {seen}; got {best!r}.")

@@ -383,9 +383,11 @@ def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound
         return Bound(NAN, 1.0, NOTHING, method, [])
     highs = np.where(counted.rows > 0, clopper_pearson(counted.hits, counted.rows, alpha)[1], 0.0)
     g, e = np.unravel_index(int(highs.argmax()), highs.shape)
-    binding = f"{counted.events[e]}, group {counted.groups[g]}"
+    upper, binding = float(highs[g, e]), f"{counted.events[e]}, group {counted.groups[g]}"
+    if not counted.rows.any(axis=0).all():  # an event without rows is not certified
+        upper, binding = 1.0, NOTHING
     estimate = float(np.nanmax(counted.values))
-    return Bound(estimate, float(highs[g, e]), binding, method, counted.bounds(alpha))
+    return Bound(estimate, upper, binding, method, counted.bounds(alpha))
 
 
 def partial_parity_bound(

@@ -34,7 +34,7 @@ from fairconstrained.metrics.inputs import (
     GroupedRows,
     Labels,
     counted,
-    last_step,
+    groups_within,
     read_labels,
 )
 from fairconstrained.metrics.partial import Scored, read_scored
@@ -92,9 +92,10 @@ def certify(
 
     for every distribution and every n. The constraint is certified if U is at most the slack.
 
-    The claim is about all labels and groups of the model (``classes_``, ``groups_``), of
-    `label_names` and of categoricals, also those that the rows lack. Where a label is compared in
-    no two groups nothing is certified. Groups that are left out are named beside the verdict.
+    The claim is about all labels and groups of the model and of models that it wraps
+    (``classes_``, ``groups_``), of `label_names` and of categoricals, also those that the rows
+    lack. Where a label is compared in no two groups, or has no rows for a cap, nothing is
+    certified. Groups that are left out are named beside the verdict.
 
     Parameters
     ----------
@@ -252,8 +253,7 @@ def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> Claim:
         for column in rows[:2]
     )
     known += true if set(decided) <= set(true) else []  # labels that nobody is predicted
-    groups = getattr(last_step(model), "groups_", ())
-    return claim._replace(labels=list(dict.fromkeys(known)), groups=list(groups))
+    return claim._replace(labels=list(dict.fromkeys(known)), groups=groups_within(model))
 
 
 class _Judged(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -187,14 +188,19 @@ def declared(values: Any) -> list[Any]:
 def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any]:
     """Return groups that the rows lack: those that a model has `known`, and categories.
 
-    A model may know other groups, by other columns, than these that were `seen`.
+    Where all columns are categorical, combinations of their values count too. A model may know
+    other groups, by other columns, than these that were `seen`.
     """
     same = set(known) & set(seen)
     absent = [group for group in known if same and group not in seen]
     values = list(zip(*seen, strict=True)) if isinstance(seen[0], tuple) else [seen]
-    for column, present in zip(columns_of(columns).values(), values, strict=True):
+    by_column = list(columns_of(columns).values())
+    if len(values) > 1 and all(map(declared, by_column)):
+        named = {*seen, *absent}
+        absent += [group for group in product(*map(dict.fromkeys, values)) if group not in named]
+    for column, present in zip(by_column, values, strict=True):
         named = {value for group in absent for value in np.atleast_1d(np.array(group, object))}
-        absent += [value for value in declared(column) if value not in {*present, *named}]
+        absent += [value for value in declared(column) if value not in named.union(present)]
     return absent
 
 

@@ -134,11 +134,19 @@ class Proportions:
                 "Proportions must declare groups as well as positives for this criterion, which "
                 "depends on the fractions of the groups."
             )
+        none, rng = np.zeros((0, 2)), _generator(rows.groups, rows.positive)
+        # Rows that lack a declared group are refused, whether or not the criterion depends on it.
+        declared = {"groups": self.groups, "positives": self.positives}
+        group_bounds, label_bounds = (
+            none if fractions is None else _group_bounds(rows.names, name, fractions)
+            for name, fractions in declared.items()
+        )
         if not groups and not labels:
             return []
-        none, rng = np.zeros((0, 2)), _generator(rows.groups, rows.positive)
-        group_bounds = _group_bounds(rows.names, "groups", self.groups) if groups else none
-        label_bounds = _group_bounds(rows.names, "positives", self.positives) if labels else none
+        group_bounds, label_bounds = (
+            bounds if depends else none
+            for bounds, depends in ((group_bounds, groups), (label_bounds, labels))
+        )
         n_intervals = int(np.diff(np.concatenate((group_bounds, label_bounds))).astype(bool).sum())
         if n_intervals and not rows.at_corners:
             raise ValueError(

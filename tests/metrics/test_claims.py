@@ -3,6 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.pipeline import make_pipeline
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity
@@ -59,6 +63,20 @@ def test_a_label_that_the_rows_lack_is_refused_and_named_beside_the_verdict(how,
     assert beside.strip().startswith("left out")
 
 
+@pytest.mark.parametrize("how", DECLARED)
+def test_a_cap_on_a_label_that_the_rows_lack_is_refused(how):
+    with pytest.warns(SmallGroupWarning, match="group all with label .* rows\\)"):
+        certificate = certified(Y, GROUP, "false_negative_rate", **DECLARED[how])
+    assert not certificate.kept
+    assert certificate.upper == 1
+
+
+def test_of_two_labels_the_one_that_the_rows_lack_has_no_name():
+    all_one = np.ones(1000)
+    with pytest.warns(SmallGroupWarning, match=r"group 0 with label 'another label' \(0 rows\)"):
+        assert not certified(all_one, GROUP, "equalized_odds").kept
+
+
 def test_a_label_that_nobody_has_is_part_of_equal_rates_of_predictions():
     found = certified(Y, GROUP, "demographic_parity", y_true=None, label_names={2: "all"})
     assert found.kept
@@ -89,10 +107,13 @@ def test_groups_that_the_rows_lack_are_named_beside_the_verdict():
     race = pd.Categorical(np.where(GROUP == 1, "a", "b"), ["a", "b", "c"])
     people = pd.DataFrame({"race": race, "sex": RNG.choice(["f", "m"], 1000)})
     side_by_side = DemographicParity(attributes="parallel")
+    sex = pd.Categorical(np.where(GROUP == 1, people["sex"], "m"))
+    crossed = "demographic_parity", "group b & f"
     for given, constraint, name in (
         (race, "demographic_parity", "group c"),
         (people, "demographic_parity", "group c"),
         (people, side_by_side, "group race=c"),
+        (people.assign(race=pd.Categorical(np.where(GROUP == 1, "a", "b")), sex=sex), *crossed),
     ):
         with pytest.warns(SmallGroupWarning, match=rf"{name} \(0 rows\)"):
             found = certified(Y, given, constraint, slack=0.2)
@@ -112,6 +133,13 @@ def test_groups_of_the_model_are_groups_of_the_claim():
     assert found.left_out == ["group c (0 rows)"]
     assert found.groups["c"] == 0
     assert certify(model, X, Y, sensitive_features=sex, **given).left_out == []  # other columns
+    for wrapper in (
+        make_pipeline(CalibratedClassifierCV(FrozenEstimator(model))),
+        FixedThresholdClassifier(FrozenEstimator(model), threshold=0.4),
+    ):
+        wrapper.fit(X, Y)
+        with pytest.warns(SmallGroupWarning, match="group c"):
+            certify(wrapper, X[rows], Y[rows], sensitive_features=race[rows], **given)
 
 
 def test_rankings_leave_out_groups_without_a_label_by_name():

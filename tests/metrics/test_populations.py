@@ -184,6 +184,17 @@ def test_populations_that_cannot_be(population, match):
         certify(**rows, constraint="false_negative_rate", slack=0.5, population=population())
 
 
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity"])
+def test_declared_groups_that_the_rows_lack_are_refused_by_every_criterion(constraint):
+    rows = sample(300, np.random.default_rng(0))
+    for name, fractions in (("groups", {0: 0.5, 1: 0.2, 2: 0.3}), ("positives", {0: 0.5, 2: 0.5})):
+        with pytest.raises(ValueError, match=rf"{name} must hold each of the groups \['0', '1'\]"):
+            certify(
+                **{**rows, "constraint": constraint, "slack": 0.5},
+                population=Proportions(**{name: fractions}),
+            )
+
+
 def test_criteria_that_may_be_worst_between_the_bounds_take_numbers_only():
     rng = np.random.default_rng(0)
     rows = {"y_score": rng.random(400), "sensitive_features": rng.integers(2, size=400)}
