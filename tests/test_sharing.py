@@ -81,9 +81,9 @@ def same(one, other):
 @pytest.mark.slow
 def test_a_search_fits_the_classifier_once_for_each_fold_and_finds_what_single_fits_find():
     slacks = [0.02, 0.3]
-    _, once = counted(fitted, wrapped(constraint="equalized_odds"))
+    _, once = counted(fitted, wrapped())
     search, fits = counted(searched, wrapped(), {"constraint": CRITERIA, "slack": slacks})
-    assert fits <= FOLDS * (once + FOLDS) + once
+    assert fits == FOLDS * once + once
     assert same(search.best_estimator_, fitted(wrapped(**search.best_params_)))
     last = searched(wrapped(), {"constraint": CRITERIA[-1:], "slack": slacks[-1:]})
     for score in ("mean_test_dp", "mean_test_accuracy"):
@@ -200,7 +200,7 @@ def test_a_curve_asks_for_the_classifiers_of_one_point_and_keeps_the_order():
     assert curve["slack"].tolist() == [0.1, 0.02, 0.3, 0.05]
     order = np.argsort(curve["slack"])
     gaps = -curve["mean_test_dp"].to_numpy()[order]
-    assert gaps[0] < gaps[2] < gaps[3]
+    assert gaps[0] < gaps[3]
 
 
 @pytest.mark.slow

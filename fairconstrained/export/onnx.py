@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
-from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrated, InKinds
+from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrator, Ensemble, InKinds
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.plain import TINY
-from fairconstrained.models.posteriors import LEAST, FittedPosteriors
+from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
@@ -306,54 +306,81 @@ def _split_columns(graph: _Graph, model: Any, table: Any, nodes: Any, left: Any)
 
 def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
     """Return the columns of posteriors: the mean over the folds."""
-    models = [fitted.label_model, *(own.model for own in fitted.group_models)]
-    answers = [[_posteriors(graph, own, model, X) for model in own.models] for own in models]
+    ensembles = [fitted.labels, *([] if fitted.groups is None else [fitted.groups])]
+    answers = [[_evidence(graph, one, model, X) for model in one.models] for one in ensembles]
     n_folds = max(map(len, answers))
     each = [
-        _assembled(graph, fitted, [own[k % len(own)] for own in answers]) for k in range(n_folds)
+        _assembled(graph, fitted, *(one[k % len(one)] for one in answers)) for k in range(n_folds)
     ]
     return graph.Div(reduce(graph.Add, each), np.array([float(n_folds)]))
 
 
-def _assembled(graph: _Graph, fitted: FittedPosteriors, posteriors: Sequence[Any]) -> Any:
-    """Return the columns from the posteriors of each model; products of columns are by matrices."""
-    label, *of_groups = posteriors
+def _assembled(
+    graph: _Graph, fitted: FittedPosteriors, label_evidence: Any, group_evidence: Any = None
+) -> Any:
+    """Return the columns from evidence of label and group; products of columns are by matrices."""
     n_classes = len(fitted.classes)
+    free = _contrasts(graph, label_evidence, n_classes)
+    label = _posteriors(graph, fitted.calibrator, label_evidence, free)
     logs = graph.Log(graph.Max(label, np.array([LEAST])))
     if n_classes == 2:
         logs = graph.product(logs, [[-1.0], [1.0]])
-    own = graph.Concat(logs, graph.product(label, np.eye(n_classes)[:, 1:]), axis=1)
-    table, n_own = [own], 2 * (n_classes - 1) + (n_classes > 2)
-    for (task, prior, model), answer in zip(fitted.group_models, of_groups, strict=True):
-        within = graph.product(label, task.labels[:, None])
-        parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, task.parts)]
-        density = graph.Mul(within, graph.product(answer, parts / np.maximum(prior, LEAST)))
+    of_label = graph.Concat(logs, graph.product(label, np.eye(n_classes)[:, 1:]), axis=1)
+    table, width = [of_label], 2 * (n_classes - 1) + (n_classes > 2)
+    for model in fitted.parts:
+        within = graph.product(label, model.task.labels[:, None])
+        parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, model.task.parts)]
+        posterior = _posteriors_of_parts(graph, model, group_evidence, free)
+        density = graph.product(posterior, parts / np.maximum(model.prior, LEAST))
+        density = graph.Mul(within, density)
         n_parts = parts.shape[1]
-        each_own = np.repeat(np.eye(n_own), n_parts, axis=1)
-        each_part = np.tile(np.eye(n_parts), n_own)
-        products = graph.Mul(graph.product(own, each_own), graph.product(density, each_part))
+        each_column = np.repeat(np.eye(width), n_parts, axis=1)
+        each_part = np.tile(np.eye(n_parts), width)
+        products = graph.Mul(
+            graph.product(of_label, each_column), graph.product(density, each_part)
+        )
         table += [density, products]
     return graph.Concat(*table, axis=1)
 
 
-def _posteriors(graph: _Graph, fitted: Calibrated, model: Any, X: Any) -> Any:
-    """Return calibrated posteriors of the kinds by one of the classifiers."""
-    n_kinds, calibrator = len(fitted.kinds), fitted.calibrator
-    known = np.eye(n_kinds)[:, calibrator.classes_].T
-    given = graph.sub_model(model, X)
-    if not hasattr(calibrator, "coef_"):  # there is one kind only
-        ones = graph.product(given, np.ones((len(model.classes_), 1)))
-        return graph.product(graph.Div(ones, ones), calibrator.class_prior_[None] @ known)
-    logs = graph.Log(graph.Max(given, np.array([LEAST_GIVEN])))
-    place = fitted.kinds[None] == model.classes_[:, None]
-    lacking = np.log(LEAST_GIVEN) * ~place.any(axis=0)
-    evidence = graph.Add(graph.product(logs, place), lacking)
-    if n_kinds == 2:
-        free = graph.product(evidence, [[-1.0], [1.0]])
+def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: Any) -> Any:
+    """Return posteriors of the parts and of none, given contrasts of the label."""
+    parts, place = np.unique(model.task.part_of_kind, return_inverse=True)
+    to_part = np.eye(len(parts))[place.reshape(-1)]
+    if len(parts) == len(place):
+        evidence = graph.product(evidence, to_part)
     else:
-        free = graph.product(evidence, np.eye(n_kinds) - 1.0 / n_kinds)
-    scores = graph.Add(graph.product(free, calibrator.coef_.T), calibrator.intercept_)
-    if len(calibrator.coef_) == 1:  # margins between two kinds
+        sums = graph.product(graph.Softmax(evidence, axis=1), to_part)
+        evidence = graph.Log(graph.Max(sums, np.array([LEAST_GIVEN])))
+    free = _contrasts(graph, evidence, len(parts))
+    if not model.task.labels.all():
+        free = graph.Concat(free, label, axis=1)
+    return _posteriors(graph, model.calibrator, evidence, free)
+
+
+def _evidence(graph: _Graph, ensemble: Ensemble, model: Any, X: Any) -> Any:
+    """Return what one of the classifiers says of the kinds."""
+    logs = graph.Log(graph.Max(graph.sub_model(model, X), np.array([LEAST_GIVEN])))
+    place = ensemble.kinds[None] == model.classes_[:, None]
+    return graph.Add(graph.product(logs, place), np.log(LEAST_GIVEN) * ~place.any(axis=0))
+
+
+def _contrasts(graph: _Graph, evidence: Any, n_kinds: int) -> Any:
+    """Return evidence without the part common to all kinds."""
+    if n_kinds == 2:
+        return graph.product(evidence, [[-1.0], [1.0]])
+    return graph.product(evidence, np.eye(n_kinds) - 1.0 / n_kinds)
+
+
+def _posteriors(graph: _Graph, calibrator: Calibrator, evidence: Any, free: Any) -> Any:
+    """Return calibrated posteriors of the kinds, given contrasts of evidence."""
+    n_kinds, model = calibrator.n_kinds, calibrator.model
+    known = np.eye(n_kinds)[:, model.classes_].T
+    if not hasattr(model, "coef_"):  # there is one kind only
+        ones = graph.product(evidence, np.ones((n_kinds, 1)))
+        return graph.product(graph.Div(ones, ones), model.class_prior_[None] @ known)
+    scores = graph.Add(graph.product(free, model.coef_.T), model.intercept_)
+    if len(model.coef_) == 1:  # margins between two kinds
         return graph.product(graph.Sigmoid(graph.product(scores, [[-1.0, 1.0]])), known)
     return graph.product(graph.Softmax(scores, axis=1), known)
 

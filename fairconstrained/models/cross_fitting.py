@@ -49,26 +49,32 @@ def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints
     return fold
 
 
-class Calibrated(NamedTuple):
-    """The classifiers of the folds, and the map from the evidence of each to posteriors."""
+class Ensemble(NamedTuple):
+    """Fitted classifiers that tell kinds apart, each of which answers about new rows."""
 
     models: Sequence[Any]
     kinds: NDArray[Any]
-    calibrator: LogisticRegression
 
-    def posteriors(self, X: Any) -> list[Floats]:
-        """Return posteriors of new rows by each of the classifiers, (n, n_kinds)."""
-        return [self.calibrate(evidence_of(model, X, self.kinds)) for model in self.models]
+    def evidence(self, X: Any) -> list[Floats]:
+        """Return what each of the classifiers says of rows, (n, n_kinds)."""
+        return [evidence_of(model, X, self.kinds) for model in self.models]
 
-    def of_fold(self, k: int) -> Calibrated:
+    def of_fold(self, k: int) -> Ensemble:
         """Return the classifier of a fold alone; one that is frozen has seen no row of any."""
         return self._replace(models=self.models[k : k + 1] or self.models)
 
-    def calibrate(self, evidence: Floats) -> Floats:
-        """Return posteriors from evidence, (n, n_kinds)."""
-        posteriors = np.zeros(evidence.shape)
-        calibrated = self.calibrator.predict_proba(_contrasts(evidence))
-        posteriors[:, self.calibrator.classes_] = calibrated
+
+class Calibrator(NamedTuple):
+    """A map from evidence to posteriors of kinds, of which the `model` knows some."""
+
+    n_kinds: int
+    model: LogisticRegression | DummyClassifier
+
+    def posteriors(self, *evidence: Floats) -> Floats:
+        """Return posteriors from tables of evidence, (n, n_kinds)."""
+        posteriors = np.zeros((len(evidence[0]), self.n_kinds))
+        calibrated = self.model.predict_proba(_contrasts(evidence))
+        posteriors[:, self.model.classes_] = calibrated
         return posteriors
 
 
@@ -104,54 +110,70 @@ def check_known(model: Any, names: ArrayLike) -> None:
         )
 
 
-def as_given(model: Any, names: ArrayLike, kind_of_name: NDArray[Any]) -> Calibrated:
-    """The posteriors of a frozen classifier as they are: no row calibrates them."""
-    asked = InKinds(model, names, kind_of_name)
-    n_kinds = len(asked.classes_)
+def uncalibrated(n_kinds: int, n_beside: int = 0) -> Calibrator:
+    """Return a calibrator that takes evidence at its word, and ignores columns beside it."""
     unit = LogisticRegression()
     unit.classes_ = np.arange(n_kinds)
-    unit.coef_ = np.eye(n_kinds) if n_kinds > 2 else np.ones((1, 1))
-    unit.intercept_ = np.zeros(len(unit.coef_))
-    return Calibrated([asked], asked.classes_, unit)
+    free = np.eye(n_kinds) if n_kinds > 2 else np.ones((1, 1))
+    unit.coef_ = np.hstack((free, np.zeros((len(free), n_beside))))
+    unit.intercept_ = np.zeros(len(free))
+    return Calibrator(n_kinds, unit)
+
+
+def calibrated(
+    evidence: Sequence[Floats], target: Ints, weight: Floats, used: NDArray[np.bool_]
+) -> Calibrator:
+    """Fit a calibrator to evidence of the kind that comes first, out of fold, on the rows `used`.
+
+    Without weights of their own rows have the weight one.
+    """
+    n_kinds = evidence[0].shape[1]
+    simple = n_kinds < 2 or len(np.unique(target[used])) < 2
+    model = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
+    model.fit(_contrasts(evidence)[used], target[used], sample_weight=weight[used])
+    return Calibrator(n_kinds, model)
 
 
 def cross_fit(
     estimator: Any,
     kinds: NDArray[Any],
     target: Ints,
+    used: NDArray[np.bool_],
     *,
     X: Any,
     folds: Sequence[tuple[Ints, Ints]],
     rng: np.random.RandomState,
     sample_weight: Floats | None,
-    used: NDArray[np.bool_],
-) -> tuple[Calibrated, Floats]:
+    alone: bool = False,
+    max_rows: int | None = None,
+) -> tuple[Ensemble, Floats]:
     """Fit a classifier of the classes ``kinds[target]`` for each fold, on the rows `used`.
 
-    Return them calibrated by out-of-fold evidence, and out-of-fold posteriors of all rows.
+    Return them, or one that was fitted to all these rows to answer `alone`, and out-of-fold
+    evidence of all rows. Each learns from at most `max_rows` rows, which are drawn.
     """
+    everything = np.arange(len(target))
     frozen = isinstance(estimator, FrozenEstimator)
     if frozen:
         check_known(estimator, kinds)
-        everything = np.arange(len(target))
-        folds = [(everything, everything)]  # of which it has seen nothing
+        folds = [(everything, everything)]  # it has seen none of them
+
+    def fit(train: Ints) -> Any:
+        if frozen:
+            return estimator
+        rows, model = train[used[train]], seeded_where_unset(clone(estimator), rng)
+        if max_rows is not None and len(rows) > max_rows:
+            rows = np.sort(rng.choice(rows, max_rows, replace=False))
+        if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
+            model = DummyClassifier()
+        options = {} if sample_weight is None else weights_for(model, sample_weight[rows])
+        return model.fit(_safe_indexing(X, rows), kinds[target[rows]], **options)
+
     evidence, models = np.empty((len(target), len(kinds))), []
     for train, test in folds:
-        model = estimator
-        if not frozen:
-            rows, model = train[used[train]], seeded_where_unset(clone(estimator), rng)
-            if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
-                model = DummyClassifier()
-            options = {} if sample_weight is None else weights_for(model, sample_weight[rows])
-            model = model.fit(_safe_indexing(X, rows), kinds[target[rows]], **options)
-        evidence[test] = evidence_of(model, _safe_indexing(X, test), kinds)
-        models.append(model)
-    simple = len(kinds) < 2 or len(np.unique(target[used])) < 2
-    calibrator = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
-    weight = np.ones(len(target)) if sample_weight is None else sample_weight
-    calibrator.fit(_contrasts(evidence[used]), target[used], sample_weight=weight[used])
-    calibrated = Calibrated(models, kinds, calibrator)
-    return calibrated, calibrated.calibrate(evidence)
+        models.append(fit(train))
+        evidence[test] = evidence_of(models[-1], _safe_indexing(X, test), kinds)
+    return Ensemble([fit(everything)] if alone else models, kinds), evidence
 
 
 def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
@@ -180,11 +202,16 @@ def _given(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) 
     return evidence
 
 
-def _contrasts(evidence: Floats) -> Floats:
+def _contrasts(tables: Sequence[Floats]) -> Floats:
     """Return evidence without the part common to all kinds: for two kinds one column."""
-    if evidence.shape[1] == 2:
-        return np.diff(evidence, axis=1)
-    return np.asarray(evidence - evidence.mean(axis=1, keepdims=True))
+    return np.hstack(
+        [
+            np.diff(table, axis=1)
+            if table.shape[1] == 2
+            else table - table.mean(axis=1, keepdims=True)
+            for table in tables
+        ]
+    )
 
 
 def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
@@ -196,6 +223,13 @@ def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
     ]
     seeds = {name: rng.randint(np.iinfo(np.int32).max) for name in unset}
     return model.set_params(**seeds) if seeds else model
+
+
+def takes_weights(model: Any) -> bool:
+    """Return whether a classifier, or the one inside a pipeline or a search, takes weights."""
+    inside = model.steps[-1][1] if hasattr(model, "steps") else getattr(model, "estimator", None)
+    takes = bool(has_fit_parameter(model, "sample_weight"))
+    return takes or (inside is not None and takes_weights(inside))
 
 
 def weights_for(model: Any, weight: Floats) -> dict[str, Floats]:

@@ -13,7 +13,12 @@ from fairconstrained.arrays import as_numpy
 from fairconstrained.groups import EstimatedGroups, known_fraction
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.models.cross_fitting import assign_folds, cross_fit, is_scoring_classifier
+from fairconstrained.models.cross_fitting import (
+    assign_folds,
+    calibrated,
+    cross_fit,
+    is_scoring_classifier,
+)
 
 
 def estimate_group_probabilities(
@@ -94,14 +99,14 @@ def estimate_group_probabilities(
     fold = assign_folds(label * (len(labels) + 1) + codes, cv, rng)
     folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(cv)]
     probabilities = np.zeros((len(codes), len(labels)))
-    for own in np.unique(label):
-        rows = label == own
+    weight = np.ones(len(codes))
+    for k in np.unique(label):
+        rows = label == k
         used, there = rows & groups.known, np.unique(codes[rows & groups.known])
-        place = np.searchsorted(there, codes)
-        _, out_of_fold = cross_fit(
-            *(classifier, kinds[there], np.minimum(place, len(there) - 1)),
-            **{"X": X, "folds": folds, "rng": rng, "sample_weight": None, "used": used},
-        )
+        place = np.minimum(np.searchsorted(there, codes), len(there) - 1)
+        options = {"X": X, "folds": folds, "rng": rng, "sample_weight": None}
+        _, evidence = cross_fit(classifier, kinds[there], place, used, **options)
+        out_of_fold = calibrated([evidence], place, weight, used).posteriors(evidence)
         probabilities[np.ix_(rows, there)] = out_of_fold[rows]
     names = pd.Index(labels.tolist(), tupleize_cols=False)
     index = getattr(sensitive_features, "index", None)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
@@ -22,19 +23,24 @@ from torch import Generator
 
 from fairconstrained.arrays import Floats, Ints, made_up_like
 from fairconstrained.distributed import one_openmp_thread
+from fairconstrained.models.boosters import family_of
 from fairconstrained.models.cross_fitting import (
     LEAST_GIVEN,
-    Calibrated,
+    Calibrator,
+    Ensemble,
     InKinds,
-    as_given,
     assign_folds,
+    calibrated,
     cross_fit,
     is_scoring_classifier,
+    takes_weights,
+    uncalibrated,
 )
 from fairconstrained.models.specification import OfClassifier
 
 LEAST = 1e-6  # a posterior that a finite sample cannot tell from zero
 _TRIED = 8  # made-up rows that are also asked about by themselves
+_FEWER = 4  # times fewer rounds of boosters tell groups apart as well, for this purpose
 _SAME = 1e-3  # differences of log odds that are left to rounding in single precision
 
 
@@ -42,12 +48,26 @@ class GroupTask(NamedTuple):
     """Telling apart the parts of a constraint among the rows of some labels."""
 
     labels: NDArray[np.bool_]  # (n_classes,): whether these rows have the label
-    part_of_group: Ints  # (n_groups,): -1 where rows of a group take no part
+    part_of_kind: Ints  # (n_kinds,), of groups: -1 where rows take no part
     parts: Ints  # (n_parts,), to be told apart; ascending
 
 
+def kinds_of_groups(part_of_cell: Any) -> Ints:
+    """Return the kind of each group; groups of one kind are in the same part at every label.
+
+    Kinds are numbered in the order of their first groups, so that criteria have them in common.
+
+    >>> kinds_of_groups([[2, 1, 1], [5, 4, 4]]).tolist()
+    [0, 1, 1]
+    """
+    cells = np.asarray(part_of_cell, dtype=np.int64)
+    _, first, kind = np.unique(cells, axis=1, return_index=True, return_inverse=True)
+    kinds: Ints = np.argsort(np.argsort(first))[kind.reshape(-1)]
+    return kinds
+
+
 def group_tasks(part_of_cell: Any) -> list[GroupTask]:
-    """Return the tasks of group models, given the part of each label and group, or -1.
+    """Return what has to be told apart, given the part of each label and kind of groups, or -1.
 
     Labels whose rows fall into the same parts share a task.
 
@@ -58,13 +78,21 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     patterns, of_label = np.unique(cells, axis=0, return_inverse=True)
     tasks = []
     for i, pattern in enumerate(patterns):
-        kinds, kind_of_group = np.unique(pattern, return_inverse=True)
-        if len(kinds) > 1:
-            # Numbered anew, so that criteria with the same task share its models.
-            part_of_group = kind_of_group.reshape(-1) - int(kinds[0] < 0)
-            parts = np.arange(int(part_of_group.max()) + 1)
-            tasks.append(GroupTask(of_label.reshape(-1) == i, part_of_group, parts))
+        parts, place = np.unique(pattern, return_inverse=True)
+        if len(parts) > 1:
+            part_of_kind = place.reshape(-1) - int(parts[0] < 0)
+            parts = np.arange(int(part_of_kind.max()) + 1)
+            tasks.append(GroupTask(of_label.reshape(-1) == i, part_of_kind, parts))
     return tasks
+
+
+def with_fewer_rounds(model: Any) -> Any:
+    """Return the model with a quarter of its rounds, if it is a booster or ends in one."""
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    family = family_of(last)
+    if family is not None:
+        last.set_params(**{family.rounds: -(-family.n_rounds(last) // _FEWER)})
+    return model
 
 
 class Posteriors(OfClassifier):
@@ -82,13 +110,18 @@ class Posteriors(OfClassifier):
     others: a sum of columns can only move a threshold where the group is known for sure, and
     equalized odds for small groups may need more. The parts q, here the rows of labels :math:`L_q`
     and groups :math:`G_q`, are those whose rates the constraint compares. The first posterior is
-    that of `estimator`, the second that of `group_model`, fitted on the rows of the labels
-    :math:`L_q` only. Each is fitted once for each fold, on the rows of the other folds. A training
-    row gets the columns by the models that have not seen it (cross-fitting), a new row the mean of
-    those by all models.
+    by `estimator`. The second is by `group_model`, which tells all groups apart whatever the
+    criterion, so that criteria share it. Both are fitted once for each fold, on the rows of the
+    other folds. A training row gets the columns by the models that have not seen it
+    (cross-fitting), a new row the mean of the columns by all models. Classifiers that take no
+    ``sample_weight`` keep their rows, mostly, and are slow to ask: nearest neighbours, Gaussian
+    processes, in-context models. One that is fitted to all rows answers about new ones, in one
+    pass.
 
-    A logistic regression on their logarithms, out of fold, calibrates the posteriors: it turns
-    decisions into probabilities, and shrinks posteriors of the group that say little.
+    Logistic regressions on logarithms of posteriors, out of fold, calibrate them: they turn
+    decisions into probabilities, and shrink posteriors of the group that say little. Within labels
+    :math:`L_q` they see what both models say of a row, which turns :math:`P(g \mid x)` into
+    :math:`P(g \mid x, y \in L_q)`.
 
     Parameters
     ----------
@@ -96,14 +129,16 @@ class Posteriors(OfClassifier):
         With ``predict_proba`` or ``decision_function``. It receives X unchanged. A
         :class:`sklearn.frozen.FrozenEstimator` is not refitted: give rows that it has not seen.
     group_model : classifier, optional
-        Tells the groups apart; default: a clone of `estimator`, or of the frozen one. It is fitted
-        once for each set of labels that the constraint treats alike, and not at all if the
-        constraint compares no groups. A frozen one knows the groups by the names in
-        ``groups_``, and is calibrated within these labels. With `epsilon` there is no default, and
-        without it no columns for the groups.
+        Tells the groups apart; default: a clone of `estimator`, or of the frozen one, with a
+        quarter of the rounds if it is a booster. It is not fitted if the constraint compares no
+        groups. A frozen one knows the groups by the names in ``groups_``. With `epsilon` there is
+        no default, and without it no columns for the groups.
     cv : int, splitter or iterable of (train, test), default=3
         Number of folds, stratified by label and group, or a splitter, which must give each row to
         exactly one test part. More folds fit, and ask, more models, each on more rows.
+    max_rows : int, optional
+        Most rows that each classifier learns from; more are drawn at random. For classifiers whose
+        time or memory grows quickly with their rows.
     memory : str or joblib.Memory, optional
         Folder, or cache, for fits on the same rows with the same `random_state` of the
         constrained classifier, in several processes or sessions. In one process clones share them
@@ -151,10 +186,19 @@ class Posteriors(OfClassifier):
 
     log_odds = 0
 
-    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 3, memory: Any = None):
+    def __init__(
+        self,
+        estimator: Any,
+        group_model: Any = None,
+        *,
+        cv: Any = 3,
+        max_rows: int | None = None,
+        memory: Any = None,
+    ):
         self.estimator = estimator
         self.group_model = group_model
         self.cv = cv
+        self.max_rows = max_rows
         self.memory = memory
 
     def check(self) -> None:
@@ -171,6 +215,11 @@ class Posteriors(OfClassifier):
                 )
         if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
             raise ValueError(f"{type(self).__name__}.cv must be at least 2 folds; got {self.cv!r}.")
+        most = self.max_rows
+        if most is not None and not (isinstance(most, (int, np.integer)) and most >= 2):
+            raise ValueError(
+                f"{type(self).__name__}.max_rows must be None or an integer >= 2; got {most!r}."
+            )
         check_memory(self.memory)
 
     @property
@@ -211,12 +260,11 @@ class Posteriors(OfClassifier):
     def transform(self, X: Any) -> Floats:
         digest = self.handle.digest(X)
 
-        def ask(model: Calibrated, X: Any) -> list[Floats]:
-            # A result holds its model, so that no other model has this identity.
+        def ask(ensemble: Ensemble, X: Any) -> list[Floats]:
+            # A result holds its models, so that no others have this identity.
             answers: list[Floats]
-            _, answers = self.handle.recall(
-                digest and (id(model), digest), lambda: (model, model.posteriors(X))
-            )
+            key = digest and (id(ensemble.models), digest)
+            _, answers = self.handle.recall(key, lambda: (ensemble, ensemble.evidence(X)))
             return answers
 
         with one_openmp_thread(X):
@@ -260,49 +308,67 @@ class Posteriors(OfClassifier):
         fit = partial(self._cross_fitted, rows, self.handle.digest(rows))
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        label_model, out_of_fold = fit(self.estimator, classes, label, everyone)
-        group_models = self._groups_as_given(part_of_cell, groups) if group is None else []
-        posteriors = [out_of_fold, *(frozen.model.posteriors(X)[0] for frozen in group_models)]
-        for task in [] if group is None else group_tasks(part_of_cell):
-            part, of_labels = task.part_of_group[known], task.labels[label]
-            used = of_labels & (known >= 0)
-            prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
-            prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
-            kinds, target = np.unique(part, return_inverse=True)
-            target = target.reshape(-1)
-            model, out_of_fold = fit(self._for_groups(task, groups), kinds, target, used)
-            posteriors.append(out_of_fold)
-            group_models.append(GroupModel(task, prior, model))
-        fitted = FittedPosteriors(classes, label_model, group_models)
-        return fitted.assembled(posteriors), fitted
+        labels, of_label = fit(self.estimator, classes, label, everyone)
+        calibrator = calibrated([of_label], label, weight, everyone)
+        kind = kinds_of_groups(part_of_cell)
+        cells = np.asarray(part_of_cell)[:, np.unique(kind, return_index=True)[1]]
+        if group is None:
+            groups_ensemble, parts = self._groups_as_given(cells, kind, groups, len(classes))
+            of_group = None if groups_ensemble is None else groups_ensemble.evidence(X)[0]
+        elif cells.shape[1] > 1 and group_tasks(cells):
+            model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
+            groups_ensemble, of_group = fit(model, kinds, kind[known], known >= 0)
+            evidence = of_label, of_group
+            parts = [
+                part_model(task, evidence, (label, known, kind), weight)
+                for task in group_tasks(cells)
+            ]
+        else:
+            groups_ensemble, of_group, parts = None, None, []
+        fitted = FittedPosteriors(classes, labels, calibrator, groups_ensemble, parts)
+        return fitted.assembled(of_label, of_group), fitted
+
+    def answers_alone(self, model: Any) -> bool:
+        """Return whether one classifier, fitted to all rows, answers in place of those of folds.
+
+        Those that take no weights keep their rows, mostly, and are slow to ask.
+        """
+        return not takes_weights(model)
 
     def _cross_fitted(
-        self, rows: Any, digest: bytes | None, *task: Any
-    ) -> tuple[Calibrated, Floats]:
-        """Fit to a task out of fold, unless a fit with the same rows and task has done so."""
+        self, rows: Any, digest: bytes | None, model: Any, *target: Any
+    ) -> tuple[Ensemble, Floats]:
+        """Fit to a target out of fold, unless a fit with the same rows and target has done so."""
         X, folds, rng, weight = rows
-        *target, used = task
-        # Each task draws from a copy: models do not depend on those fitted before.
+        # Each target has a copy: models do not depend on those fitted before.
         options = {"X": X, "folds": folds, "rng": copy.deepcopy(rng), "sample_weight": weight}
-        fit = partial(check_memory(self.memory).cache(cross_fit), *target, used=used, **options)
-        key = digest and self.handle.digest(digest, task)
-        fitted: tuple[Calibrated, Floats] = self.handle.recall(key, fit)
+        how = {"alone": self.answers_alone(model), "max_rows": self.max_rows}
+        cached = check_memory(self.memory).cache(cross_fit)
+        fit = partial(cached, model, *target, **options, **how)
+        key = digest and self.handle.digest(digest, model, target, how)
+        fitted: tuple[Ensemble, Floats] = self.handle.recall(key, fit)
         return fitted
 
     def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
         """Return the columns of frozen models as they are, which lie in a public range."""
         classes = rows.classes
-        label_model = as_given(self.estimator, classes, classes)
-        of_groups = self._groups_as_given(part_of_cell, rows.groups)
-        self.fitted_ = FittedPosteriors(classes, label_model, of_groups)
+        kind = kinds_of_groups(part_of_cell)
+        cells = part_of_cell[:, np.unique(kind, return_index=True)[1]]
+        labels = InKinds(self.estimator, classes, classes)
+        self.fitted_ = FittedPosteriors(
+            classes,
+            Ensemble([labels], labels.classes_),
+            uncalibrated(len(labels.classes_)),
+            *self._groups_as_given(cells, kind, rows.groups, len(classes)),
+        )
         self.column_range = self.fitted_.range()
         said = self._try_rows_alone(rows.X)
         try:
             return self.transform(rows.X)
         except Exception as error:
-            kind = type(error).__name__
+            name = type(error).__name__
         raise ValueError(
-            f"{type(self).__name__}: a frozen classifier refuses rows of X ({kind}), in words that "
+            f"{type(self).__name__}: a frozen classifier refuses rows of X ({name}), in words that "
             f"may quote them and are left out. Try it on rows that are public.{said}"
         )
 
@@ -328,28 +394,32 @@ class Posteriors(OfClassifier):
             )
         return ""
 
-    def _groups_as_given(self, part_of_cell: Any, groups: Any) -> list[GroupModel]:
-        """Return the frozen model of the groups for each task; one part is implied by others."""
-        if self.group_model is None:
-            return []
-        return [
-            GroupModel(
-                task._replace(parts=task.parts[:-1]),
-                np.ones(len(task.parts) - 1),
-                as_given(self.group_model, groups, task.part_of_group),
-            )
-            for task in group_tasks(part_of_cell)
-        ]
+    def _groups_as_given(
+        self, cells: Any, kind: Ints, groups: Any, n_classes: int
+    ) -> tuple[Ensemble | None, list[PartModel]]:
+        """Return the frozen model of the groups, and each task; one part is implied by others."""
+        tasks = group_tasks(cells)
+        if self.group_model is None or not tasks:
+            return None, []
+        model = InKinds(self.group_model, groups, kind)
+        parts = []
+        for task in tasks:
+            n_beside = 0 if task.labels.all() else 1 if n_classes == 2 else n_classes
+            calibrator = uncalibrated(len(np.unique(task.part_of_kind)), n_beside)
+            task = task._replace(parts=task.parts[:-1])
+            parts.append(PartModel(task, np.ones(len(task.parts)), calibrator))
+        return Ensemble([model], model.classes_), parts
 
-    def _for_groups(self, task: GroupTask, groups: Any) -> Any:
+    def _for_groups(self, kind: Ints, groups: Any) -> Any:
+        """Return the classifier that is to tell the kinds of groups apart."""
         if isinstance(self.group_model, FrozenEstimator):
-            return FrozenEstimator(InKinds(self.group_model, groups, task.part_of_group))
+            return FrozenEstimator(InKinds(self.group_model, groups, kind))
         if self.group_model is not None:
             return self.group_model
         frozen = isinstance(self.estimator, FrozenEstimator)
         model = self.estimator.estimator if frozen else self.estimator
         try:
-            return clone(model)
+            return with_fewer_rounds(clone(model))
         except TypeError as error:
             raise ValueError(
                 f"Posteriors.group_model is None, and {type(model).__name__} cannot be cloned to "
@@ -373,39 +443,84 @@ class Posteriors(OfClassifier):
         return folds
 
 
-class GroupModel(NamedTuple):
-    """A task with the overall fractions of its parts, and the model fitted to it."""
+class PartModel(NamedTuple):
+    """A task with the overall fractions of its parts, and the calibrator of their posteriors."""
 
     task: GroupTask
     prior: Floats
-    model: Calibrated
+    calibrator: Calibrator
+
+    @property
+    def kinds(self) -> Ints:
+        """What the calibrator tells apart: the parts, and -1 for rows in none."""
+        return np.unique(self.task.part_of_kind)
+
+    def evidence(self, of_label: Floats, of_group: Floats) -> list[Floats]:
+        """Return what tells the parts apart: within some labels, evidence of the label too."""
+        in_parts = evidence_of_parts(of_group, self.task.part_of_kind)
+        return [in_parts] if self.task.labels.all() else [in_parts, of_label]
+
+    def posteriors(self, of_label: Floats, of_group: Floats) -> Floats:
+        """Return posteriors of the parts among rows of these labels, (n, n_parts)."""
+        posteriors = self.calibrator.posteriors(*self.evidence(of_label, of_group))
+        return posteriors[:, np.isin(self.kinds, self.task.parts)]
+
+
+def part_model(
+    task: GroupTask, evidence: tuple[Floats, Floats], rows: tuple[Ints, Ints, Ints], weight: Floats
+) -> PartModel:
+    """Return a task with its fractions, calibrated on out-of-fold evidence of label and group.
+
+    Of the rows there are labels and groups, -1 where unknown, and the kind of each group.
+    """
+    label, group, kind = rows
+    part, of_labels = task.part_of_kind[kind[group]], task.labels[label]
+    used = of_labels & (group >= 0)
+    prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
+    prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
+    model = PartModel(task, prior, uncalibrated(1))
+    target = np.searchsorted(model.kinds, part)
+    calibrator = calibrated(model.evidence(*evidence), target, weight, used)
+    return model._replace(calibrator=calibrator)
+
+
+def evidence_of_parts(evidence: Floats, part_of_kind: Ints) -> Floats:
+    """Return evidence of the parts that kinds are in, and of none, from evidence of the kinds."""
+    parts, place = np.unique(part_of_kind, return_inverse=True)
+    if len(parts) == len(part_of_kind):
+        return evidence[:, np.argsort(place)]
+    sums = softmax(evidence, axis=1) @ np.eye(len(parts))[place.reshape(-1)]
+    logs: Floats = np.log(np.maximum(sums, LEAST_GIVEN))
+    return logs
 
 
 class FittedPosteriors(NamedTuple):
     """Fitted models of a :class:`Posteriors`: the columns of new rows."""
 
     classes: NDArray[Any]
-    label_model: Calibrated
-    group_models: Sequence[GroupModel]
+    labels: Ensemble
+    calibrator: Calibrator  # of the labels
+    groups: Ensemble | None
+    parts: Sequence[PartModel]
 
     def columns(
-        self, X: Any, ask: Callable[[Calibrated, Any], list[Floats]] = Calibrated.posteriors
+        self, X: Any, ask: Callable[[Ensemble, Any], list[Floats]] = Ensemble.evidence
     ) -> Floats:
         """Return the columns of rows, (n, n_columns): the mean over the folds of theirs.
 
         The head is linear, so its scores are the mean of those for single classifiers, from whose
         columns it has learnt. Columns of mean posteriors would be of another kind.
         """
-        models = [self.label_model, *(group.model for group in self.group_models)]
-        answers = [ask(model, X) for model in models]
+        ensembles = [self.labels, *([] if self.groups is None else [self.groups])]
+        answers = [ask(ensemble, X) for ensemble in ensembles]
         n_folds = max(map(len, answers))
-        each = [self.assembled([one[k % len(one)] for one in answers]) for k in range(n_folds)]
+        each = [self.assembled(*(one[k % len(one)] for one in answers)) for k in range(n_folds)]
         return np.asarray(np.mean(each, axis=0))
 
     def of_fold(self, k: int) -> FittedPosteriors:
         """Return the models of a fold alone, which know nothing of its test rows."""
-        groups = [own._replace(model=own.model.of_fold(k)) for own in self.group_models]
-        return FittedPosteriors(self.classes, self.label_model.of_fold(k), groups)
+        groups = None if self.groups is None else self.groups.of_fold(k)
+        return self._replace(labels=self.labels.of_fold(k), groups=groups)
 
     def range(self) -> tuple[Floats, Floats]:
         """Return the ends of intervals in which columns of models as given lie, (n_columns,)."""
@@ -413,23 +528,23 @@ class FittedPosteriors(NamedTuple):
         logs = [(-far, far)] if n_classes == 2 else [(-far, 0.0)] * n_classes
         of_label = logs + [(0.0, 1.0)] * (n_classes - 1)
         ends = list(of_label)
-        for own in self.group_models:
-            n_parts = len(own.task.parts)
+        for model in self.parts:
+            n_parts = len(model.task.parts)
             ends += [(0.0, 1.0)] * n_parts + [pair for pair in of_label for _ in range(n_parts)]
         low, high = np.array(ends).T
         return low, high
 
-    def assembled(self, posteriors: Sequence[Floats]) -> Floats:
-        """Return the columns from the posteriors of the label, and of each group model."""
-        label, *of_groups = posteriors
+    def assembled(self, label_evidence: Floats, group_evidence: Any = None) -> Floats:
+        """Return the columns from evidence of the label and of the group."""
+        label = self.calibrator.posteriors(label_evidence)
         logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
         of_label = np.hstack((logs, label[:, 1:]))
         table = [of_label]
-        for (task, prior, model), posterior in zip(self.group_models, of_groups, strict=True):
-            within = label[:, task.labels].sum(axis=1, keepdims=True)
-            joint = within * posterior[:, np.isin(model.kinds, task.parts)]
-            density = joint / np.maximum(prior, LEAST)
+        for model in self.parts:
+            within = label[:, model.task.labels].sum(axis=1, keepdims=True)
+            joint = within * model.posteriors(label_evidence, group_evidence)
+            density = joint / np.maximum(model.prior, LEAST)
             products = of_label[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)

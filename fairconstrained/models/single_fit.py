@@ -6,6 +6,7 @@ Bucila, Caruana and Niculescu-Mizil (2006) call it model compression, Hinton, Vi
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ class SingleFit(PlainClassifier, Posteriors):
         With ``sample_weight`` in ``fit``, and ``predict_proba`` or ``decision_function``. In a
         pipeline the last step takes the weights; with metadata routing any estimator that requests
         ``sample_weight``. It receives X unchanged.
-    group_model, memory
+    group_model, max_rows, memory
         As in :class:`Posteriors`.
     cv : int, splitter or iterable of (train, test), default=2
         As in :class:`Posteriors`. Folds find the head and measure the slack, but all rows train
@@ -97,8 +98,16 @@ class SingleFit(PlainClassifier, Posteriors):
     True
     """
 
-    def __init__(self, estimator: Any, group_model: Any = None, *, cv: Any = 2, memory: Any = None):
-        super().__init__(estimator, group_model, cv=cv, memory=memory)
+    def __init__(
+        self,
+        estimator: Any,
+        group_model: Any = None,
+        *,
+        cv: Any = 2,
+        max_rows: int | None = None,
+        memory: Any = None,
+    ):
+        super().__init__(estimator, group_model, cv=cv, max_rows=max_rows, memory=memory)
 
     def check(self) -> None:
         super().check()
@@ -122,15 +131,18 @@ class SingleFit(PlainClassifier, Posteriors):
         self.seed_ = rng.initial_seed() % (1 << 32)
         cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(self.seed_)
         self.folds_ = self._folds(rows.X, cell, np.random.RandomState(self.seed_))
-        teacher = Posteriors(self.estimator, self.group_model, cv=self.folds_, memory=self.memory)
-        teacher.handle = self.handle
-        table = teacher.fit_transform(rows, part_of_cell, rng)
+        teacher = copy.copy(self).set_params(cv=self.folds_)
+        table = Posteriors.fit_transform(teacher, rows, part_of_cell, rng)
         with one_openmp_thread(rows.X):
             self.seen_ = [
                 teacher.fitted_.of_fold(k).columns(_safe_indexing(rows.X, train))
                 for k, (train, _) in enumerate(self.folds_)
             ]
         return table
+
+    def answers_alone(self, model: Any) -> bool:
+        """Return False: what is measured out of fold needs the classifiers of the folds."""
+        return False
 
     def out_of_fold(self, rows: Any, taught: Sequence[Floats]) -> Floats:
         """Return scores of all rows, by clones that learn probabilities of the other folds."""

@@ -153,22 +153,22 @@ class Slow:
         return self.model.predict_proba(X)
 
 
-@pytest.mark.parametrize(("constraint", "passes"), list(zip(NOTIONS, (2, 3), strict=True)))
-def test_frozen_models_are_asked_once_about_a_row(constraint, passes):
+@pytest.mark.parametrize("constraint", NOTIONS)
+def test_frozen_models_are_asked_once_about_a_row(constraint):
     X, y, group = table(n=1000)
     frozen = [FrozenEstimator(Slow(GaussianNB().fit(X, target))) for target in (y, group)]
     clf = RateConstrainedClassifier(constraint, model=Posteriors(*frozen), random_state=0)
     Slow.rows = 0
     clf.fit(X, y, sensitive_features=group)
-    assert Slow.rows == passes * 1000
+    assert Slow.rows == 2 * 1000
     assert clf.training_violation_ == clf.violation_
     clf.predict(X[:100])
-    assert Slow.rows == passes * 1100
+    assert Slow.rows == 2 * 1100
     first = clone(clf)
     Slow.rows = 0
     for slack in (0.3, 0.1, 0.05):
         clone(first).set_params(slack=slack).fit(X, y, sensitive_features=group)
-    assert Slow.rows == passes * 1000
+    assert Slow.rows == 2 * 1000
 
 
 def test_tables_with_words_categories_and_missing_values():
@@ -205,7 +205,7 @@ def test_a_frozen_model_is_made_fair_with_new_rows():
     new = X[1500:], y[1500:], group[1500:]
     clf = fitted(model=FrozenEstimator(old), data=new)
     assert pickle.dumps(old) == before
-    assert [model.estimator for model in clf.model_.fitted_.label_model.models] == [old]
+    assert [model.estimator for model in clf.model_.fitted_.labels.models] == [old]
     assert measured(clf, "demographic_parity", new) <= 0.05 + FORGIVEN + 0.02
     assert (
         METRIC_OF["demographic_parity"](new[1], old.predict(new[0]), sensitive_features=new[2])

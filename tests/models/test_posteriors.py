@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -38,7 +39,7 @@ class Recorder(ClassifierMixin, BaseEstimator):
 
     fits: ClassVar[list] = []  # of all clones
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         self.classes_ = np.unique(y)
         self.seen_ = set(X[:, 0].tolist())
         self.fits.append(self.seen_)
@@ -66,12 +67,71 @@ def test_no_row_is_judged_by_a_model_that_has_seen_it(recorder):
 
 
 @pytest.mark.parametrize(
-    ("parts", "fits"), [(PARITY, 6), (ODDS, 9), (OPPORTUNITY, 6), (CAP, 3)], ids=str
+    ("parts", "fits"), [(PARITY, 6), (ODDS, 6), (OPPORTUNITY, 6), (CAP, 3)], ids=str
 )
-def test_models_for_groups_are_fitted_only_where_the_constraint_asks(recorder, parts, fits):
+def test_one_model_of_the_groups_is_fitted_where_the_constraint_compares_them(
+    recorder, parts, fits
+):
     X, y, group = rows()
     Posteriors(recorder, cv=3).columns(X, y, group, parts)
     assert len(recorder.fits) == fits
+
+
+def test_boosters_tell_groups_apart_in_a_quarter_of_the_rounds():
+    X, y, group = rows()
+    booster = HistGradientBoostingClassifier(max_iter=10, early_stopping=False)
+    for model in (booster, make_pipeline(StandardScaler(), booster)):
+        _, fitted = Posteriors(model).columns(X, y, group, ODDS)
+        last = [(m[-1] if hasattr(m, "steps") else m) for m in fitted.groups.models]
+        assert [m.n_iter_ for m in last] == [3, 3, 3]
+    _, fitted = Posteriors(booster, booster).columns(X, y, group, ODDS)
+    assert [m.n_iter_ for m in fitted.groups.models] == [10, 10, 10]
+
+
+class Context(ClassifierMixin, BaseEstimator):
+    """A nearest neighbour that takes no weights, as in-context models; it counts its passes."""
+
+    def fit(self, X, y):
+        self.classes_, self.X_, self.y_ = np.unique(y), X, y
+        return self
+
+    def predict_proba(self, X):
+        Context.rows += len(X)
+        nearest = ((X[:, None] - self.X_) ** 2).sum(axis=2).argmin(axis=1)
+        return 0.2 + 0.6 * (self.y_[nearest, None] == self.classes_)
+
+
+@pytest.mark.parametrize("parts", [PARITY, ODDS], ids=str)
+def test_a_classifier_without_weights_is_asked_twice_about_a_new_row(parts):
+    """One for the label and one for the group, fitted to all rows, answer in place of folds."""
+    X, y, group = rows(200)
+    Context.rows = 0
+    _, fitted = Posteriors(Context()).columns(X, y, group, parts)
+    assert Context.rows == 2 * len(X)  # out of fold
+    fitted.columns(X[:10])
+    assert Context.rows == 2 * len(X) + 20
+    assert [len(m.X_) for m in fitted.labels.models + fitted.groups.models] == [200, 200]
+
+
+def test_each_classifier_learns_from_at_most_so_many_rows(recorder):
+    X, y, group = rows()
+    table, _ = Posteriors(recorder, max_rows=50).columns(X, y, group, ODDS)
+    assert [len(seen) for seen in recorder.fits] == [50] * 6
+    assert np.ptp(table, axis=0).max() < 1e-12  # out of fold
+    with pytest.raises(ValueError, match="max_rows must be None or an integer >= 2; got 1"):
+        Posteriors(recorder, max_rows=1).check()
+
+
+def test_labels_tell_more_about_groups_within_labels():
+    """Where the label is the group but for noise, P(group | x, y) differs from P(group | x)."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(2, size=4000)
+    X = np.column_stack((group + rng.normal(size=4000), rng.normal(size=4000)))
+    y = (X[:, 1] + 2.0 * group + rng.normal(size=4000) > 1).astype(int)
+    table, _ = Posteriors(LogisticRegression()).columns(X, y, group, ODDS)
+    exact = LogisticRegression().fit(X[y == 1], group[y == 1]).predict_proba(X)[:, 1]
+    density = table[:, 9] * np.mean((y == 1) & (group == 1)) / table[:, 1]
+    assert np.abs(density - exact)[y == 1].mean() < 0.01
 
 
 def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
@@ -80,7 +140,7 @@ def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
     model = make_pipeline(StandardScaler(), LogisticRegression())
     folds = [(np.arange(200), np.arange(200, 400)), (np.arange(200, 400), np.arange(200))]
     _, fitted = Posteriors(model, cv=folds).columns(X, y, group, CAP, sample_weight=weight)
-    for (train, _), own in zip(folds, fitted.label_model.models, strict=True):
+    for (train, _), own in zip(folds, fitted.labels.models, strict=True):
         direct = model.fit(X[train], y[train], logisticregression__sample_weight=weight[train])
         np.testing.assert_allclose(own[-1].coef_, direct[-1].coef_)
 
