@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, Self
 
 import numpy as np
@@ -264,7 +265,7 @@ class PrivateGridSearch(DelegatingClassifier):
                 clone(self.estimator).set_params(**clone(params, safe=False), **budget)
                 for params in candidates
             ]
-            plans = [_private_part(model).planned_privacy(n_rows) for model in models]
+            plans = map(_planned_batches, models, repeat(n_rows))
             phases = [phase for plan in plans for phase in plan.phases]
             planned = privacy_guarantee(phases, delta=self.delta, unit=unit)
             if planned.epsilon > total:
@@ -332,6 +333,22 @@ def _private_part(estimator: Any) -> Any:
             f"one; got {estimator!r}."
         )
     return part
+
+
+def _planned_batches(model: Any, n_rows: int) -> PrivacyGuarantee:
+    """Plan a candidate whose batches have rows often enough to need noise at this delta.
+
+    Else delta covers whatever the batches of one candidate release, and of several it does not.
+    """
+    plan: PrivacyGuarantee = _private_part(model).planned_privacy(n_rows)
+    for phase in plan.phases:
+        if phase.sampling_rate * phase.n_steps <= plan.delta:
+            raise ValueError(
+                f"delta={plan.delta:g} must be below the probability that a row is in any batch "
+                f"of a candidate; got {phase.n_steps} of sampling rate {phase.sampling_rate:.3g}. "
+                "Choose a smaller delta, a larger sampling rate or more steps."
+            )
+    return plan
 
 
 def _key(estimator: Any) -> str:

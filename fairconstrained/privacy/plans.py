@@ -50,7 +50,7 @@ CUT = 1e-4  # fraction of delta for the tails that are cut off before compositio
 # Step of the grid in standard deviations of a loss. Connecting the dots adds at most a quarter of
 # its square to the variance: 0.25 %, and half of that to epsilon.
 STEP = 0.1
-MOST_STEP, MOST_POINTS = 0.1, 1 << 16
+MOST_STEP, MOST_POINTS = 0.1, 1 << 15
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
@@ -295,7 +295,8 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
         high, step = high + step, 2 * step
         if high > math.log(MOST_NOISE):
             raise ValueError(
-                "No noise meets the budget: phases_at(noise) must cost less with more."
+                f"No noise below {MOST_NOISE:g} keeps epsilon = {epsilon:g} at delta = {delta:g}: "
+                "take fewer steps, or a larger budget."
             )
     found = float(brentq(excess, low, high, xtol=1e-6))
     while excess(found) > 0:  # a jump

@@ -286,6 +286,16 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
     assert 0.9 * min(epsilon, 500.0) <= plan.epsilon <= epsilon
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1e-4, 5000.0])
+def test_a_search_whose_batches_hardly_any_row_is_in_is_refused(epsilon):
+    """Delta covers all that the batches of one candidate release, and not of several."""
+    grid = {"slack": [0.1, 0.2], "solver": [DPSGDA(sampling_rate=1e-7, n_steps=20)]}
+    search = PrivateGridSearch(RateConstrainedClassifier(feature_range=(-4, 4)), grid)
+    with pytest.raises(ValueError, match="below the probability that a row is in any batch"):
+        fitted(search.set_params(epsilon=epsilon))
+
+
 SEED = 987654321
 SEEDED = clone(PRIVATE["rates"]).set_params(random_state=SEED)
 BY_COLUMN = np.column_stack((DATA.data, DATA.sensitive_features))
