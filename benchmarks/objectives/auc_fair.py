@@ -29,7 +29,7 @@ PARAMETERS: dict[str, list[Any]] = {
 }
 COLUMNS = [
     *("train_error", "test_error", "train_violation", "test_violation", "test_deviation"),
-    *("fit_time", "n_rows", "n_features", "feasible", "warned", "n_warnings", "warnings"),
+    *("cpu_time", "n_rows", "n_features", "feasible", "warned", "n_warnings", "warnings"),
 ]
 OURS, FREE = "fairconstrained, AUC", "unconstrained, AUC"
 WITH_MARGIN = "fairconstrained, AUC, margin 1"

@@ -129,7 +129,15 @@ def event_cells(criterion: str) -> Array:
     return np.array([rate.possible.ravel() for rate in events]) > 0
 
 
+def favourable_name(sample: Sample, criterion: str) -> str:
+    """Return the name of the favourable decision, or a word for both where labels have another."""
+    decision = sample.outcomes["y_pred"].name
+    if needs_no_label(sample, criterion) or sample.outcomes["y_true"].name == decision:
+        return decision
+    return "favourable"
+
+
 def named_events(sample: Sample, criterion: str) -> list[Rate]:
     """Return the rates of a criterion, with the name of the favourable decision in their words."""
-    name = sample.outcomes["y_pred"].name
+    name = favourable_name(sample, criterion)
     return list(PARITIES[criterion]([f"not {name}", name], [1]))

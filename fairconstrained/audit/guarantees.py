@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import norm
 
 from fairconstrained.arrays import Array, bisected
-from fairconstrained.audit.counts import labels_for
+from fairconstrained.audit.counts import favourable_name, labels_for
 from fairconstrained.audit.measures import quiet
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.audit.wording import Question
@@ -20,7 +20,8 @@ _MOST = 1e6  # times these rows: more is no advice
 
 def certified(sample: Sample, grouping: Grouping, rows: Array, question: Question) -> Certificate:
     """Certify the criterion from the rows of groups that are compared."""
-    label, name = labels_for(sample, question.criterion), sample.outcomes["y_pred"].name
+    label = labels_for(sample, question.criterion)
+    name = favourable_name(sample, question.criterion)
     population = None
     if sample.weight is not None and sample.most is not None:
         population = Weights(sample.weight[rows], sample.most)

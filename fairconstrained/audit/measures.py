@@ -89,13 +89,14 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
 
 
 def _denominators(counted: Counted) -> dict[str, Array]:
-    """Return the number of rows that each rate is a fraction of, by group."""
+    """Return the number of rows that each rate is a fraction of, and of AUCs the rarer label."""
     decided = {"selection_rate": counted.decided.rows.sum(axis=1)}
     if counted.sample.label is None:
         return decided
     labelled = counted.labelled.row_counts()
     rows = {name: labelled.rates(rate).rows[:, 0] for name, rate in GROUP_RATES.items()}
-    rows |= {"false_negative_rate": rows["true_positive_rate"], "auc": rows["base_rate"]}
+    favourable, others = rows["true_positive_rate"], rows["false_positive_rate"]
+    rows |= {"false_negative_rate": favourable, "auc": np.minimum(favourable, others)}
     return rows | decided
 
 

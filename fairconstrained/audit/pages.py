@@ -15,6 +15,7 @@ from fairconstrained.audit.presets import RULES
 from fairconstrained.audit.sample import EVERYBODY
 from fairconstrained.audit.wording import (
     FOUR_FIFTHS,
+    RATE_NAMES,
     RATES,
     Question,
     compared_groups,
@@ -288,8 +289,6 @@ def _ratios(audit: Findings) -> Section:
 
 def _errors(audit: Findings) -> Section:
     grids, pictures = [], []
-    names = {rate: name for name, (rate, _) in RATES.items()}
-    names["true_positive_rate"] = "granted among favourable labels"
     criterion = _question(audit).criterion
     for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
         rows = [
@@ -302,7 +301,7 @@ def _errors(audit: Findings) -> Section:
         columns = ["group", "rows with a label", *RATES]
         grids.append(Grid(f"Errors by {attribute}", columns, rows))
         for rate in COMPARED[criterion] if criterion != "demographic_parity" else ():
-            name = names[rate][0].upper() + names[rate][1:]
+            name = RATE_NAMES[rate][0].upper() + RATE_NAMES[rate][1:]
             pictures.append(_rate_picture(audit, attribute, facts, rate, name))
     label, decision = (audit.outcomes[name]["favourable"] for name in ("label", "decision"))
     texts = [
@@ -381,8 +380,7 @@ def _new_rows(audit: Findings) -> Section:
 def _bound(entry: dict[str, Any], question: Question) -> str:
     """Say what a certificate proves, and how many rows would prove the slack."""
     needed, rows = entry["rows_needed"], entry["rows"]
-    event, _, groups = entry["binding"].rpartition(": ")
-    pair = f"{groups.replace('group ', '')}, {event}" if event else groups
+    pair = entry["binding"].replace("group ", "")
     here = "no ratio on these rows, where all rates are zero"
     if entry["estimate"] is not None:
         here = f"{question.words('a gap', 'a ratio')} of {question.size(entry['estimate'])} on "

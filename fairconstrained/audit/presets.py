@@ -29,9 +29,9 @@ RULES = {
         "The four-fifths rule",
         FOUR_FIFTHS,
         "parallel",
-        "Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4 D: a selection rate of "
-        "any race, sex or ethnic group below four fifths of the highest is generally regarded by "
-        "US federal agencies as evidence of adverse impact.",
+        "Uniform Guidelines on Employee Selection Procedures, 29 CFR 1607.4(D): a selection rate "
+        "of any race, sex or ethnic group below four fifths of the highest is generally regarded "
+        "by US federal agencies as evidence of adverse impact.",
         (
             "It is a rule of thumb about evidence and no limit that permits anything: smaller "
             "differences may be adverse impact, larger ones may be chance.",

@@ -29,6 +29,9 @@ RATES = {
     "right if granted": ("precision", "predictive_parity"),
     "wrong if refused": ("false_omission_rate", "false_omission_rate_parity"),
 }
+RATE_NAMES = {rate: name for name, (rate, _) in RATES.items()} | {
+    "true_positive_rate": "granted among favourable labels"
+}
 WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates.
 Give one by Weights(values, most=...), or --most-weight."""
 FOUR_FIFTHS = 0.8
@@ -230,8 +233,9 @@ def answer(facts: Mapping[str, Any], question: Question) -> str:
         }.get(verdict(facts, question), [])
     worst = max(gaps, key=lambda gap: float(gap["value"]))
     largest = question.words("largest gap", "smallest ratio")
+    ends = _extremes(facts, worst, COMPARED[question.criterion])
     sentences.append(
-        f"The {largest} is by {worst['attribute']}{_extremes(facts, worst, question.criterion)}: "
+        f"The {largest} is by {worst['attribute']}{ends}: "
         f"{question.size(worst['value'])}, {sure} interval "
         f"{question.interval(worst['low'], worst['high'])}."
     )
@@ -250,22 +254,26 @@ def not_compared(left_out: list[str]) -> str:
     return f" Not compared: {names}." if left_out else ""
 
 
-def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], criterion: str) -> str:
-    """Return the groups with the smallest and the largest rate that the criterion compares."""
-    rates = ["selection_rate"] if criterion == "demographic_parity" else []
-    rates += [rate for rate, compares in RATES.values() if compares == criterion]
+def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], rates: list[str]) -> str:
+    """Return the groups whose rates are as far apart as the gap, and which of several rates it is.
+
+    Nothing if none are: where groups are not compared within each label, others may be further.
+    """
     compared = compared_groups(facts["ratios"], gap["attribute"])
+    rows = [
+        row
+        for row in [*facts["groups"], *facts["intersections"]]
+        if row["attribute"] == gap["attribute"] and row["group"] in compared
+    ]
     for name in rates:
-        rate = {
-            row["group"]: row[name]
-            for row in [*facts["groups"], *facts["intersections"]]
-            if row["attribute"] == gap["attribute"] and row["group"] in compared
-            if not math.isnan(row[name])
-        }
-        if len(rate) > 1:
-            low, high = min(rate, key=rate.__getitem__), max(rate, key=rate.__getitem__)
-            ends = f"{low}: {percent(rate[low])}, {high}: {percent(rate[high])}"
-            return f" ({ends})" if rate[low] < rate[high] else ""
+        rate = {row["group"]: row[name] for row in rows if not math.isnan(row[name])}
+        low, high = (end(rate, key=rate.__getitem__, default="") for end in (min, max))
+        if low == high or rate[low] == rate[high]:
+            continue
+        spreads = rate[high] - rate[low], 1.0 - rate[low] / rate[high]
+        if any(math.isclose(gap["value"], spread, abs_tol=1e-9) for spread in spreads):
+            which = f"{RATE_NAMES[name]}; " if len(rates) > 1 else ""
+            return f" ({which}{low}: {percent(rate[low])}, {high}: {percent(rate[high])})"
     return ""
 
 
@@ -294,12 +302,14 @@ def findings(facts: Mapping[str, Any], question: Question) -> list[str]:
         sentences.append(
             f"Outside the limit ({limit} {question.size(slack)}): by {', by '.join(missed)}."
         )
-    for name, (_, criterion) in RATES.items():
+    for name, (rate, criterion) in RATES.items():
+        if set(COMPARED.get(criterion or "", [rate])) <= set(COMPARED[question.criterion]):
+            continue
         gaps = [fact for fact in facts["differences"] if fact["criterion"] == criterion]
-        gaps = [gap for gap in gaps if gap["value"] >= _LARGE and criterion != question.criterion]
+        gaps = [gap for gap in gaps if gap["value"] >= _LARGE]
         if gaps:
             worst = max(gaps, key=lambda gap: float(gap["value"]))
-            groups = _extremes(facts, worst, worst["criterion"])
+            groups = _extremes(facts, worst, [rate])
             ends = f"interval {points(worst['low'], '')} to {points(worst['high'])}"
             sentences.append(
                 f'Another gap: "{name}" differs by {points(worst["value"])} by '
@@ -329,7 +339,7 @@ def limits(sample: Sample) -> list[str]:
     if sample.min_cell > 1:
         sentences.append(
             f"Rates that rest on fewer than {sample.min_cell} rows are counted and hidden, as they "
-            "could point at single people. Someone who knows the totals may still work some out."
+            "could point at single people. Where one group alone is hidden, the totals reveal it."
         )
     if sample.strata is not None:
         sentences.append(

@@ -322,7 +322,7 @@ class _Counted:
     def compared(self, g: int, h: int, e: int, words: str) -> str:
         """Return the name of the comparison of two groups' rates."""
         groups = words.format(g=f"group {self.groups[g]}", h=f"group {self.groups[h]}")
-        return f"{self.events[e]}: {groups}"
+        return f"{groups}, {self.events[e]}"
 
     def bounds(self, alpha: float) -> list[dict[str, Any]]:
         """Return all rates, with intervals that hold together with probability 1 - alpha."""
@@ -549,7 +549,7 @@ def distribution_bound(data: Scored, name: str, alpha: float) -> Bound:
     rates = [
         {
             "event": name,
-            "group": f"group {groups[a]} less group {groups[b]}",
+            "group": f"group {groups[a]} vs group {groups[b]}",
             "rate": float(gaps[a, b]),
             "low": float(lows[a, b]),
             "high": float(highs[a, b]),
@@ -559,7 +559,7 @@ def distribution_bound(data: Scored, name: str, alpha: float) -> Bound:
     return Bound(
         float(gaps.max()),
         min(float(bounds.max()), 1.0),
-        f"group {groups[g]} less group {groups[h]}",
+        f"group {groups[g]} vs group {groups[h]}",
         "bands of distribution functions (Dvoretzky, Kiefer and Wolfowitz 1956, Massart 1990)",
         rates,
     )

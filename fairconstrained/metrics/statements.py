@@ -101,7 +101,7 @@ class Certificate:
             "population": [f"{of}: {told}" for of, told in (self.population or {}).items()],
             "measured": [f"{self.estimate:.4f} on these rows"],
             "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
-            "decided by": [self.binding],
+            "worst case": [self.binding],
             "method": [self.method],
             "assuming": self.assumptions,
         }

@@ -16,6 +16,7 @@ from sklearn import config_context
 
 from fairconstrained.audit.facts import Audit, report
 from fairconstrained.audit.program import write
+from fairconstrained.audit.wording import points
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -65,8 +66,10 @@ def run(options: argparse.Namespace) -> None:
         rates, printed = _groups_table(model, test, CONSTRAINTS[options.constraint][1])
     violation = next(r.violation for r in validated if (r.method, r.slack) == chosen)
     if violation > options.max_violation:
-        least = f"the least slack that has one is {slack:g}, of {name} ({violation:.4f})"
-        missed = [f"No useful model was found that keeps the wanted violation; {least}.", *missed]
+        wanted, least = points(options.max_violation), points(violation)
+        nearest = f"{steps.in_words(name, slack)} came closest, with {least}"
+        why = f"No useful model kept a gap of {wanted} in cross-validation: {nearest}."
+        missed = [why, *missed]
     print("\n".join(["", *missed]))
     print("held-out rows, 95 % intervals: a difference within them may be chance")
     print(_results_table(measured, chosen))
@@ -193,14 +196,14 @@ def _draw_tradeoff(results: list[Result], chosen: Chosen, options: argparse.Name
     figure = Figure(figsize=(12, 4), layout="constrained")
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
     for ax, (rows, part) in zip(axes, table.groupby("rows", sort=False), strict=True):
-        for method, points in part.groupby("method", sort=False):
+        for method, of_method in part.groupby("method", sort=False):
             ours = method == chosen[0]
             TradeoffDisplay(
-                error=points["error"],
-                violation=points["violation"],
-                error_std=_reach(points, "error"),
-                violation_std=_reach(points, "violation"),
-                chosen=int(np.flatnonzero(points["slack"] == chosen[1])[0]) if ours else None,
+                error=of_method["error"],
+                violation=of_method["violation"],
+                error_std=_reach(of_method, "error"),
+                violation_std=_reach(of_method, "violation"),
+                chosen=int(np.flatnonzero(of_method["slack"] == chosen[1])[0]) if ours else None,
                 slack=options.max_violation if ours else None,
                 name=str(method),
                 violation_name=f"violation of {options.constraint.replace('_', ' ')}",

@@ -386,7 +386,8 @@ def in_words(method: str, slack: float) -> str:
     """Name a method and its limit for readers who do not know the program."""
     names = {"trees": "Boosted trees", "linear": "A linear model", "reductions": "Reductions"}
     name = names[method.split(",")[0]]
-    limit = "without a limit" if np.isnan(slack) else f"with a limit of {100 * slack:g} points"
+    unit = "point" if slack == 0.01 else "points"
+    limit = "without a limit" if np.isnan(slack) else f"with a limit of {100 * slack:g} {unit}"
     return f"{name} {limit}"
 
 

@@ -260,7 +260,7 @@ def test_the_statement_says_what_is_bounded():
     assert certificate.slack == pytest.approx(0.2)
     said = str(certificate)
     assert "one minus the smallest ratio of demographic_parity within 0.2 IS CERTIFIED" in said
-    assert "predicted 1: group 2 falls short of group 0" in said
+    assert "group 2 falls short of group 0, predicted 1" in said
     assert "exact test of the ratio" in " ".join(said.split())
 
 

@@ -61,15 +61,18 @@ def test_gains_over_a_baseline_are_at_its_fairness_and_over_splits():
     assert found[row, "group AUC"] == ("+0.0150", f"{np.std([0.02, 0.01], ddof=1):.4f}")
 
 
-def test_times_faster_is_a_ratio_on_one_split():
+def test_times_faster_is_a_ratio_on_one_split_at_an_equal_gap():
+    """A run of reductions with a gap of .08 has no equal of ours."""
+    ours = {(0, 0.02): (0.02, 9.0), (0, 0.05): (0.05, 1.0), (1, 0.05): (0.05, 2.0)}
+    theirs = {(0, 0.03): (0.045, 10.0), (1, 0.03): (0.055, 40.0), (1, 0.05): (0.08, 99.0)}
     runs = [
-        {"dataset": "adult", "constraint": "equalized_odds", "slack": 0.05, "seed": seed}
-        | {"method": method, "fit_time": seconds}
-        for method, both in {"fairconstrained": (1.0, 2.0), "reductions": (10.0, 40.0)}.items()
-        for seed, seconds in enumerate(both)
+        {"dataset": "adult", "constraint": "equalized_odds", "slack": slack, "seed": seed}
+        | {"method": method, "train_violation": gap, "cpu_time": seconds}
+        for method, of in (("fairconstrained", ours), ("reductions", theirs))
+        for (seed, slack), (gap, seconds) in of.items()
     ]
     found = cells("times_faster_than_reductions", runs)
-    row = "Adult / equalized odds / 0.05"
+    row = "Adult / equalized odds"
     assert [found[row, column][0] for column in ("least", "median", "most")] == [
         *("10", "15", "20")
     ]

@@ -137,10 +137,14 @@ def test_runs_name_no_path_of_a_machine():
 
 def test_first_page_and_evidence_name_one_ratio_to_reductions():
     claim = next(pages.compared())
-    case = "Adult / demographic parity / 0.05"
-    first = evidence.cell(f"times_faster_than_reductions :: {case} :: median")
-    assert claim["ours"] == evidence.cell(f"reductions_seconds :: {case} :: fairconstrained")
-    assert str(first) == pages.ratio_text(claim["ratio"])
+    case = "Adult / demographic parity"
+    least, most = (
+        float(evidence.cell(f"times_faster_than_reductions :: {case} :: {end}").value)
+        for end in ("least", "most")
+    )
+    ours = evidence.cell(f"reductions_seconds :: {case} :: ours: processor seconds")
+    assert claim["ours"] == ours
+    assert least <= claim["ratio"] <= most
 
 
 def test_slacks_kept_are_the_largest_violations_of_the_runs():

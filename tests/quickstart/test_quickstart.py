@@ -123,9 +123,12 @@ def test_the_wanted_violation_decides(tmp_path, capsys):
 def test_candidates_that_miss_their_slack_or_grant_nobody_are_named(tmp_path, monkeypatch):
     """Warnings are errors in tests: what fits say about it is in the first lines instead."""
     monkeypatch.setattr(steps, "RateConstrainedClassifier", Missing)
-    run(tmp_path, "--reductions")
+    run(tmp_path, "--reductions", "--max-violation", "0")
     audit = json.loads((tmp_path / "audit.json").read_text())
     findings = audit["findings"]
+    (nearest,) = (line for line in findings if "came closest" in line)
+    assert nearest.startswith("No useful model kept a gap of 0.0 points in cross-validation: ")
+    assert " with a limit of 2 points came closest, with " in nearest
     assert audit["headline"].startswith("Nobody gets the favourable decision")
     for name in ("Boosted trees", "A linear model"):
         limit = f"{name} with a limit of 2 points misses it: 50.0 points on its training rows."
