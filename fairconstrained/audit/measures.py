@@ -105,17 +105,17 @@ def _with_ends(rate: str) -> list[str]:
 
 
 def contradictions(everybody: Mapping[str, Any]) -> list[str]:
-    """Describe scores or decisions that go against the labels, by the rates of all rows."""
+    """Describe scores or decisions that go against the labels, and by more than chance."""
     auc, precision, base_rate = (
         everybody.get(name, np.nan) for name in ("auc", "precision", "base_rate")
     )
     sentences = []
-    if auc < 0.5:
+    if everybody.get("auc_high", np.nan) < 0.5:
         sentences.append(
             f"Scores are lower where the label is favourable (AUC {auc:.3f}): do they grow with "
             "the chance of the other label?"
         )
-    if precision < base_rate:
+    if everybody.get("precision_high", np.nan) < base_rate:
         sentences.append(
             f"Of those with the favourable decision {100 * precision:.1f} % have the favourable "
             f"label, of all {100 * base_rate:.1f} %: is the favourable label another one?"

@@ -15,6 +15,7 @@ import pandas as pd
 from sklearn import config_context
 
 from fairconstrained.audit.facts import Audit, report
+from fairconstrained.audit.measures import quiet
 from fairconstrained.audit.program import write
 from fairconstrained.audit.wording import points
 from fairconstrained.distributed import one_openmp_thread
@@ -103,23 +104,24 @@ def _prove(
 ) -> None:
     """Certify and audit the chosen model on the held-out rows; write this and the model."""
     (name, slack), (table, test), folder = chosen, tables, options.output
-    certificate = certify(
-        *(model, test.X, test.y),
-        sensitive_features=test.groups,
-        constraint=options.constraint,
-        slack=options.max_violation,
-        name="held-out rows",
-        label_names=dict(enumerate(table.outcomes)),
-    )
+    with quiet():  # it names the groups that it leaves out
+        certificate = certify(
+            *(model, test.X, test.y),
+            sensitive_features=test.groups,
+            constraint=options.constraint,
+            slack=options.max_violation,
+            name="held-out rows",
+            label_names=dict(enumerate(table.outcomes)),
+        )
     certificate = replace(certificate, estimator=f"{name}, slack {slack:g}: {folder}/model.joblib")
     print(f"\n{certificate}")
     (folder / "certificate.json").write_text(json.dumps(certificate.to_dict()) + "\n", "utf-8")
     joblib.dump(model, folder / "model.joblib")
     audit = _audited(test, table, model, before, options)
     model_is = f"The model: {steps.in_words(name, slack)} on the gap. Before: the same without."
-    audit = replace(audit, findings=[model_is, *audit.findings, *sentences])
-    write(audit, folder)
-    print("\n".join(["", audit.question, audit.answer, *audit.findings]))
+    findings = [model_is, *audit.findings]
+    print("\n".join(["", audit.question, audit.answer, *findings]))  # the others are above
+    write(replace(audit, findings=[*findings, *sentences]), folder)
 
 
 def _audited(
@@ -148,8 +150,9 @@ def _headline(table: Table, train: Table, test: Table, options: argparse.Namespa
     sizes = zip(map(group_name, labels), np.bincount(codes[codes >= 0]), strict=True)
     rows = f"{len(train.y)} training rows, {len(test.y)} held-out rows"
     others, favourable = table.outcomes
+    features = f"{table.X.shape[1]} feature{'s' * (table.X.shape[1] != 1)}"
     lines = [
-        f"{table.name}: {rows}, {table.X.shape[1]} features",
+        f"{table.name}: {rows}, {features}",
         f"favourable: {favourable} ({100 * table.y.mean():.1f} % of the rows); other: {others}",
         f"groups: {', '.join(f'{name} ({size})' for name, size in sizes)}",
         f"constraint: {options.constraint}, wanted violation at most {options.max_violation:g}",
@@ -182,7 +185,9 @@ def _groups_table(model: Any, test: Table, rates: list[str]) -> tuple[pd.DataFra
     printed = ["base_rate", "selection_rate", "true_positive_rate", *rates, "error"]
     for rate in dict.fromkeys(printed):
         three = report[[rate, f"{rate}_low", f"{rate}_high"]].to_numpy()
-        lines[rate.replace("_", " ")] = [f"{r:.3f} ({low:.3f}, {up:.3f})" for r, low, up in three]
+        lines[rate.replace("_", " ")] = [
+            "none" if np.isnan(r) else f"{r:.3f} ({low:.3f}, {up:.3f})" for r, low, up in three
+        ]
     return report, lines.to_string()
 
 

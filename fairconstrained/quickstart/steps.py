@@ -177,8 +177,9 @@ def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], lis
     """Return features, which of them are words, and notes about what has become of columns."""
     X, notes = _read_as_numbers(X, file.decimal)
     numeric = X.select_dtypes("number").columns
-    infinite = [c for c in numeric if np.isinf(X[c]).any()]
-    X[infinite] = X[infinite].replace([np.inf, -np.inf], np.nan)
+    beyond = X[numeric].abs() > np.finfo(np.float32).max  # in which scikit-learn's trees compute
+    X[numeric] = X[numeric].mask(beyond)
+    infinite = [c for c in numeric if beyond[c].any()]
     notes += [f"{listed(infinite)}: infinite numbers count as missing."] if infinite else []
     constant = [c for c in X if X[c].nunique(dropna=False) < 2]
     running = [c for c in numeric if _runs(X[c])]
@@ -420,8 +421,8 @@ def measure(
         model = clone(model).set_params(clf__slack=slack)
         model.fit(train.X, train.y, sensitive_features=train.groups)
         if not model[-1].feasible_:
-            reached = f"{100 * model[-1].violation_:.1f} points on its training rows"
-            sentences.append(f"{in_words(name, slack)} misses it: {reached}.")
+            reached = f"the gap on the training rows is {100 * model[-1].violation_:.1f} points"
+            sentences.append(f"{in_words(name, slack)}: {reached}.")
         return model.predict(test.X)
 
     def reductions(model: Pipeline, slack: float) -> Any:
@@ -451,7 +452,8 @@ def measure(
             if nearly_constant(predicted):
                 almost = "almost " if len(np.unique(predicted)) > 1 else ""
                 people = almost + ("nobody", "everybody")[int(np.mean(predicted) > 0.5)]
-                sentences.append(f"{in_words(name, slack)} grants {people} on the held-out rows.")
+                granted = f"{people} of the held-out rows gets the favourable decision"
+                sentences.append(f"{in_words(name, slack)}: {granted}.")
             wrong, labels = predicted != test.y, (test.y, predicted)
             low, high = (float(end) for end in wilson(wrong.sum(), len(wrong)))
             gap = metric(*labels, sensitive_features=test.groups)

@@ -172,7 +172,10 @@ def test_dates_with_time_zones_and_infinite_numbers_are_read(written):
     times = pd.Timestamp("2020-01-01 12:00+02:00") + pd.to_timedelta(np.arange(400), "D")
     frame["applied"] = times.astype(str)
     frame["ratio"] = np.where(np.arange(400) % 9, np.arange(400) % 7 + 0.5, np.inf)
+    frame.loc[9, "ratio"] = -1e300  # infinite in single precision
     table = from_file(written(frame))
+    assert np.isfinite(table.X["ratio"].dropna().astype(np.float32)).all()
+    assert proxies(*held_out(table, read([], None))) == []
     assert np.ptp(table.X["applied"]) == pytest.approx(399 / 365.25 * 12, abs=0.1)
     assert table.X["ratio"].isna().sum() == 45
     assert "ratio: infinite numbers count as missing." in table.notes

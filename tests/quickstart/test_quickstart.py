@@ -131,9 +131,10 @@ def test_candidates_that_miss_their_slack_or_grant_nobody_are_named(tmp_path, mo
     assert " with a limit of 2 points came closest, with " in nearest
     assert audit["headline"].startswith("Nobody gets the favourable decision")
     for name in ("Boosted trees", "A linear model"):
-        limit = f"{name} with a limit of 2 points misses it: 50.0 points on its training rows."
-        assert limit in findings
-        assert f"{name} with a limit of 30 points grants nobody on the held-out rows." in findings
+        gap = "the gap on the training rows is 50.0 points."
+        nobody = "nobody of the held-out rows gets the favourable decision."
+        assert f"{name} with a limit of 2 points: {gap}" in findings
+        assert f"{name} with a limit of 30 points: {nobody}" in findings
 
 
 def test_a_model_that_grants_nobody_is_never_chosen(tmp_path, monkeypatch, capsys):
