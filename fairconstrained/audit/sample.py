@@ -235,19 +235,21 @@ def _decided(sample: Sample, known: Array) -> Sample:
     return replace(sample, **rows, left_out=sentences)
 
 
-def _column(name: str, values: Any) -> Any:
-    """Return a Series with the name of the user, or one of ours."""
+def _column(name: str, values: Any) -> pd.Series[Any]:
+    """Return a Series with the name of the user, or one of ours; codes as whole numbers."""
     if isinstance(values, pd.Series):
-        values = values.reset_index(drop=True)
-        return values if values.name is not None else values.rename(_NAMES[name])
-    values = computed(values)
-    array, order = np.asarray(as_numpy(values)), order_of(values)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one outcome per row; got shape {array.shape}.")
-    column: Any = array if order is None else pd.Categorical(array, order, ordered=True)
-    return pd.Series(column, name=getattr(values, "name", None) or _NAMES[name])
+        column = values.reset_index(drop=True)
+    else:
+        values = computed(values)
+        array, order = np.asarray(as_numpy(values)), order_of(values)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1:
+            raise ValueError(f"{name} must have one outcome per row; got shape {array.shape}.")
+        ordered: Any = array if order is None else pd.Categorical(array, order, ordered=True)
+        column = pd.Series(ordered, name=getattr(values, "name", None))
+    label = _NAMES[name] if column.name is None else column.name
+    return pd.Series(_whole(name, column) if column.dtype.kind == "f" else column, name=label)
 
 
 def _people(sensitive_features: Any) -> pd.DataFrame:

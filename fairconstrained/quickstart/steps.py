@@ -144,6 +144,8 @@ def _labels(
     column: Any, positive: str | None, name_of_file: str
 ) -> tuple[NDArray[np.int64], tuple[str, str], list[str]]:
     """Return codes, the meanings of 0 and 1, and a note of values with several spellings."""
+    if pd.api.types.is_float_dtype(column) and (column % 1 == 0).all():
+        column = column.astype(np.int64)  # codes, of which some were missing
     values = sorted(column.unique().tolist(), key=str)
     if len(values) < 2:
         labels = f"the labels in {column.name} are {listed(values) or 'missing'}"

@@ -372,6 +372,8 @@ def test_codes_are_whole_numbers_though_some_are_missing():
     }
     assert "1 & 2" in {fact["group"] for fact in found.intersections}
     assert "1.0" not in found.to_markdown().split("## Ratios")[0].split("(interval)")[1]
+    coded = report(y_pred=pd.Series(np.where(np.arange(N) < 9, np.nan, PRED), name="granted"))
+    assert coded.outcomes["decision"]["favourable"] == "granted = 1"
 
 
 @pytest.mark.parametrize(("rate", "who"), [(0.005, "Hardly anybody"), (0.995, "Almost everybody")])

@@ -98,6 +98,10 @@ def test_rows_without_label_and_columns_without_use_are_left_out_and_named(writt
     table = from_file(written(frame))
     assert len(table.X) == len(table.y) == len(table.groups) == 395
     assert not {"country", "applicant", "row"} & set(table.X)
+    frame["decision"] = (frame["decision"] == "granted").where(frame["decision"].notna()) * 1.0
+    codes = from_file(written(frame, positive=None))
+    assert codes.outcomes == ("decision = 0", "decision = 1")
+    np.testing.assert_array_equal(codes.y, table.y)
     assert [note.split(":")[0] for note in table.notes] == [
         "5 rows without decision are left out.",
         "country",
