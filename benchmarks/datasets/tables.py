@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from benchmarks.partial_tasks import A9A, BANK, LAW_SCHOOL, Task
@@ -61,6 +62,14 @@ def bank_duration() -> Bunch:
     return data
 
 
+def digits() -> Bunch:
+    """Pictures of 8 x 8 pixels: is the digit 5 or more? The groups are made: where most ink is."""
+    X, y = load_digits(return_X_y=True)
+    lower = X[:, 32:].sum(axis=1) - X[:, :32].sum(axis=1)
+    groups = np.where(lower > np.median(lower), "ink below", "ink above")
+    return Bunch(data=X / 16.0, target=(y >= 5).astype(int), sensitive_features=groups)
+
+
 def synthetic() -> Bunch:
     """Generated data, which need no files."""
     return make_biased_classification(4_000, n_groups=3, imbalance=0.4, random_state=0)
@@ -82,6 +91,7 @@ DATASETS = {
     # All who were scored: 11,038 rows, without the 719 whose outcome is unknown; 19 columns.
     "compas_scores": table("compas_scores"),
     "credit_card": table("credit_card"),  # by sex: 30,000 rows, 91 columns
+    "digits": dataset(digits),  # 1,797 pictures of scikit-learn, made groups
     "heart": table("heart"),  # heart disease (BRFSS 2015) by sex: 253,680 rows, 21 columns
     # Bar passage by race (two groups): 20,798 rows, 12 columns.
     "law_school": table("law_school", task=LAW_SCHOOL),

@@ -12,20 +12,25 @@ from numpy.typing import NDArray
 from benchmarks.objectives.rate_constrained import ALPHA, DELTA, Fitted, Rows, base_model, dense
 from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import RateConstrainedClassifier
+from fairconstrained.solvers import DPSGDA
 
 MOMENTS = {"demographic_parity": DemographicParity, "equalized_odds": EqualizedOdds}
 
 
-def default(
-    train: Rows, *, constraint: str, slack: float, seed: int, epsilon: float = math.nan
-) -> Fitted:
-    """Train with default settings, without privacy if epsilon is nan."""
-    given = {"epsilon": None if math.isnan(epsilon) else epsilon, "delta": DELTA}
-    model = RateConstrainedClassifier(
-        constraint, slack=slack, alpha=ALPHA, random_state=seed, **given
-    )
-    model.fit(train.X, train.y, sensitive_features=train.groups)
-    return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
+def classifier(name: str, objectives: list[str], cells: Any = grid, **options: Any) -> Method:
+    """Return the classifier with these parameters, and no privacy where no epsilon is asked for."""
+
+    def fit(
+        train: Rows, *, constraint: str, slack: float, seed: int, epsilon: float = math.nan
+    ) -> Fitted:
+        budget = {"epsilon": None if math.isnan(epsilon) else epsilon, "delta": DELTA}
+        model = RateConstrainedClassifier(
+            constraint, slack=slack, alpha=ALPHA, random_state=seed, **budget, **options
+        )
+        model.fit(train.X, train.y, sensitive_features=train.groups)
+        return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
+
+    return Method(name, objectives, fit, cells)
 
 
 def with_and_without_privacy(asked: dict[str, list[Any]]) -> Cells:
@@ -62,11 +67,14 @@ def unconstrained(train: Rows, *, constraint: str, slack: float, seed: int) -> F
     return Fitted(lambda X, groups: model.predict(X).astype(float))
 
 
+PRIVATE = "fairconstrained, private"
 SOLVERS = {
-    "fairconstrained_default": Method("fairconstrained", ["rate_constrained"], default),
-    "dpsgda": Method(
-        "fairconstrained, private", ["private_rates"], default, with_and_without_privacy
-    ),
+    "fairconstrained_default": classifier("fairconstrained", ["rate_constrained"]),
+    "dpsgda": classifier(PRIVATE, ["private_rates"], with_and_without_privacy),
     "reductions": Method("reductions", ["rate_constrained"], reductions, without_caps),
     "unconstrained": Method("unconstrained", ["rate_constrained"], unconstrained, without_slack),
 }
+for clip in (0.5, 1, 2, 5, 12.5):  # the longest gradient of a row
+    SOLVERS[f"dpsgda_clip_{clip}"] = classifier(
+        f"{PRIVATE}, clip {clip}", ["private_rates"], solver=DPSGDA(clip=clip)
+    )
