@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
 
-from benchmarks.objectives.auc_fair import FREE, OURS, OURS_WITH_GROUPS, RESCALED, WITH_MARGIN
+from benchmarks.objectives.auc_fair import (
+    FREE,
+    NETWORK,
+    OURS,
+    OURS_WITH_GROUPS,
+    RESCALED,
+    WITH_MARGIN,
+)
 from benchmarks.objectives.rate_constrained import ALPHA, Rows, base_model
 from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import AUCFairClassifier
@@ -165,6 +172,7 @@ SOLVERS = {
     "auc_log_loss": ranker("fairconstrained, log loss", "binormal", objective="log"),
     # The slack is narrowed by one standard error of the training gap.
     "auc_with_margin": ranker(WITH_MARGIN, margin=1.0),
+    "auc_network": ranker(NETWORK, model=(10,)),  # as in Figures 2 and 4 of the same paper
     # Quadratic surrogates of all AUCs (Yao, Lin, Yang 2023), solved exactly from group moments.
     "auc_surrogate_exact": ranker(
         "quadratic surrogate, exact", "quadratic", solver=QCQP()
