@@ -60,7 +60,8 @@ def save(path: Path, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def _whole_lines(path: Path) -> str:
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    # As bytes: text with other line ends is shorter than its file, which is cut to this length.
+    text = path.read_bytes().decode() if path.exists() else ""
     return text[: text.rfind("\n") + 1]
 
 

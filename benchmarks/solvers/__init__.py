@@ -28,6 +28,7 @@ class Method(NamedTuple):
     METHOD : str
         Its name in tables.
     OBJECTIVES : list of str
+        Where it is run by default; elsewhere by its name only.
     fit : callable
         As the objective asks for.
     cells : callable

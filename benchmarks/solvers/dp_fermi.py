@@ -18,7 +18,7 @@ def cells(asked: dict[str, list[Any]]) -> Cells:
     return grid(asked) + grid({**asked, **free})
 
 
-def classifier(name: str, **options: Any) -> Method:
+def classifier(name: str, objectives: list[str], **options: Any) -> Method:
     """Return the classifier with these parameters, and default settings."""
 
     def fit(
@@ -31,7 +31,7 @@ def classifier(name: str, **options: Any) -> Method:
         model.fit(train.X, train.y, sensitive_features=train.groups)
         return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
 
-    return Method(name, ["dp_fermi"], fit, cells)
+    return Method(name, objectives, fit, cells)
 
 
 def convolution(n_features: int, n_outputs: int) -> nn.Module:
@@ -43,6 +43,6 @@ def convolution(n_features: int, n_outputs: int) -> nn.Module:
 
 
 SOLVERS = {
-    "dp_fermi": classifier("DPFermiClassifier", alpha=ALPHA),
-    "dp_fermi_convolution": classifier("DPFermiClassifier, convolution", model=convolution),
+    "dp_fermi": classifier("DPFermiClassifier", ["dp_fermi"], alpha=ALPHA),
+    "dp_fermi_convolution": classifier("DPFermiClassifier, convolution", [], model=convolution),
 }

@@ -76,5 +76,5 @@ SOLVERS = {
 }
 for clip in (0.5, 1, 2, 5, 12.5):  # the longest gradient of a row
     SOLVERS[f"dpsgda_clip_{clip}"] = classifier(
-        f"{PRIVATE}, clip {clip}", ["private_rates"], solver=DPSGDA(clip=clip)
+        f"{PRIVATE}, clip {clip}", [], solver=DPSGDA(clip=clip)
     )

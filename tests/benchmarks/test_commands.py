@@ -90,8 +90,9 @@ def test_a_second_call_adds_what_is_missing_and_repeats_what_failed(run, tmp_pat
     assert "of mine" in done.stderr
     assert list(first["method"]) == ["fairconstrained"]
     solver.write_text(MENDED)
-    with (tmp_path / "results" / "rate_constrained.csv").open("a") as file:
-        file.write("rate_con")  # of an interruption
+    path = tmp_path / "results" / "rate_constrained.csv"
+    on_windows = path.read_bytes().replace(b"\n", b"\r\n")
+    path.write_bytes(on_windows + b"rate_con")  # of an interruption
     done, second = run(*asked)
     assert done.returncode == 0, done.stderr
     assert list(second["method"]) == ["fairconstrained", "mine"]

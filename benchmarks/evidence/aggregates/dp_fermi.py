@@ -66,6 +66,12 @@ def _fermi_parkinsons(runs: pd.DataFrame) -> Cells:
     yield from _beside_published(runs, "parkinsons")
 
 
+@table("fermi_pictures", "dp_fermi")
+def _fermi_pictures(runs: pd.DataFrame) -> Cells:
+    for penalty, of in runs[runs["dataset"] == "digits"].groupby("penalty"):
+        yield from by_budget(of, f"penalty {penalty:g}", _TEST)
+
+
 @table("fermi_points", "dp_fermi")
 def _fermi_points(runs: pd.DataFrame) -> Cells:
     for (data, notion, epsilon), of, method, points in _points(runs):

@@ -8,6 +8,7 @@ from benchmarks import frontier
 from benchmarks.evidence.aggregates.cells import Cells, name, number, summary, table
 from benchmarks.objectives.auc_fair import (
     FREE,
+    NETWORK,
     OURS,
     OURS_WITH_GROUPS,
     RESCALED,
@@ -66,6 +67,19 @@ def _ranking_baselines(runs: pd.DataFrame) -> Cells:
     for case, of in runs.groupby(_CASE):
         for peer, words in _PEERS.items():
             yield from _differences(of, OURS, peer, name(*case), words)
+
+
+@table("ranking_networks", "auc_fair")
+def _ranking_networks(runs: pd.DataFrame) -> Cells:
+    """Test errors and gaps of networks and linear models, on the splits and slacks of both."""
+    key = [*_CASE, "slack", "seed"]
+    both = runs[runs["method"].isin([OURS, NETWORK])].pivot_table(
+        index=key, columns="method", values=["test_error", "test_violation"]
+    )
+    for case, of in both.dropna().groupby(level=_CASE):
+        for method, words in ((NETWORK, "ten hidden units"), (OURS, "linear")):
+            for measure, what in (("test_error", "1 - AUC"), ("test_violation", "gap")):
+                yield name(*case), f"{what}, {words}", *summary(of[measure, method])
 
 
 @table("ranking_rescaled", "auc_fair")

@@ -122,10 +122,21 @@ def _private_small_groups(runs: pd.DataFrame) -> Cells:
         yield from by_budget(of, name(data), measures)
 
 
-@table("private_heart", "private_rates")
-def _private_heart(runs: pd.DataFrame) -> Cells:
+@table("private_caps", "private_rates")
+def _private_caps(runs: pd.DataFrame) -> Cells:
+    runs = runs[(runs["constraint"] == "false_negative_rate") & (runs["slack"] > 0.0)]
     measures = {"test_error": "test error", "test_violation": "test false negative rate"}
-    yield from by_budget(runs[runs["dataset"] == "heart"], "", measures)
+    for (data, slack), of in runs.groupby(["dataset", "slack"]):
+        yield from by_budget(of, name(data, slack), measures)
+
+
+@table("private_clips", "private_rates")
+def _private_clips(runs: pd.DataFrame) -> Cells:
+    runs = runs[(runs["constraint"] == "false_negative_rate") & (runs["slack"] == 0.0)]
+    measures = {"train_violation": "training false negative rate", "test_error": "test error"}
+    clips = runs["method"].str.extract(r"clip (\S+)$", expand=False).astype(float)
+    for clip, of in runs.groupby(clips):
+        yield from means(of, f"{clip:g}", measures)
 
 
 @table("private_heads", "private_heads")
