@@ -267,12 +267,8 @@ class Posteriors(OfClassifier):
             _, answers = self.handle.recall(key, lambda: (ensemble, ensemble.evidence(X)))
             return answers
 
-        fitted = self.fitted_
-        table: Floats
         with one_openmp_thread(X):
-            key = digest and (id(fitted), digest)
-            _, table = self.handle.recall(key, lambda: (fitted, fitted.columns(X, ask)))
-        return table
+            return self.fitted_.columns(X, ask)
 
     def columns(
         self,
@@ -309,32 +305,28 @@ class Posteriors(OfClassifier):
         known = np.full(len(y), -1) if group is None else group
         folds = self._folds(X, label * (int(np.max(known)) + 2) + known, rng)
         rows = X, folds, rng, sample_weight
-        digest = self.handle.digest(rows)
-        fit = partial(self._cross_fitted, rows, digest)
+        fit = partial(self._cross_fitted, rows, self.handle.digest(rows))
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        cells, kind = np.asarray(part_of_cell), kinds_of_groups(part_of_cell)
-        cells = cells[:, np.unique(kind, return_index=True)[1]]
-
-        def assemble() -> tuple[Floats, FittedPosteriors]:
-            labels, of_label = fit(self.estimator, classes, label, everyone)
-            calibrator = calibrated([of_label], label, weight, everyone)
-            ensemble, of_group, tasks = None, None, group_tasks(cells)
-            parts: list[PartModel] = []
-            if group is None:
-                ensemble, parts = self._groups_as_given(cells, kind, groups, len(classes))
-                of_group = None if ensemble is None else ensemble.evidence(X)[0]
-            elif tasks:
-                model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
-                ensemble, of_group = fit(model, kinds, kind[known], known >= 0)
-                evidence, names = (of_label, of_group), (label, known, kind)
-                parts = [part_model(task, evidence, names, weight) for task in tasks]
-            fitted = FittedPosteriors(classes, labels, calibrator, ensemble, parts)
-            return fitted.assembled(of_label, of_group), fitted
-
-        key = digest and self.handle.digest(digest, self.get_params(deep=False), y, group, cells)
-        result: tuple[Floats, FittedPosteriors] = self.handle.recall(key, assemble)
-        return result
+        labels, of_label = fit(self.estimator, classes, label, everyone)
+        calibrator = calibrated([of_label], label, weight, everyone)
+        kind = kinds_of_groups(part_of_cell)
+        cells = np.asarray(part_of_cell)[:, np.unique(kind, return_index=True)[1]]
+        if group is None:
+            groups_ensemble, parts = self._groups_as_given(cells, kind, groups, len(classes))
+            of_group = None if groups_ensemble is None else groups_ensemble.evidence(X)[0]
+        elif cells.shape[1] > 1 and group_tasks(cells):
+            model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
+            groups_ensemble, of_group = fit(model, kinds, kind[known], known >= 0)
+            evidence = of_label, of_group
+            parts = [
+                part_model(task, evidence, (label, known, kind), weight)
+                for task in group_tasks(cells)
+            ]
+        else:
+            groups_ensemble, of_group, parts = None, None, []
+        fitted = FittedPosteriors(classes, labels, calibrator, groups_ensemble, parts)
+        return fitted.assembled(of_label, of_group), fitted
 
     def answers_alone(self, model: Any) -> bool:
         """Return whether one classifier, fitted to all rows, answers in place of those of folds.
