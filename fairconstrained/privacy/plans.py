@@ -50,7 +50,7 @@ CUT = 1e-4  # fraction of delta for the tails that are cut off before compositio
 # Step of the grid in standard deviations of a loss. Connecting the dots adds at most a quarter of
 # its square to the variance: 0.25 %, and half of that to epsilon.
 STEP = 0.1
-MOST_STEP, MOST_POINTS = 0.1, 1 << 15
+MOST_STEP, MOST_POINTS = 0.1, 1 << 16
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
