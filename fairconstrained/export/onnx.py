@@ -325,8 +325,8 @@ def _assembled(
     logs = graph.Log(graph.Max(label, np.array([LEAST])))
     if n_classes == 2:
         logs = graph.product(logs, [[-1.0], [1.0]])
-    of_label = graph.Concat(logs, graph.product(label, np.eye(n_classes)[:, 1:]), axis=1)
-    table, width = [of_label], 2 * (n_classes - 1) + (n_classes > 2)
+    label_columns = graph.Concat(logs, graph.product(label, np.eye(n_classes)[:, 1:]), axis=1)
+    table, width = [label_columns], 2 * (n_classes - 1) + (n_classes > 2)
     for model in fitted.parts:
         within = graph.product(label, model.task.labels[:, None])
         parts = np.eye(len(model.kinds))[:, np.isin(model.kinds, model.task.parts)]
@@ -337,7 +337,7 @@ def _assembled(
         each_column = np.repeat(np.eye(width), n_parts, axis=1)
         each_part = np.tile(np.eye(n_parts), width)
         products = graph.Mul(
-            graph.product(of_label, each_column), graph.product(density, each_part)
+            graph.product(label_columns, each_column), graph.product(density, each_part)
         )
         table += [density, products]
     return graph.Concat(*table, axis=1)
@@ -345,14 +345,13 @@ def _assembled(
 
 def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: Any) -> Any:
     """Return posteriors of the parts and of none, given contrasts of the label."""
-    parts, place = np.unique(model.task.part_of_kind, return_inverse=True)
-    to_part = np.eye(len(parts))[place.reshape(-1)]
-    if len(parts) == len(place):
-        evidence = graph.product(evidence, to_part)
+    n_kinds, n_parts = model.task.is_part.shape
+    if n_parts == n_kinds:
+        evidence = graph.product(evidence, model.task.is_part)
     else:
-        sums = graph.product(graph.Softmax(evidence, axis=1), to_part)
+        sums = graph.product(graph.Softmax(evidence, axis=1), model.task.is_part)
         evidence = graph.Log(graph.Max(sums, np.array([LEAST_GIVEN])))
-    free = _contrasts(graph, evidence, len(parts))
+    free = _contrasts(graph, evidence, n_parts)
     if not model.task.labels.all():
         free = graph.Concat(free, label, axis=1)
     return _posteriors(graph, model.calibrator, evidence, free)

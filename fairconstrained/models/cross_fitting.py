@@ -59,7 +59,7 @@ class Ensemble(NamedTuple):
         """Return what each of the classifiers says of rows, (n, n_kinds)."""
         return [evidence_of(model, X, self.kinds) for model in self.models]
 
-    def of_fold(self, k: int) -> Ensemble:
+    def only_fold(self, k: int) -> Ensemble:
         """Return the classifier of a fold alone; one that is frozen has seen no row of any."""
         return self._replace(models=self.models[k : k + 1] or self.models)
 

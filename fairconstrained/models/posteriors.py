@@ -51,19 +51,26 @@ class GroupTask(NamedTuple):
     part_of_kind: Ints  # (n_kinds,), of groups: -1 where rows take no part
     parts: Ints  # (n_parts,), to be told apart; ascending
 
+    @property
+    def is_part(self) -> Floats:
+        """Return whether each kind is in each part, -1 among them, as zeros and ones."""
+        parts, place = np.unique(self.part_of_kind, return_inverse=True)
+        return np.asarray(np.eye(len(parts))[place.reshape(-1)])
 
-def kinds_of_groups(part_of_cell: Any) -> Ints:
-    """Return the kind of each group; groups of one kind are in the same part at every label.
 
-    Kinds are numbered in the order of their first groups, so that criteria have them in common.
+def kinds_of_groups(part_of_cell: Any) -> tuple[Ints, Ints]:
+    """Return the kind of each group, and the part of each label and kind, (n_classes, n_kinds).
 
-    >>> kinds_of_groups([[2, 1, 1], [5, 4, 4]]).tolist()
-    [0, 1, 1]
+    Groups of one kind are in the same part at every label. Kinds are numbered in the order of their
+    first groups, so that criteria have them in common.
+
+    >>> kinds, cells = kinds_of_groups([[2, 1, 1], [5, 4, 4]])
+    >>> kinds.tolist(), cells.tolist()
+    ([0, 1, 1], [[2, 1], [5, 4]])
     """
     cells = np.asarray(part_of_cell, dtype=np.int64)
     _, first, kind = np.unique(cells, axis=1, return_index=True, return_inverse=True)
-    kinds: Ints = np.argsort(np.argsort(first))[kind.reshape(-1)]
-    return kinds
+    return np.argsort(np.argsort(first))[kind.reshape(-1)], cells[:, np.sort(first)]
 
 
 def group_tasks(part_of_cell: Any) -> list[GroupTask]:
@@ -75,14 +82,14 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     [[False, True]]
     """
     cells = np.asarray(part_of_cell, dtype=np.int64)
-    patterns, of_label = np.unique(cells, axis=0, return_inverse=True)
+    patterns, pattern_of_label = np.unique(cells, axis=0, return_inverse=True)
     tasks = []
     for i, pattern in enumerate(patterns):
         parts, place = np.unique(pattern, return_inverse=True)
         if len(parts) > 1:
             part_of_kind = place.reshape(-1) - int(parts[0] < 0)
             parts = np.arange(int(part_of_kind.max()) + 1)
-            tasks.append(GroupTask(of_label.reshape(-1) == i, part_of_kind, parts))
+            tasks.append(GroupTask(pattern_of_label.reshape(-1) == i, part_of_kind, parts))
     return tasks
 
 
@@ -225,7 +232,7 @@ class Posteriors(OfClassifier):
     @property
     def learns_from(self) -> frozenset[str]:
         models = {"y": self.estimator, "group": self.group_model}
-        fitted = {name for name, own in models.items() if not isinstance(own, FrozenEstimator)}
+        fitted = {name for name, one in models.items() if not isinstance(one, FrozenEstimator)}
         return frozenset(fitted if self.group_model is not None else fitted - {"group"})
 
     @property
@@ -308,25 +315,22 @@ class Posteriors(OfClassifier):
         fit = partial(self._cross_fitted, rows, self.handle.digest(rows))
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        labels, of_label = fit(self.estimator, classes, label, everyone)
-        calibrator = calibrated([of_label], label, weight, everyone)
-        kind = kinds_of_groups(part_of_cell)
-        cells = np.asarray(part_of_cell)[:, np.unique(kind, return_index=True)[1]]
+        labels, label_evidence = fit(self.estimator, classes, label, everyone)
+        calibrator = calibrated([label_evidence], label, weight, everyone)
+        kind, cells = kinds_of_groups(part_of_cell)
+        tasks = group_tasks(cells)
         if group is None:
-            groups_ensemble, parts = self._groups_as_given(cells, kind, groups, len(classes))
-            of_group = None if groups_ensemble is None else groups_ensemble.evidence(X)[0]
-        elif cells.shape[1] > 1 and group_tasks(cells):
+            groups_ensemble, parts = self._groups_as_given(tasks, kind, groups, len(classes))
+            group_evidence = None if groups_ensemble is None else groups_ensemble.evidence(X)[0]
+        elif tasks:
             model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
-            groups_ensemble, of_group = fit(model, kinds, kind[known], known >= 0)
-            evidence = of_label, of_group
-            parts = [
-                part_model(task, evidence, (label, known, kind), weight)
-                for task in group_tasks(cells)
-            ]
+            groups_ensemble, group_evidence = fit(model, kinds, kind[known], known >= 0)
+            evidence = label_evidence, group_evidence
+            parts = [part_model(task, evidence, (label, known, kind), weight) for task in tasks]
         else:
-            groups_ensemble, of_group, parts = None, None, []
+            groups_ensemble, group_evidence, parts = None, None, []
         fitted = FittedPosteriors(classes, labels, calibrator, groups_ensemble, parts)
-        return fitted.assembled(of_label, of_group), fitted
+        return fitted.assembled(label_evidence, group_evidence), fitted
 
     def answers_alone(self, model: Any) -> bool:
         """Return whether one classifier, fitted to all rows, answers in place of those of folds.
@@ -352,14 +356,13 @@ class Posteriors(OfClassifier):
     def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
         """Return the columns of frozen models as they are, which lie in a public range."""
         classes = rows.classes
-        kind = kinds_of_groups(part_of_cell)
-        cells = part_of_cell[:, np.unique(kind, return_index=True)[1]]
+        kind, cells = kinds_of_groups(part_of_cell)
         labels = InKinds(self.estimator, classes, classes)
         self.fitted_ = FittedPosteriors(
             classes,
             Ensemble([labels], labels.classes_),
             uncalibrated(len(labels.classes_)),
-            *self._groups_as_given(cells, kind, rows.groups, len(classes)),
+            *self._groups_as_given(group_tasks(cells), kind, rows.groups, len(classes)),
         )
         self.column_range = self.fitted_.range()
         said = self._try_rows_alone(rows.X)
@@ -395,17 +398,16 @@ class Posteriors(OfClassifier):
         return ""
 
     def _groups_as_given(
-        self, cells: Any, kind: Ints, groups: Any, n_classes: int
+        self, tasks: Sequence[GroupTask], kind: Ints, groups: Any, n_classes: int
     ) -> tuple[Ensemble | None, list[PartModel]]:
         """Return the frozen model of the groups, and each task; one part is implied by others."""
-        tasks = group_tasks(cells)
         if self.group_model is None or not tasks:
             return None, []
         model = InKinds(self.group_model, groups, kind)
         parts = []
         for task in tasks:
             n_beside = 0 if task.labels.all() else 1 if n_classes == 2 else n_classes
-            calibrator = uncalibrated(len(np.unique(task.part_of_kind)), n_beside)
+            calibrator = uncalibrated(task.is_part.shape[1], n_beside)
             task = task._replace(parts=task.parts[:-1])
             parts.append(PartModel(task, np.ones(len(task.parts)), calibrator))
         return Ensemble([model], model.classes_), parts
@@ -452,17 +454,17 @@ class PartModel(NamedTuple):
 
     @property
     def kinds(self) -> Ints:
-        """What the calibrator tells apart: the parts, and -1 for rows in none."""
+        """Return the parts that the calibrator tells apart, -1 for rows in none among them."""
         return np.unique(self.task.part_of_kind)
 
-    def evidence(self, of_label: Floats, of_group: Floats) -> list[Floats]:
-        """Return what tells the parts apart: within some labels, evidence of the label too."""
-        in_parts = evidence_of_parts(of_group, self.task.part_of_kind)
-        return [in_parts] if self.task.labels.all() else [in_parts, of_label]
+    def evidence(self, label_evidence: Floats, group_evidence: Floats) -> list[Floats]:
+        """Return evidence of the parts and, within some labels, of the label too."""
+        in_parts = evidence_of_parts(group_evidence, self.task)
+        return [in_parts] if self.task.labels.all() else [in_parts, label_evidence]
 
-    def posteriors(self, of_label: Floats, of_group: Floats) -> Floats:
+    def posteriors(self, label_evidence: Floats, group_evidence: Floats) -> Floats:
         """Return posteriors of the parts among rows of these labels, (n, n_parts)."""
-        posteriors = self.calibrator.posteriors(*self.evidence(of_label, of_group))
+        posteriors = self.calibrator.posteriors(*self.evidence(label_evidence, group_evidence))
         return posteriors[:, np.isin(self.kinds, self.task.parts)]
 
 
@@ -474,22 +476,22 @@ def part_model(
     Of the rows there are labels and groups, -1 where unknown, and the kind of each group.
     """
     label, group, kind = rows
-    part, of_labels = task.part_of_kind[kind[group]], task.labels[label]
-    used = of_labels & (group >= 0)
+    part, has_label = task.part_of_kind[kind[group]], task.labels[label]
+    used = has_label & (group >= 0)
     prior = weight[used] @ (part[used, None] == task.parts) / weight.sum()
-    prior *= weight[of_labels].sum() / weight[used].sum()  # the known stand for all
+    prior *= weight[has_label].sum() / weight[used].sum()  # the known stand for all
     model = PartModel(task, prior, uncalibrated(1))
     target = np.searchsorted(model.kinds, part)
     calibrator = calibrated(model.evidence(*evidence), target, weight, used)
     return model._replace(calibrator=calibrator)
 
 
-def evidence_of_parts(evidence: Floats, part_of_kind: Ints) -> Floats:
+def evidence_of_parts(evidence: Floats, task: GroupTask) -> Floats:
     """Return evidence of the parts that kinds are in, and of none, from evidence of the kinds."""
-    parts, place = np.unique(part_of_kind, return_inverse=True)
-    if len(parts) == len(part_of_kind):
-        return evidence[:, np.argsort(place)]
-    sums = softmax(evidence, axis=1) @ np.eye(len(parts))[place.reshape(-1)]
+    n_kinds, n_parts = task.is_part.shape
+    if n_parts == n_kinds:
+        return evidence[:, task.is_part.argmax(axis=0)]
+    sums = softmax(evidence, axis=1) @ task.is_part
     logs: Floats = np.log(np.maximum(sums, LEAST_GIVEN))
     return logs
 
@@ -517,20 +519,20 @@ class FittedPosteriors(NamedTuple):
         each = [self.assembled(*(one[k % len(one)] for one in answers)) for k in range(n_folds)]
         return np.asarray(np.mean(each, axis=0))
 
-    def of_fold(self, k: int) -> FittedPosteriors:
+    def only_fold(self, k: int) -> FittedPosteriors:
         """Return the models of a fold alone, which know nothing of its test rows."""
-        groups = None if self.groups is None else self.groups.of_fold(k)
-        return self._replace(labels=self.labels.of_fold(k), groups=groups)
+        groups = None if self.groups is None else self.groups.only_fold(k)
+        return self._replace(labels=self.labels.only_fold(k), groups=groups)
 
     def range(self) -> tuple[Floats, Floats]:
         """Return the ends of intervals in which columns of models as given lie, (n_columns,)."""
         far, n_classes = -np.log(LEAST_GIVEN), len(self.classes)
         logs = [(-far, far)] if n_classes == 2 else [(-far, 0.0)] * n_classes
-        of_label = logs + [(0.0, 1.0)] * (n_classes - 1)
-        ends = list(of_label)
+        label_ends = logs + [(0.0, 1.0)] * (n_classes - 1)
+        ends = list(label_ends)
         for model in self.parts:
             n_parts = len(model.task.parts)
-            ends += [(0.0, 1.0)] * n_parts + [pair for pair in of_label for _ in range(n_parts)]
+            ends += [(0.0, 1.0)] * n_parts + [pair for pair in label_ends for _ in range(n_parts)]
         low, high = np.array(ends).T
         return low, high
 
@@ -539,12 +541,12 @@ class FittedPosteriors(NamedTuple):
         label = self.calibrator.posteriors(label_evidence)
         logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
-        of_label = np.hstack((logs, label[:, 1:]))
-        table = [of_label]
+        label_columns = np.hstack((logs, label[:, 1:]))
+        table = [label_columns]
         for model in self.parts:
             within = label[:, model.task.labels].sum(axis=1, keepdims=True)
             joint = within * model.posteriors(label_evidence, group_evidence)
             density = joint / np.maximum(model.prior, LEAST)
-            products = of_label[:, :, None] * density[:, None, :]
+            products = label_columns[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)

@@ -135,7 +135,7 @@ class SingleFit(PlainClassifier, Posteriors):
         table = Posteriors.fit_transform(teacher, rows, part_of_cell, rng)
         with one_openmp_thread(rows.X):
             self.seen_ = [
-                teacher.fitted_.of_fold(k).columns(_safe_indexing(rows.X, train))
+                teacher.fitted_.only_fold(k).columns(_safe_indexing(rows.X, train))
                 for k, (train, _) in enumerate(self.folds_)
             ]
         return table
