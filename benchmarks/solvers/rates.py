@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,16 +19,27 @@ from fairconstrained.solvers import DPSGDA
 MOMENTS = {"demographic_parity": DemographicParity, "equalized_odds": EqualizedOdds}
 
 
-def classifier(name: str, objectives: list[str], cells: Any = grid, **options: Any) -> Method:
-    """Return the classifier with these parameters, and no privacy where no epsilon is asked for."""
+def classifier(
+    estimator: Callable[..., Any],
+    name: str,
+    objectives: list[str],
+    cells: Callable[..., Cells] = grid,
+    **options: Any,
+) -> Method:
+    """Return a classifier of ours with these parameters; nan stands for no budget."""
 
     def fit(
-        train: Rows, *, constraint: str, slack: float, seed: int, epsilon: float = math.nan
+        train: Rows,
+        *,
+        constraint: str,
+        seed: int,
+        epsilon: float = math.nan,
+        unit: str = "record",
+        **strength: float,
     ) -> Fitted:
         budget = {"epsilon": None if math.isnan(epsilon) else epsilon, "delta": DELTA}
-        model = RateConstrainedClassifier(
-            constraint, slack=slack, alpha=ALPHA, random_state=seed, **budget, **options
-        )
+        parameters = {**budget, "protect": unit, "random_state": seed, **strength, **options}
+        model = estimator(constraint, **parameters)
         model.fit(train.X, train.y, sensitive_features=train.groups)
         return Fitted(lambda X, groups: model.predict(X).astype(float), model.converged_)
 
@@ -68,13 +81,12 @@ def unconstrained(train: Rows, *, constraint: str, slack: float, seed: int) -> F
 
 
 PRIVATE = "fairconstrained, private"
+rates = partial(classifier, RateConstrainedClassifier, alpha=ALPHA)
 SOLVERS = {
-    "fairconstrained_default": classifier("fairconstrained", ["rate_constrained"]),
-    "dpsgda": classifier(PRIVATE, ["private_rates"], with_and_without_privacy),
+    "fairconstrained_default": rates("fairconstrained", ["rate_constrained"]),
+    "dpsgda": rates(PRIVATE, ["private_rates"], with_and_without_privacy),
     "reductions": Method("reductions", ["rate_constrained"], reductions, without_caps),
     "unconstrained": Method("unconstrained", ["rate_constrained"], unconstrained, without_slack),
 }
 for clip in (0.5, 1, 2, 5, 12.5):  # the longest gradient of a row
-    SOLVERS[f"dpsgda_clip_{clip}"] = classifier(
-        f"{PRIVATE}, clip {clip}", [], solver=DPSGDA(clip=clip)
-    )
+    SOLVERS[f"dpsgda_clip_{clip}"] = rates(f"{PRIVATE}, clip {clip}", [], solver=DPSGDA(clip=clip))
