@@ -23,6 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
+from fairconstrained.models.boosters.words import as_codes
 
 # The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
 # row, and the logarithm of that would decide how all others are calibrated.
@@ -57,7 +58,7 @@ class Ensemble(NamedTuple):
 
     def evidence(self, X: Any) -> list[Floats]:
         """Return what each of the classifiers says of rows, (n, n_kinds)."""
-        return [evidence_of(model, X, self.kinds) for model in self.models]
+        return [evidence_of(*pair, self.kinds) for pair in as_codes(self.models, X)]
 
     def only_fold(self, k: int) -> Ensemble:
         """Return the classifier of a fold alone; one that is frozen has seen no row of any."""
@@ -172,7 +173,7 @@ def cross_fit(
     evidence, models = np.empty((len(target), len(kinds))), []
     for train, test in folds:
         models.append(fit(train))
-        evidence[test] = evidence_of(models[-1], _safe_indexing(X, test), kinds)
+        (evidence[test],) = Ensemble(models[-1:], kinds).evidence(_safe_indexing(X, test))
     return Ensemble([fit(everything)] if alone else models, kinds), evidence
 
 

@@ -274,8 +274,12 @@ class Posteriors(OfClassifier):
             _, answers = self.handle.recall(key, lambda: (ensemble, ensemble.evidence(X)))
             return answers
 
+        fitted = self.fitted_
+        table: Floats
         with one_openmp_thread(X):
-            return self.fitted_.columns(X, ask)
+            key = digest and (id(fitted), digest)
+            _, table = self.handle.recall(key, lambda: (fitted, fitted.columns(X, ask)))
+        return table
 
     def columns(
         self,
@@ -312,25 +316,32 @@ class Posteriors(OfClassifier):
         known = np.full(len(y), -1) if group is None else group
         folds = self._folds(X, label * (int(np.max(known)) + 2) + known, rng)
         rows = X, folds, rng, sample_weight
-        fit = partial(self._cross_fitted, rows, self.handle.digest(rows))
+        digest = self.handle.digest(rows)
+        fit = partial(self._cross_fitted, rows, digest)
         weight = np.ones(len(y)) if sample_weight is None else sample_weight
         everyone = np.ones(len(y), dtype=bool)
-        labels, label_evidence = fit(self.estimator, classes, label, everyone)
-        calibrator = calibrated([label_evidence], label, weight, everyone)
         kind, cells = kinds_of_groups(part_of_cell)
         tasks = group_tasks(cells)
-        if group is None:
-            groups_ensemble, parts = self._groups_as_given(tasks, kind, groups, len(classes))
-            group_evidence = None if groups_ensemble is None else groups_ensemble.evidence(X)[0]
-        elif tasks:
-            model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
-            groups_ensemble, group_evidence = fit(model, kinds, kind[known], known >= 0)
-            evidence = label_evidence, group_evidence
-            parts = [part_model(task, evidence, (label, known, kind), weight) for task in tasks]
-        else:
-            groups_ensemble, group_evidence, parts = None, None, []
-        fitted = FittedPosteriors(classes, labels, calibrator, groups_ensemble, parts)
-        return fitted.assembled(label_evidence, group_evidence), fitted
+
+        def assemble() -> tuple[Floats, FittedPosteriors]:
+            labels, label_evidence = fit(self.estimator, classes, label, everyone)
+            calibrator = calibrated([label_evidence], label, weight, everyone)
+            ensemble, group_evidence, parts = None, None, list[PartModel]()
+            if group is None:
+                ensemble, parts = self._groups_as_given(tasks, kind, groups, len(classes))
+                group_evidence = None if ensemble is None else ensemble.evidence(X)[0]
+            elif tasks:
+                model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
+                ensemble, group_evidence = fit(model, kinds, kind[known], known >= 0)
+                evidence = label_evidence, group_evidence
+                parts = [part_model(task, evidence, (label, known, kind), weight) for task in tasks]
+            fitted = FittedPosteriors(classes, labels, calibrator, ensemble, parts)
+            return fitted.assembled(label_evidence, group_evidence), fitted
+
+        names = y, group, groups, part_of_cell
+        key = digest and self.handle.digest(digest, self.get_params(deep=False), names)
+        result: tuple[Floats, FittedPosteriors] = self.handle.recall(key, assemble)
+        return result
 
     def answers_alone(self, model: Any) -> bool:
         """Return whether one classifier, fitted to all rows, answers in place of those of folds.

@@ -144,11 +144,11 @@ def _program(
 
 def _hull(points: Floats) -> Floats:
     """Return the corners of the upper convex hull of points with ascending coordinates."""
-    corners: list[Floats] = []
-    for point in points:
+    corners: list[list[float]] = []
+    for point in points.tolist():  # numbers of Python, for they are compared one by one
         while len(corners) > 1:
-            (x, y), (x2, y2) = corners[-1] - corners[-2], point - corners[-2]
-            if y * x2 > y2 * x:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (point[0] - x0) > (point[1] - y0) * (x1 - x0):
                 break
             corners.pop()
         corners.append(point)
