@@ -109,7 +109,7 @@ def load(task: str, without_group: bool, seed: int) -> Split:
 def posterior_columns(split: Split, constraint: str) -> Columns:
     """Fit boosted trees to the label and the groups, as far as a notion needs them."""
     start = time.process_time()
-    parts = bound_constraint(split, constraint, 0.05).part_of_cell.numpy()
+    parts = bound_constraint(split, constraint, 0.05).partition.part_of_cell.numpy()
     table, fitted = Posteriors(trees()).columns(split.tables[0], split.y[0], split.groups[0], parts)
     test = fitted.columns(split.tables[1])
     return Columns(table, test, time.process_time() - start)
@@ -192,7 +192,7 @@ def linear_program(case: Case) -> Accepted:
         combined[:, part] = bound.evaluate(one, counts, aux).numpy() - at_none
     rng = np.random.default_rng(0)
     train, test = case.columns[:2]
-    base_rate, of_parts = train[:, 1].mean(), density_columns(bound.part_of_cell.numpy())
+    base_rate, of_parts = train[:, 1].mean(), density_columns(bound.partition.part_of_cell.numpy())
 
     def densities(table: Floats) -> Floats:
         # A cap asks for one part, the rows of label 1, and for no group.

@@ -106,5 +106,5 @@ def _fewest(rows: Any, slack: float) -> Any:
     """Return the fewest rows of one of these groups, (n_groups, n_events), for each event."""
     if len(rows) < 2:
         return 1.0
-    of_slack = round(1.0 / slack, 9) if slack > 0 else np.inf  # 5 for 1 - 0.8
-    return np.clip(np.sort(rows, axis=0)[-2] / 4, 1.0, max(of_slack, 1.0))
+    for_slack = round(1.0 / slack, 9) if slack > 0 else np.inf  # 5 for 1 - 0.8
+    return np.clip(np.sort(rows, axis=0)[-2] / 4, 1.0, max(for_slack, 1.0))

@@ -26,7 +26,7 @@ from fairconstrained.auc import (
     distinct_sets,
     win_table,
 )
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.notions import Notion, checked_number, chosen
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 from fairconstrained.constraints.tables import Placement, Space
@@ -142,7 +142,8 @@ class AUCConstraint(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[AUCConstraint, list[str]]:
-        comparison, is_group = self.compared(sp.csr_array(self._sets_of_cells), rows, min_rows)
+        sets = sp.csr_array(self._sets_of_cells)
+        comparison, is_group = compared_rates(self.space, sets, rows, min_rows, self.slack)
         index = self.index.numpy()
         keep = comparison.enough[index].all(axis=1)
         needed = np.isin(np.arange(len(comparison.rows)), index[keep])
@@ -151,8 +152,8 @@ class AUCConstraint(MomentConstraint):
             return self, []
         slack = self.slack.numpy()[: len(keep)][keep]
         remaining = self._changed(comparisons=self.comparisons[keep], slack=slack)
-        sets = self._sets_of_cells.reshape(-1, *self.space.shape) > 0
-        return remaining, sorted(comparison.left_out(lambda s: self.space.describe(sets[s])))
+        cells = self._sets_of_cells.reshape(-1, *self.space.shape) > 0
+        return remaining, sorted(comparison.left_out(lambda s: self.space.describe(cells[s])))
 
     def _changed(self, **changes: Any) -> AUCConstraint:
         """Copy the constraint with other arguments."""

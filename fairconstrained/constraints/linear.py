@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.constraints.affine import AffineMap, Combinations, as_tensor, without_zeros
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.tables import ClassProbabilities, Placement, Space, Statistic
 
 
@@ -35,7 +35,7 @@ class LinearMoments(MomentConstraint):
     name in descriptions of values.
     """
 
-    #: Number of the attribute whose value each rate's group is, -1 for none; None: see `compared`.
+    #: The attribute, by number, whose value each rate's group is; see `compared_rates`.
     attribute: Sequence[int] | None = None
 
     def __init__(
@@ -165,10 +165,17 @@ class LinearMoments(MomentConstraint):
         rates = range(self.combinations.n_rates)
         return list(map(self.space.describe, map(self._cells_of_rate, rates)))
 
+    @property
+    def gaps(self) -> Tensor:
+        """Return the gap of two rates that each value allows, (m,)."""
+        return self.slack
+
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
-        comparison, is_group = self.compared(self.cell_denominators, rows, min_rows, self.attribute)
+        comparison, is_group = compared_rates(
+            self.space, self.cell_denominators, rows, min_rows, self.gaps, self.attribute
+        )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
         # Rates of several classes share their rows: who is compared by one of them is not alone.
         used = {self._rate_names[r] for r in np.flatnonzero(needed)}

@@ -25,7 +25,7 @@ from torch import Tensor
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.steps import Above
-from fairconstrained.constraints.tables import Placement, Space, Statistic
+from fairconstrained.constraints.tables import Partition, Placement, Space, Statistic
 from fairconstrained.losses import linearized
 
 _N_BOOTSTRAP = 100  # draws of weights that give a standard error
@@ -47,49 +47,17 @@ class MomentConstraint:
     def __init__(
         self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
     ):
-        self.part_of_cell = part_of_cell  # (n_classes, n_groups), -1 for cells in no part
+        self.partition = Partition(part_of_cell, self.space)
         self.statistic = statistic
         self.slack = slack  # (m,), which the values contain
         self.name = name  # of the criterion in messages
         self.n_aux = n_aux  # number of extra primal variables
-        self.n_parts = int(part_of_cell.max()) + 1 if part_of_cell.numel() else 0
+        self.n_parts = self.partition.n_parts
 
     @property
     def members(self) -> tuple[MomentConstraint, ...]:
         """Return the constraints of single criteria that this one consists of."""
         return (self,)
-
-    def part(self, y: Tensor, group: Tensor) -> Tensor:
-        """Return the part of each row, (n,); -1 for rows in no part."""
-        return self.part_of_cell.to(y.device)[y.long(), group.long()]
-
-    def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
-        """Assign each row to its part, which other methods use in place of groups.
-
-        `y` (n,) and `group` (n,) are indices; or fractions (n, n_groups) that add up to one say how
-        much of each row belongs to each group.
-        """
-        part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
-        if self.space.stands_for is not None and group.ndim == 1:
-            group = self.space.shares(y, group)
-        if group.ndim == 2:
-            parts = group.new_zeros((len(y), self.n_parts + 1))
-            parts = parts.scatter_add(1, part_of_cell[y], group)[:, :-1]
-            # With contiguous columns, sums take a seventh of the time.
-            return Placement(y, parts.T.contiguous().T, weight, self.n_parts)
-        cell = torch.add(group, y, alpha=self.part_of_cell.shape[1])
-        part = part_of_cell.reshape(-1).index_select(0, cell)
-        return Placement(y, part, weight, self.n_parts)
-
-    def part_cells(self) -> list[NDArray[np.bool_]]:
-        """Return the cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
-        return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
-
-    def pooled(self, cells: Tensor) -> Tensor:
-        """Add up values of cells, (n_cells, ...), over the cells of each part, (n_parts, ...)."""
-        n_parts = self.n_parts + 1  # the last one takes cells in no part
-        part = self.part_of_cell.to(cells.device).reshape(-1).remainder(n_parts)
-        return cells.new_zeros(n_parts, *cells.shape[1:]).index_add(0, part, cells)[:-1]
 
     def sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Return the table of soft statistics, (n_parts, n_columns)."""
@@ -198,54 +166,13 @@ class MomentConstraint:
         """Return :meth:`deviations`, given :meth:`scatter` of all rows, where there is one."""
         raise NotImplementedError
 
-    def compared(
-        self,
-        cells: Any,
-        rows: NDArray[np.int64],
-        min_rows: int | str,
-        attribute: Sequence[int] | None = None,
-    ) -> tuple[Compared, NDArray[np.bool_]]:
-        """Decide which rates over these cells are compared, and whether each is of a single group.
-
-        `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. `attribute` has
-        for each rate the number of the attribute that its group is a value of, -1 for none; by
-        default single groups are values of one. Rates over equal cells are decided once.
-        """
-        cells.sort_indices()
-        n_groups, places = len(self.space.groups), []
-        place: dict[bytes, int] = {}
-        family: list[int] = []
-        families: dict[tuple[int, bytes], int] = {}
-        for r, (i, j) in enumerate(pairwise(cells.indptr)):
-            key = cells.indices[i:j].tobytes() + cells.data[i:j].tobytes()
-            if key not in place:
-                label, group = np.divmod(cells.indices[i:j], self.space.shape[1])
-                label, group = label[group < n_groups], group[group < n_groups]
-                single = 0 if len(np.unique(group)) == 1 else -1
-                value_of = single if attribute is None else attribute[r]
-                condition = value_of, np.unique(label).tobytes()
-                number = families.setdefault(condition, len(families))
-                family.append(number if value_of >= 0 else -1)
-                place[key] = len(place)
-            places.append(place[key])
-        n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]
-        slack = self.least_gap if len(self.slack) else NEVER_BINDS
-        by_place = compared(n[:, None], slack, min_rows, families=family)
-        comparison = Compared(*(values[places, 0] for values in by_place))
-        return comparison, np.array(family, dtype=int)[places] >= 0
-
-    @property
-    def least_gap(self) -> float:
-        """Return the smallest slack, by which one row may move a rate."""
-        return float(self.slack.min())
-
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
         """Drop the values of rates that are not compared.
 
-        `rows` (n_classes, n_groups) are numbers of rows, by which :meth:`compared` decides. Returns
-        the constraint, and words for each rate that was left out.
+        `rows` (n_classes, n_groups) are numbers of rows, by which :func:`compared_rates` decides.
+        Returns the constraint, and words for each rate that was left out.
         """
         raise NotImplementedError
 
@@ -270,3 +197,43 @@ class MomentConstraint:
         other = copy.copy(self)
         vars(other).update(attributes)
         return other
+
+
+def compared_rates(
+    space: Space,
+    cells: Any,
+    rows: NDArray[np.int64],
+    min_rows: int | str,
+    gaps: Tensor,
+    attribute: Sequence[int] | None = None,
+) -> tuple[Compared, NDArray[np.bool_]]:
+    """Decide which rates over these cells are compared, and whether each is of a single group.
+
+    `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. One row may
+    move a rate by the smallest of the `gaps` (m,) that values allow. `attribute` has for each rate
+    the number of the attribute that its group is a value of, -1 for none; by default single groups
+    are values of one.
+    """
+    cells.sort_indices()
+    n_groups, places = len(space.groups), []
+    # Rates of several classes rest on equal cells: each set of cells is decided once.
+    place: dict[bytes, int] = {}
+    family: list[int] = []
+    families: dict[tuple[int, bytes], int] = {}
+    for r, (i, j) in enumerate(pairwise(cells.indptr)):
+        key = cells.indices[i:j].tobytes() + cells.data[i:j].tobytes()
+        if key not in place:
+            label, group = np.divmod(cells.indices[i:j], space.shape[1])
+            label, group = label[group < n_groups], group[group < n_groups]
+            single = 0 if len(np.unique(group)) == 1 else -1
+            value_of = single if attribute is None else attribute[r]
+            condition = value_of, np.unique(label).tobytes()
+            number = families.setdefault(condition, len(families))
+            family.append(number if value_of >= 0 else -1)
+            place[key] = len(place)
+        places.append(place[key])
+    n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]
+    gap = float(gaps.min()) if len(gaps) else NEVER_BINDS
+    by_place = compared(n[:, None], gap, min_rows, families=family)
+    comparison = Compared(*(values[places, 0] for values in by_place))
+    return comparison, np.array(family, dtype=int)[places] >= 0

@@ -62,7 +62,7 @@ class MutualInformation:
     @classmethod
     def within(cls, constraint: MomentConstraint, counts: Tensor) -> MutualInformation:
         """Build the ERMI of the groups that a parity criterion compares, within its conditions."""
-        labels = [tuple(cells.max(axis=1).tolist()) for cells in constraint.part_cells()]
+        labels = [tuple(cells.max(axis=1).tolist()) for cells in constraint.partition.cells()]
         known = list(dict.fromkeys(labels))
         condition = torch.tensor([known.index(key) for key in labels], dtype=torch.long)
         return cls(condition.to(counts.device), constraint.statistic.n_columns, counts)

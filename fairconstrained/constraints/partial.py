@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.affine import AffineMap, Combinations
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space
 from fairconstrained.percentiles import (
@@ -61,7 +61,7 @@ class WithinIntervals(MomentConstraint):
         self.lengths = torch.as_tensor(intervals.lengths)
         self.gap = min(gap, NEVER_BINDS)
         # The label of each part: the first of both where a part has both.
-        first = [np.argwhere(cells)[0, 0] for cells in self.part_cells()]
+        first = [np.argwhere(cells)[0, 0] for cells in self.partition.cells()]
         self.label = np.array(first, dtype=np.int64)
         same = (self.label[:, None] == self.label) & ~np.eye(self.n_parts, dtype=bool)
         self.first, self.second = map(torch.as_tensor, np.nonzero(same))
@@ -73,12 +73,12 @@ class WithinIntervals(MomentConstraint):
         """Copy the constraint with other arguments."""
         names = ("space", "intervals", "gap", "statistic", "name", *self._extra)
         arguments = {name: getattr(self, name) for name in names}
-        return type(self)(**({"part": self.part_of_cell.numpy(), **arguments} | changes))
+        return type(self)(**({"part": self.partition.part_of_cell.numpy(), **arguments} | changes))
 
     def without_small(self, rows: NDArray[np.int64], min_rows: int | str) -> tuple[Self, list[str]]:
         """Drop parts that are not compared, or without a whole row in their intervals."""
-        cells = sp.csr_array(np.array(self.part_cells(), dtype=int).reshape(self.n_parts, -1))
-        comparison, _ = self.compared(cells, rows, min_rows)
+        cells = sp.csr_array(np.array(self.partition.cells(), dtype=int).reshape(self.n_parts, -1))
+        comparison, _ = compared_rates(self.space, cells, rows, min_rows, self.slack)
         small = ~comparison.enough | (comparison.rows * self.intervals.lengths < 1.0)
         n_kept = np.bincount(self.label[~small], minlength=2)
         # Parts that have no other part of their label left to be compared with.
@@ -87,7 +87,7 @@ class WithinIntervals(MomentConstraint):
         if not dropped.any():
             return self, []
         numbers = np.append(np.where(dropped, -1, np.cumsum(~dropped) - 1), -1)
-        part = numbers[self.part_of_cell.numpy()]
+        part = numbers[self.partition.part_of_cell.numpy()]
         remaining = self._made(part=part, intervals=self.intervals.take(~dropped))
         alone = comparison._replace(rows=np.where(small, comparison.least, comparison.rows))
         return remaining, self._counted(small, comparison.rows) + alone.left_out(self._words)
@@ -124,11 +124,11 @@ class WithinIntervals(MomentConstraint):
         return [rows.sum(part) / counts for part in steps.convex(scores)]
 
     def _words(self, part: Any) -> str:
-        return self.space.describe(self.part_of_cell.numpy() == int(part))
+        return self.space.describe(self.partition.part_of_cell.numpy() == int(part))
 
     def _n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Count the rows of each part, from those of each label and group."""
-        return np.array([rows[cells].sum() for cells in self.part_cells()])
+        return np.array([rows[cells].sum() for cells in self.partition.cells()])
 
     def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
         """Describe some of the parts, with their numbers of rows."""

@@ -77,9 +77,9 @@ class RateRatios(LinearMoments):
         return self._with(slack=(self.slack - by.to(self.slack)).clamp_min(least))
 
     @property
-    def least_gap(self) -> float:
-        """Return 1 - c, the gap of a rate of c from one of 1."""
-        return 1.0 - self._pairs[0]
+    def gaps(self) -> Tensor:
+        """Return 1 - c for each value, (m,): the gap of a rate of c from one of 1."""
+        return torch.full_like(self.slack, 1.0 - self._pairs[0]) if len(self.slack) else self.slack
 
     def describe(self, j: int) -> str:
         rate, factor = self.combinations.rate[:, j], self.combinations.factor[:, j]

@@ -35,7 +35,7 @@ class Stack(MomentConstraint):
         self.space = space
         self._members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
-        cells = torch.stack([member.part_of_cell.reshape(-1) for member in members])
+        cells = torch.stack([member.partition.part_of_cell.reshape(-1) for member in members])
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
         # Cells that no member uses come first, and are in no part of the stack.
         unused = int((parts == -1).all(dim=0).sum())

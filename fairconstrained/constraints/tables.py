@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from typing import Any, NamedTuple
 
@@ -98,7 +98,7 @@ class Space(NamedTuple):
 class Placement(NamedTuple):
     """Label, weight and part of each row, as a constraint sees them.
 
-    :meth:`MomentConstraint.place` creates them. A row is in one part, or belongs to parts by
+    :meth:`Partition.place` creates them. A row is in one part, or belongs to parts by
     fractions where its group is known with a probability only.
     """
 
@@ -171,6 +171,53 @@ class Placement(NamedTuple):
         else:
             part = torch.cat((union, union.new_full((1,), n_unions)))[self.part]
         return self._replace(part=part, n_parts=n_unions)
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Parts of the rows, as sets of (label, group) cells."""
+
+    part_of_cell: Tensor  # (n_classes, n_groups), -1 for cells in no part
+    space: Space
+
+    @cached_property
+    def n_parts(self) -> int:
+        """Return the number of parts."""
+        return int(self.part_of_cell.max()) + 1 if self.part_of_cell.numel() else 0
+
+    def part(self, y: Tensor, group: Tensor) -> Tensor:
+        """Return the part of each row, (n,); -1 for rows in no part."""
+        return self.part_of_cell.to(y.device)[y.long(), group.long()]
+
+    def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
+        """Assign each row to its part, which constraints use in place of groups.
+
+        `y` (n,) and `group` (n,) are indices; or fractions (n, n_groups) that add up to one say how
+        much of each row belongs to each group.
+        """
+        # The number after the last part, in place of -1, is an index that sums can drop.
+        part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
+        if self.space.stands_for is not None and group.ndim == 1:
+            group = self.space.shares(y, group)
+        if group.ndim == 2:
+            parts = group.new_zeros((len(y), self.n_parts + 1))
+            parts = parts.scatter_add(1, part_of_cell[y], group)[:, :-1]
+            # With contiguous columns, sums take a seventh of the time.
+            return Placement(y, parts.T.contiguous().T, weight, self.n_parts)
+        # One look-up in a flat table is faster than a look-up by two indices.
+        cell = torch.add(group, y, alpha=self.part_of_cell.shape[1])
+        part = part_of_cell.reshape(-1).index_select(0, cell)
+        return Placement(y, part, weight, self.n_parts)
+
+    def cells(self) -> list[NDArray[np.bool_]]:
+        """Return the cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
+        return [(self.part_of_cell == part).cpu().numpy() for part in range(self.n_parts)]
+
+    def pooled(self, cells: Tensor) -> Tensor:
+        """Add up values of cells, (n_cells, ...), over the cells of each part, (n_parts, ...)."""
+        n_parts = self.n_parts + 1  # the last one takes cells in no part
+        part = self.part_of_cell.to(cells.device).reshape(-1).remainder(n_parts)
+        return cells.new_zeros(n_parts, *cells.shape[1:]).index_add(0, part, cells)[:-1]
 
 
 def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:

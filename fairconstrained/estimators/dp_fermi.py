@@ -215,9 +215,9 @@ def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:
 
 def warn_of_weights(constraint: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:
     """Name the parts of large weight, by the released counts of labels and groups."""
-    counts = constraint.pooled(cells.reshape(-1)).clamp_min(1.0)
+    counts = constraint.partition.pooled(cells.reshape(-1)).clamp_min(1.0)
     fractions = (counts / counts.sum()).tolist()
-    for part, fraction in zip(constraint.part_cells(), fractions, strict=True):
+    for part, fraction in zip(constraint.partition.cells(), fractions, strict=True):
         if fraction < _SMALL_FRACTION:
             warn_caller(
                 f"{constraint.space.describe(part)} makes up {fraction:.2%} of the rows that are "

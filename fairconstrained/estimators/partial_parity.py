@@ -359,7 +359,7 @@ def with_start(fit: Fit, problem: Any) -> Any:
 
 def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: Rows) -> Any:
     """Return the constraint in the interval of the largest gap around the rate above threshold."""
-    rows = member.place(data.y, data.group, data.weight)
+    rows = member.partition.place(data.y, data.group, data.weight)
     # Paper (Appendix B): the rate of all rows; here: that of the rows that the criterion ranks, of
     # each label by itself where it compares within labels, because outside of ranks near this rate
     # all groups' clipped rates are equal.

@@ -253,18 +253,18 @@ def _boosted_trees(scope: Any, operator: Any, container: Any) -> None:
     trees = [(k, tree) for each in model._predictors for k, tree in enumerate(each)]
     nodes = np.concatenate([tree.nodes for _, tree in trees])
     place = np.concatenate([np.arange(len(tree.nodes)) for _, tree in trees])
-    of_tree = np.cumsum(place == 0) - 1
-    target = np.array([k for k, _ in trees])[of_tree]
+    tree_of_node = np.cumsum(place == 0) - 1
+    target = np.array([k for k, _ in trees])[tree_of_node]
     table = _table(graph, operator.inputs)
     if model.is_categorical_ is not None:
-        left = [trees[i][1].raw_left_cat_bitsets for i in of_tree]
+        left = [trees[i][1].raw_left_cat_bitsets for i in tree_of_node]
         table, nodes = _split_columns(graph, model, table, nodes, left)
     leaf = nodes["is_leaf"] == 1
     scores = graph.TreeEnsembleRegressor_3(
         table,
         n_targets=model.n_trees_per_iteration_,
         base_values_as_tensor=from_array(model._baseline_prediction.ravel()),
-        nodes_treeids=of_tree,
+        nodes_treeids=tree_of_node,
         nodes_nodeids=place,
         nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
         nodes_featureids=nodes["feature_idx"],
@@ -272,7 +272,7 @@ def _boosted_trees(scope: Any, operator: Any, container: Any) -> None:
         nodes_truenodeids=nodes["left"].astype(np.int64),
         nodes_falsenodeids=nodes["right"].astype(np.int64),
         nodes_missing_value_tracks_true=nodes["missing_go_to_left"].astype(np.int64),
-        target_treeids=of_tree[leaf],
+        target_treeids=tree_of_node[leaf],
         target_nodeids=place[leaf],
         target_ids=target[leaf],
         target_weights_as_tensor=from_array(nodes["value"][leaf]),

@@ -204,7 +204,7 @@ def pose_by_releases(
     """
     task, rows, data, releases = fit.task, fit.rows, fit.data, Releases(plan)
     constraint = stack_of_all(task, rows, rows.ample, 1)
-    counts = constraint.pooled(rows.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
+    counts = constraint.partition.pooled(rows.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
     one_row = data.subset(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
     commit(fit, plan, build(fit, model, one_row, constraint, counts, releases))
     if release_model is not None:
@@ -212,7 +212,7 @@ def pose_by_releases(
     cells = release_counts(fit, releases)
     constraint, left_out = stack(task, rows, cells.round(), least_rows(task, plan.noise(COUNTS)))
     warn_of_parts(constraint, cells, plan)
-    counts = constraint.pooled(cells.reshape(-1)).clamp_min(1.0)
+    counts = constraint.partition.pooled(cells.reshape(-1)).clamp_min(1.0)
     return build(fit, model, fit.data, constraint, counts, releases), left_out
 
 
@@ -238,7 +238,7 @@ def warn_of_small_parts(
     """Name the parts of few rows in a batch, by the released counts of labels and groups."""
     small = [
         f"{constraint.space.describe(part)} (about {int(cells[part].sum())} rows)"
-        for part in constraint.part_cells()
+        for part in constraint.partition.cells()
         if 0 < plan.sampling_rate * cells[part].sum() < _FEW_ROWS
     ]
     if small:

@@ -303,7 +303,7 @@ def part_of_cell(task: Task, rows: Any) -> Any:
     counts, least = rows.cells, task.min_group_size
     if task.is_private:
         counts, least = rows.ample, 1
-    return stack_of_all(task, rows, counts, least).part_of_cell.numpy()
+    return stack_of_all(task, rows, counts, least).partition.part_of_cell.numpy()
 
 
 def check_label_based(fit: Fit) -> None:

@@ -96,7 +96,7 @@ class PiecewiseLinear(nn.Module):
         rows = torch.linspace(0, len(weight) - 1, min(len(weight), _ROWS)).round().long()
         rows = rows.to(weight.device)
         table, weight = X.rows(rows).to_dense(), weight[rows]
-        return cls._of_columns([_ramps(column, weight, n_bins) for column in table.T])
+        return cls._from_ramps([_ramps(column, weight, n_bins) for column in table.T])
 
     @classmethod
     def within(cls, low: Tensor, high: Tensor, centre: Tensor, scale: Tensor, n_bins: int) -> Self:
@@ -111,12 +111,12 @@ class PiecewiseLinear(nn.Module):
             _one_output(a, b, c, s) if i else _ramps_between(a + (b - a) * steps, c[None], one)
             for i, a, b, c, s in zip(indicator.tolist(), low, high, centre, scale, strict=True)
         ]
-        return cls._of_columns(ramps)
+        return cls._from_ramps(ramps)
 
     @classmethod
-    def _of_columns(cls, ramps: Sequence[Tensor]) -> Self:
+    def _from_ramps(cls, ramps: Sequence[Tensor]) -> Self:
         """Return the layer of these centres, scales and bounds, (4, n_outputs) for each column."""
-        n_outputs = torch.tensor([of_column.shape[1] for of_column in ramps])
+        n_outputs = torch.tensor([ramp.shape[1] for ramp in ramps])
         index = torch.arange(len(ramps)).repeat_interleave(n_outputs)
         return cls(index.to(ramps[0].device), *torch.cat(list(ramps), dim=1))
 

@@ -274,12 +274,12 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
         )
     parameters = {name: p.detach() for name, p in trial.named_parameters()}
 
-    def of_row(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
+    def row_loss(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
         total: Tensor = functional_call(trial, parameters, (row[None],)).sum()
         return total
 
     try:  # after a release it would be too late
-        vmap(grad(of_row), in_dims=(None, 0), randomness="different")(parameters, rows)
+        vmap(grad(row_loss), in_dims=(None, 0), randomness="different")(parameters, rows)
     except RuntimeError as error:
         raise ValueError(
             "model cannot be differentiated row by row (torch.func.vmap), which private training "
@@ -360,10 +360,10 @@ def row_scores(score: Callable[[Tensor, Tensor], Tensor], w: Tensor, X: Tensor) 
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return score(w, X)
 
-    def of_row(row: Tensor) -> Tensor:
+    def score_row(row: Tensor) -> Tensor:
         return score(w, row[None])[0]
 
-    by_row: Any = vmap(of_row, randomness="different")
+    by_row: Any = vmap(score_row, randomness="different")
     with torch.no_grad():
         return torch.cat([by_row(rows) for rows in torch.split(X, _chunk_rows(w))])
 
@@ -377,10 +377,10 @@ def clipped_sum(
 ) -> Tensor:
     """Return the sum of the rows' clipped gradients, from chunks of gradients."""
 
-    def of_row(w: Tensor, row: Tensor, c: Tensor) -> Tensor:
+    def weighted_score(w: Tensor, row: Tensor, c: Tensor) -> Tensor:
         return (score(w, row[None])[0] * c).sum()
 
-    per_row: Any = vmap(grad(of_row), in_dims=(None, 0, 0), randomness="different")
+    per_row: Any = vmap(grad(weighted_score), in_dims=(None, 0, 0), randomness="different")
     size, total = _chunk_rows(w), torch.zeros_like(w)
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return total

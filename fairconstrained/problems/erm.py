@@ -55,7 +55,7 @@ class FairERM(ERM):
         """
         if self.data.group.ndim > 1:
             return torch.zeros(self.n_rows, dtype=torch.long)
-        part = self.constraint.part(self.data.y, self.data.group)
+        part = self.constraint.partition.part(self.data.y, self.data.group)
         present, index = torch.unique(part, return_inverse=True)
         strata: Tensor = index - (present < 0).sum()
         return strata

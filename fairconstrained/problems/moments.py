@@ -74,7 +74,9 @@ class RankingERM(FairERM):
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
         columns = rows.y, rows.group, rows.weight
         notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[arg-type]
-        gaps = [notion.pair_values(notion.place(*columns), above, below) for notion in notions]
+        gaps = [
+            notion.pair_values(notion.partition.place(*columns), above, below) for notion in notions
+        ]
         return torch.cat((-auc[:, None], *gaps), dim=1)
 
 
@@ -193,7 +195,9 @@ class MomentERM(FixedSoftness, FairERM):
 
     def _by_part(self, table: Tensor, constraint: MomentConstraint) -> Tensor:
         """Sum over the cells of each part."""
-        return constraint.pooled(table * self._factors.reshape(-1, *[1] * (table.ndim - 1)))
+        return constraint.partition.pooled(
+            table * self._factors.reshape(-1, *[1] * (table.ndim - 1))
+        )
 
     @cached_property
     def _factors(self) -> Tensor:

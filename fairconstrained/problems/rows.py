@@ -138,7 +138,9 @@ class Rows:
         def local_counts(rows: Rows) -> Tensor:
             counts = rows.weight.new_zeros(constraint.n_parts)
             for y, group, weight in blocks_of(rows.y, rows.group, rows.weight):
-                counts = counts + constraint.place(y.long(), _as_index(group), weight).counts()
+                counts = (
+                    counts + constraint.partition.place(y.long(), _as_index(group), weight).counts()
+                )
             return counts
 
         return self.sum(local_counts)
@@ -180,7 +182,7 @@ class Rows:
         """
         if self.n_rows <= _MANY_ROWS:
             return self
-        n_cells, starts = constraint.part_of_cell.numel(), self.starts
+        n_cells, starts = constraint.partition.part_of_cell.numel(), self.starts
 
         def counted(local: Rows) -> Tensor:
             sizes = local.weight.new_zeros(n_cells)
@@ -211,7 +213,7 @@ class Rows:
 
         Where rows belong to groups by fractions, one of each label, with the mean fractions.
         """
-        n_cells = constraint.part_of_cell.numel()
+        n_cells = constraint.partition.part_of_cell.numel()
 
         def chosen(local: Rows) -> Rows:
             first = torch.full((n_cells,), len(local.y), device=local.y.device)
@@ -233,7 +235,7 @@ class Rows:
 
         Rows that belong to groups by fractions are indexed by their labels alone.
         """
-        start, n_groups = 0, constraint.part_of_cell.shape[1]
+        start, n_groups = 0, constraint.partition.part_of_cell.shape[1]
         for y, group in blocks_of(self.y, self.group):
             place = torch.arange(start, start + len(y), device=y.device)
             start += len(y)

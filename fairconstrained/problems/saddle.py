@@ -48,7 +48,7 @@ class Saddle:
         self.pairwise = isinstance(problem.risk, PairwiseLoss)
         if self.pairwise:
             label = torch.arange(2, dtype=torch.float64)[:, None]
-            positive = label.expand(problem.constraint.part_of_cell.shape)
+            positive = label.expand(problem.constraint.partition.part_of_cell.shape)
             pairs.append(torch.stack((positive, 1.0 - positive))[None])
             owner.append(torch.zeros(1, dtype=torch.long))
         for member in problem.constraint.members:
@@ -69,7 +69,7 @@ class Saddle:
         self.slack = torch.cat(slack).to(device)
         # (n_cells, n_pairs) for each side
         self._indicators = torch.cat(pairs).to(device).flatten(start_dim=2).permute(1, 2, 0)
-        self._n_groups = problem.constraint.part_of_cell.shape[1]
+        self._n_groups = problem.constraint.partition.part_of_cell.shape[1]
         self._cell_weights = self._weights_of_cells(problem.data)
         self._n_rows = self._n_ahead = problem.n_rows
         self._weigh()

@@ -65,7 +65,7 @@ class ERM:
     @cached_property
     def placed(self) -> Placement:
         """All rows, in memory, with their parts of the constraint's table."""
-        return self.constraint.place(self.data.y, self.data.group, self.data.weight)
+        return self.constraint.partition.place(self.data.y, self.data.group, self.data.weight)
 
     @cached_property
     def counts(self) -> Tensor:
@@ -346,7 +346,7 @@ class ERM:
         """Return rows with their parts, cached for all rows in memory."""
         if rows is self.data:
             return self.placed
-        return self.constraint.place(rows.y, rows.group, rows.weight)
+        return self.constraint.partition.place(rows.y, rows.group, rows.weight)
 
     def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
         """Return the span of the risk and of each draw's values, or None if it is unknown."""

@@ -141,22 +141,22 @@ class NotionConstraint(Term):
             if missing:
                 raise ValueError(f"{constraint.name} needs rows of {'; '.join(missing)}.")
         self._stack = stacked(space, bound)
-        self._counts = self._stack.place(y, group, torch.ones(len(y)).double()).counts()
+        self._counts = self._stack.partition.place(y, group, torch.ones(len(y)).double()).counts()
 
     def on(self, rows: Tensor) -> Term:
         part = copy.copy(self)
         part.cell = self.cell[rows]
         y, group = part.cell // self._n_groups, part.cell % self._n_groups
-        part._counts = self._stack.place(y, group, torch.ones(len(y)).double()).counts()
+        part._counts = self._stack.partition.place(y, group, torch.ones(len(y)).double()).counts()
         return part
 
     def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
+        rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)
         scores = outputs.reshape(len(outputs), -1)
         return self._stack.sums(scores, rows, outputs.new_zeros(0)).reshape(-1)
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
-        rows = self._stack.place(batch[1].long(), drawn.group, drawn.scale)
+        rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)
         scores = outputs.reshape(len(outputs), -1)
         hard = rows.sums(self._stack.statistic.hard, scores).reshape(-1)
         return torch.stack((self.soft(outputs, batch, drawn), hard))

@@ -95,7 +95,7 @@ def test_psi_is_the_papers_row_by_row(notion):
     counts = rows.on(constraint).counts()
     information, sums = MutualInformation.within(constraint, counts), table(constraint, rows)
     dual = torch.randn(sums.shape, generator=torch.Generator().manual_seed(0)).double()
-    part = constraint.part(rows.y, rows.group)
+    part = constraint.partition.part(rows.y, rows.group)
     probabilities = class_probabilities(rows.scores)
     psi, n_rows = 0.0, int((part >= 0).sum())
     for i in range(len(part)):

@@ -78,7 +78,9 @@ def test_a_round_adds_the_gradient_of_the_weighted_constraints(n_classes, name, 
 
     def values(of_labels, scores):
         function = constraint.hard_values if of_labels else constraint.values
-        return function(torch.as_tensor(scores), constraint.place(y, group, weight), weight[:0])
+        return function(
+            torch.as_tensor(scores), constraint.partition.place(y, group, weight), weight[:0]
+        )
 
     def measure(now):
         hard = torch.cat((weight[:1], values(True, now)))

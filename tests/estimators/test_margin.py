@@ -26,7 +26,7 @@ def rows_of(constraint, n=600, seed=0):
     y, group = rng.integers(2, size=n), rng.choice(3, size=n, p=[0.6, 0.3, 0.1])
     weight = rng.uniform(0.5, 1.5, size=n)
     scores = torch.as_tensor(rng.normal(size=(n, 1)) + 0.5 * y[:, None])
-    return scores, constraint.place(*map(torch.as_tensor, (y, group, weight)))
+    return scores, constraint.partition.place(*map(torch.as_tensor, (y, group, weight)))
 
 
 @pytest.mark.parametrize("name", sorted(CONSTRAINTS))
@@ -45,7 +45,9 @@ def test_standard_error_of_a_difference_of_rates():
     constraint = DemographicParity().bind(Space([0, 1], ["a", "b"]), 0.1)
     group = torch.tensor([0] * 40 + [1] * 10)
     scores = torch.where(torch.arange(50) % 5 < 2, 1.0, -1.0).double()[:, None]
-    rows = constraint.place(torch.zeros(50, dtype=torch.long), group, torch.ones(50).double())
+    rows = constraint.partition.place(
+        torch.zeros(50, dtype=torch.long), group, torch.ones(50).double()
+    )
     expected = np.sqrt(0.4 * 0.6 / 40 + 0.4 * 0.6 / 10)
     assert constraint.deviations(scores, rows, NO_AUX).tolist() == pytest.approx([expected] * 2)
 

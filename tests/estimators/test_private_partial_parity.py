@@ -42,7 +42,9 @@ def test_distributions_in_bins_are_the_gaps_at_the_edges():
         Space([0, 1], ["a", "b"]), 0.05
     )
     scores, y, group, weight = rows()
-    values = constraint.hard_values(scores, constraint.place(y, group, weight), torch.zeros(0))
+    values = constraint.hard_values(
+        scores, constraint.partition.place(y, group, weight), torch.zeros(0)
+    )
     values = values + 0.05
     expected = []
     for edge in np.linspace(-2.0, 2.0, 7):

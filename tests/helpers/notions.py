@@ -21,7 +21,7 @@ class ScoredRows(NamedTuple):
 
     def on(self, constraint):
         """The rows with their parts of a constraint."""
-        return constraint.place(self.y, self.group, self.weight)
+        return constraint.partition.place(self.y, self.group, self.weight)
 
     def take(self, index):
         """These rows, in this order."""

@@ -78,7 +78,7 @@ def outputs_of(data, n_rows, kind, rng):
     for _ in range(N_SAMPLES):
         table, gradient = problem.release(x, lambda _: no_dual, CLIP, rng)
         table = (table @ torch.tensor([1.0, -1.0]).double()) * RATE  # predicted 0, less 1
-        table = table[stack.part_of_cell[0]]
+        table = table[stack.partition.part_of_cell[0]]
         along = gradient[1] * RATE * n_rows / CLIP
         rows.append([*table.tolist(), along.item()])
     return np.array(rows)

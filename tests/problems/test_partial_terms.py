@@ -39,7 +39,7 @@ def by_autograd(problem, x):
 
     def terms(scores, aux, batch):
         values = problem.constraint.values(
-            scores, problem.constraint.place(batch.y, batch.group, batch.weight), aux
+            scores, problem.constraint.partition.place(batch.y, batch.group, batch.weight), aux
         )
         return torch.cat((problem.risk.soft(scores, batch.y, batch.weight)[None], values))
 

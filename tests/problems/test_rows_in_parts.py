@@ -146,7 +146,7 @@ def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them
     drawn = torch.multinomial(fractions, 4000, replacement=True, generator=generator).T
 
     def table(group):
-        rows = exact.constraint.place(exact.data.y, group, exact.data.weight)
+        rows = exact.constraint.partition.place(exact.data.y, group, exact.data.weight)
         return exact.constraint.sums(scores, rows, x[:0])
 
     mean = torch.stack([table(group) for group in drawn]).mean(dim=0)
@@ -313,7 +313,7 @@ def test_hard_values_are_as_exact_as_is_said(data, most, of, name):
     aux = torch.zeros(constraint.n_aux, dtype=torch.float64)
 
     def measured(constraint, z, *rows):
-        return constraint.measure(constraint.hard_values(z, constraint.place(*rows), aux))
+        return constraint.measure(constraint.hard_values(z, constraint.partition.place(*rows), aux))
 
     def exact(constraint):
         return measured(constraint, every[0][:, None], *every[1:])

@@ -117,8 +117,8 @@ def release_coordinates(
     moments = releases.noisy(_MOMENTS, sums, reach, rng) / n_rows
     mean, square = moments[:n_columns], moments[n_columns:]
     deviation = releases.plan.noise(_MOMENTS) * reach / n_rows
-    of_noise = n_columns * deviation**2
-    mean = mean * (1.0 - of_noise / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
+    noise_square = n_columns * deviation**2
+    mean = mean * (1.0 - noise_square / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     total_variance = (typical - mean.square().sum()).clamp_min(0.0)
     variance, least = square - mean.square(), _SURE_VARIANCE * deviation
     scale = _scales(variance, total_variance, least)
@@ -136,10 +136,10 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     share one scale, and the rest of the `total` variance is theirs.
     """
     known = variance > least
-    of_known = variance[known].sum()
-    total = total.clamp_min(max(float(of_known), _LEAST))  # noise may contradict it
+    known_variance = variance[known].sum()
+    total = total.clamp_min(max(float(known_variance), _LEAST))  # noise may contradict it
     squared = torch.where(known, variance, least).sqrt()
-    norm = (variance / squared)[known].sum() + (total - of_known) / least**0.5
+    norm = (variance / squared)[known].sum() + (total - known_variance) / least**0.5
     scale: Tensor = (squared * norm / total.clamp_max(_TYPICAL**2)).sqrt()
     return scale
 
@@ -159,7 +159,7 @@ def _runs(variance: Tensor, least: float) -> Tensor:
 
 
 def chunk_sums(
-    X: Features, centre: Tensor, scale: Tensor, of_chunk: Callable[[slice, Tensor], Tensor]
+    X: Features, centre: Tensor, scale: Tensor, chunk_sum: Callable[[slice, Tensor], Tensor]
 ) -> Tensor:
     """Sum of a function of some rows at a time, given their places and dense (x - centre) / scale.
 
@@ -171,7 +171,7 @@ def chunk_sums(
     size = max(1, _CHUNK // n_columns)
     for index in torch.split(torch.arange(n_rows, device=centre.device), size):
         entries = (X.rows(index).to_dense() - centre) / scale
-        own = of_chunk(slice(int(index[0]), int(index[-1]) + 1), entries)
+        own = chunk_sum(slice(int(index[0]), int(index[-1]) + 1), entries)
         total = own if total is None else total + own
     assert total is not None
     return total

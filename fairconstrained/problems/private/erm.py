@@ -80,7 +80,7 @@ class PrivateERM:
                 "epsilon=None."
             )
         self.model, X = model.prepared(data.X)
-        part = constraint.place(data.y, data.group, data.weight).part
+        part = constraint.partition.place(data.y, data.group, data.weight).part
         # The groups of these rows are parts, and n_parts for rows in no part.
         self.data = replace(data, blocks=(X,), group=part)
         self.n_rows = n_rows
@@ -134,14 +134,14 @@ class PrivateERM:
         """
         batch = self.data.take(self._batches.draw(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
-        of_batch = scores.nan_to_num(**_FINITE), batch.y, batch.group
-        released = self._noisy_table(TABLE, *of_batch, table, rng)
+        rows_of_batch = scores.nan_to_num(**_FINITE), batch.y, batch.group
+        released = self._noisy_table(TABLE, *rows_of_batch, table, rng)
         weights = self.n_rows * self.weights(released, choose_dual(released))
         scale = 1.0
         if weights.numel():
             spread = weights.amax(dim=1) - weights.amin(dim=1)
             scale = 1.0 / (1.0 + float(spread @ self.counts) / self.n_rows)
-        cotangent = log_loss.gradient(*of_batch[:2]) + self._on_scores(*of_batch, weights)
+        cotangent = log_loss.gradient(*rows_of_batch[:2]) + self._on_scores(*rows_of_batch, weights)
         cotangent = (scale * cotangent).nan_to_num(0.0, 0.0, 0.0)
         total = self.releases.noisy(GRADIENT, clipped(cotangent, max_norm), max_norm, rng)
         gradient = total / (self.plan.sampling_rate * self.n_rows)
@@ -283,7 +283,7 @@ class AttributeFermi(RecordFermi):
         self._n_before = data.starts[data.workers.rank]
         self._n_public = max(1, round(self.plan.sampling_rate * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
-        part_of_label = self.constraint.part_of_cell.max(dim=1).values  # -1 without parts
+        part_of_label = self.constraint.partition.part_of_cell.max(dim=1).values  # -1 without parts
         shared = pad(self.information.shared, (0, 0, 0, 1))[part_of_label]
         self._shared = self.weight * self.n_rows * shared
 
@@ -301,14 +301,14 @@ class AttributeFermi(RecordFermi):
         rows = self.data.take(torch.cat((sampled, drawn)))
         scores, clipped = self.model.linearize_rows(x, rows.X)
         scores, y = scores.nan_to_num(**_FINITE), rows.y
-        of_batch = scores[:n], y[:n], rows.group[:n]
-        released = self._noisy_table(TABLE, *of_batch, table, rng)
+        rows_of_batch = scores[:n], y[:n], rows.group[:n]
+        released = self._noisy_table(TABLE, *rows_of_batch, table, rng)
         dual = choose_dual(released)
         # Turns a sum over the batch into an estimate of the mean over all rows.
         scale = self.weight / (self.plan.sampling_rate * self.n_rows)
         weights = scale * self.n_rows * self.information.group_weights(dual)
         cotangents = (
-            self._on_scores(*of_batch, weights),
+            self._on_scores(*rows_of_batch, weights),
             self._of_public(dual, scores[n:], y[n:]) / self._n_public,
         )
         max_norms = scores.new_full((len(scores),), torch.inf)

@@ -104,10 +104,10 @@ def release(
 
     def by_cell(rows: slice, u: Tensor) -> Tensor:  # counts, sums and squares, one after the other
         u = factors(u, largest)[:, None] * u
-        of_cells = [u[cell[rows] == c] for c in range(n_cells)]
-        counts = u.new_tensor([len(own) for own in of_cells])
-        squares = [(own.T @ own).reshape(-1) for own in of_cells]
-        return torch.cat((counts, *[own.sum(dim=0) for own in of_cells], *squares))
+        by_cell = [u[cell[rows] == c] for c in range(n_cells)]
+        counts = u.new_tensor([len(own) for own in by_cell])
+        squares = [(own.T @ own).reshape(-1) for own in by_cell]
+        return torch.cat((counts, *[own.sum(dim=0) for own in by_cell], *squares))
 
     sizes = [n_cells, n_cells * n_features, n_cells * n_features**2]
     exact = torch.split(chunk_sums(X, centre, width, by_cell), sizes)
@@ -123,8 +123,8 @@ def release(
     moments = _repaired(counts, sums, 0.5 * (squares + squares.mT), noise)
     blur = deviation * (n_features / _PARTS[1]) ** 0.5 / moments.weight
     far = n_bins == _BINS  # no further than a diagonal are rows within the range
-    of_counts = float(deviation / roots[0])
-    return Released(counts, moments, noise, centre, width * largest, of_counts, blur, far)
+    count_noise = float(deviation / roots[0])
+    return Released(counts, moments, noise, centre, width * largest, count_noise, blur, far)
 
 
 def score_table(z: Tensor, cell: Tensor, n_cells: int) -> Tensor:
@@ -220,8 +220,8 @@ class PrivateMomentERM(MomentERM):
         z = (scores - mean) / (square - mean**2).clamp_min(1e-12).sqrt()
         exact = score_table(z, cell, len(self.moments.weight))
         table = self.releases.noisy(_SCORES, exact, 1.0, rng)
-        sums = self.constraint.pooled(table)
-        cells_of_part = self.constraint.pooled(torch.ones_like(table[:, 0]))
+        sums = self.constraint.partition.pooled(table)
+        cells_of_part = self.constraint.partition.pooled(torch.ones_like(table[:, 0]))
         tables: list[MomentConstraint] = [
             member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members

@@ -47,16 +47,16 @@ def noisy_sums(
     n_conditions, n_groups = shape
     sums = sum_by(rows, data.y * n_groups + data.group, n_conditions * n_groups)
     mean = sum_by(rows, data.y, n_conditions)[:, None] / n_groups
-    of_all = data.workers.sum(mean)
+    overall = data.workers.sum(mean)
     if n_groups == 1:
-        return of_all, 0.0
+        return overall, 0.0
     # We account for antipodal contributions, a distance of 2; groups are sqrt(2) apart,
     # and of all rows, without sampling, nothing but the distance matters.
     largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
     sums = sums.reshape(n_conditions, n_groups, -1) - mean
     noisy = releases.noisy(name, sums, largest * half, rng)
     # The total is public: noise on it is undone.
-    noisy = noisy - noisy.mean(dim=1, keepdim=True) + of_all
+    noisy = noisy - noisy.mean(dim=1, keepdim=True) + overall
     return noisy, releases.plan.noise(name) * largest * half
 
 
@@ -90,10 +90,10 @@ class SecretGroups:
                 f"those of rates and mean losses are; got {self.constraint.name}."
             )
         self._affine = affine
-        part_of_cell = self.constraint.part_of_cell.to(group.device)
-        alike, of_label = torch.unique(part_of_cell, dim=0, return_inverse=True)
+        part_of_cell = self.constraint.partition.part_of_cell.to(group.device)
+        alike, kind_of_label = torch.unique(part_of_cell, dim=0, return_inverse=True)
         compared = (alike >= 0).any(dim=1)
-        condition = (compared.cumsum(0) * compared)[of_label]  # of each label
+        condition = (compared.cumsum(0) * compared)[kind_of_label]  # of each label
         self._secret = replace(self.data, y=condition[self.data.y.long()], group=group)
         # The part of each condition and group, (n_conditions + 1, n_groups).
         part = torch.cat((torch.full_like(part_of_cell[:1], -1), alike[compared]))
@@ -169,8 +169,8 @@ class SecretGroups:
             return self._prior.new_full((self.n_constraints,), torch.inf)
         *_, variances = self._released[-1]
         slopes = self._affine.on_table(torch.eye(self.n_constraints).to(variances))
-        of_table = self._cells[:, None] * variances
-        deviations: Tensor = (slopes.square() * of_table).sum(dim=(1, 2)).sqrt()
+        table_variances = self._cells[:, None] * variances
+        deviations: Tensor = (slopes.square() * table_variances).sum(dim=(1, 2)).sqrt()
         return deviations
 
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:

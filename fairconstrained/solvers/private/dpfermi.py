@@ -36,9 +36,9 @@ class _NoisySaddle(NoisySteps):
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
         self.check(None)
         # Features are public where groups are the secret: nothing is released to scale them.
-        of_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
+        for_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
         return plan_releases(
-            _FRACTIONS | of_columns,
+            _FRACTIONS | for_columns,
             budget,
             step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
             sampling_rate=sampling_rate(n_rows, self.batch_size),

@@ -31,7 +31,7 @@ def problem(kind="gaussian", n_steps=2):
     y = torch.arange(100) % 2
     data = Rows((DenseFeatures(X),), y, group, torch.ones(100, dtype=torch.float64))
     stack = Stack(SPACE, [notion.bind(SPACE, 0.1) for notion in NOTIONS])
-    counts = stack.place(y, group, data.weight).counts()
+    counts = stack.partition.place(y, group, data.weight).counts()
     zero, one = torch.zeros(1).double(), torch.ones(1).double()
     solver = DPSGDA(n_steps=n_steps, sampling_rate=1.0, histogram_noise=kind)
     releases = Releases(solver.plan(100, Budget(1.0, 1e-5, "record")))

@@ -172,7 +172,7 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table, monk
     plan = plan_releases({}, Budget(1.0, DELTA, unit), step=step)
     data = rows(0)
     model, _, stack, _, *rest = parts(data, plan)
-    counts = stack.place(data.y, data.group, data.weight).counts()
+    counts = stack.partition.place(data.y, data.group, data.weight).counts()
     problem = kind(model, data, stack, counts, *rest, weight=1.0)
     x = torch.tensor([0.02, -1.0, 0.3], dtype=torch.float64)
     released, gradient = problem.release(
