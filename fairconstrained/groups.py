@@ -21,8 +21,6 @@ from fairconstrained.inputs.values import levels_of
 __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 
 _ROUNDING = 1e-6  # within which probabilities sum to one
-_DECIMALS = 12  # of shares: a row of known group has one or more, not a little less
-_SINGULAR = 1e6  # condition number
 _MOST_CORNERS = 5_000  # of confusion matrices within bounds
 
 
@@ -164,7 +162,8 @@ class EstimatedGroups(UncertainGroups):
         codes = recoded(groups.codes, [place[label] for label in groups.labels.tolist()])[known]
         shares, factor = given.rows.copy(), 1.0 / known_fraction(known, y)[known, None]
         shares[known] += factor * np.eye(len(place))[codes] - factor * shares[known]
-        super().__init__(shares.round(_DECIMALS), given.labels, given.index)
+        # A row of known group has a share of one or more, not a little less.
+        super().__init__(shares.round(12), given.labels, given.index)
 
     @property
     def probabilities(self) -> GroupProbabilities:
@@ -278,7 +277,8 @@ class RecordedGroups(UncertainGroups):
         if codes.ndim > 1 or (codes < 0).any():
             raise ValueError("RecordedGroups needs the recorded group of every sample.")
         self.confusion = checked_confusion(confusion, labels.tolist())
-        if np.linalg.cond(self.confusion) > _SINGULAR:
+        # Errors of the confusion matrix are multiplied by its condition number.
+        if np.linalg.cond(self.confusion) > 1e6:
             raise ValueError(
                 "confusion must have an inverse: groups that are recorded alike cannot be told "
                 f"apart; got {self.confusion.tolist()}."

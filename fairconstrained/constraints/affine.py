@@ -14,10 +14,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from fairconstrained.constraints.tables import look_up, sum_by
+from fairconstrained.numerics import ROUNDING
 
-_RANK_TOL = 1e-12  # singular values below this fraction of their sum are zero
 _DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster
-_AT_ONCE = 10_000_000  # entries of a product at a time, where only the largest are needed
 
 
 class Combinations(NamedTuple):
@@ -70,7 +69,8 @@ class Combinations(NamedTuple):
         Of all pairs with equal offsets it is the largest minus the smallest rate.
         """
         if not self.families or bool((offset != offset[0]).any()):
-            pieces = torch.split(rates, max(_AT_ONCE // len(offset), 1), dim=1)
+            # 80 MB of products, of which only the largest are needed.
+            pieces = torch.split(rates, max(10_000_000 // len(offset), 1), dim=1)
             return torch.cat([(self.times(r) + offset[:, None]).amax(dim=0) for r in pieces])
         largest = rates.new_zeros(rates.shape[1])
         for family in torch.split(rates, list(self.families)):
@@ -229,7 +229,7 @@ class AffineMap:
         """
         matrix = self._combined(self._rates.to_dense())
         left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
-        span: Tensor = left[:, values > _RANK_TOL * values.sum()]
+        span: Tensor = left[:, values > ROUNDING * values.sum()]
         return span
 
     def _values(self, tables: Tensor) -> Tensor:

@@ -31,8 +31,6 @@ from fairconstrained.constraints.notions import Notion, checked_number, chosen
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 from fairconstrained.constraints.tables import Placement, Space
 
-_MOST_ENTRIES = 50_000_000  # of the comparisons: 400 MB, about 230 groups pair by pair
-
 
 class AUCConstraint(MomentConstraint):
     r"""Differences of surrogate AUCs with both signs, minus slack. Hard values use true AUCs.
@@ -207,7 +205,8 @@ class AUCParity(Notion):
         # A criterion of pairs has one comparison for two groups, and G (G - 1) / 2 for G groups.
         pairwise = len(comparisons_of(2)) == 1
         n_comparisons = n_groups * (n_groups - 1) // 2 if pairwise else n_groups
-        if 8 * n_groups * n_comparisons > _MOST_ENTRIES:
+        # 400 MB: about 230 groups pair by pair.
+        if 8 * n_groups * n_comparisons > 50_000_000:
             raise ValueError(
                 f"AUCParity({self.comparison!r}) of {n_groups:,} groups would make "
                 f"{n_comparisons:,} comparisons of {2 * n_groups:,} cells, which need more than "

@@ -27,9 +27,8 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Partition, Placement, Space, Statistic
 from fairconstrained.losses import linearized
+from fairconstrained.numerics import ROUNDING
 
-_N_BOOTSTRAP = 100  # draws of weights that give a standard error
-_ROUNDING = 1e-12  # largest hard value that rounding alone makes of 0
 NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
 
 
@@ -139,7 +138,7 @@ class MomentConstraint:
         weights make one of nothing.
         """
         rounds = (self.slack.to(hard) <= 0.0) | (not self.label_based)
-        return torch.where(rounds & (hard.abs() <= _ROUNDING), 0.0, hard)
+        return torch.where(rounds & (hard.abs() <= ROUNDING), 0.0, hard)
 
     def shifted(self, by: Tensor) -> Self:
         """Subtract `by` (m,) from the slacks, which may become negative."""
@@ -152,7 +151,7 @@ class MomentConstraint:
         """
         rng = torch.Generator(device="cpu").manual_seed(0)
         drawn = []
-        for _ in range(_N_BOOTSTRAP):
+        for _ in range(100):
             factor = torch.empty_like(rows.weight, device="cpu").exponential_(generator=rng)
             reweighted = rows._replace(weight=rows.weight * factor.to(rows.weight.device))
             drawn.append(self.hard_values(scores, reweighted, aux))

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.moments import MomentConstraint
-
-_TINY = 1e-12  # replaces fractions that are zero, so that 0 / 0 is 0
+from fairconstrained.numerics import ROUNDING
 
 
 class MutualInformation:
@@ -46,7 +45,7 @@ class MutualInformation:
         self.n_parts = len(condition)
         self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
         self._same = (condition[:, None] == condition).to(counts)
-        fraction = (counts / self._over_condition(counts).clamp_min(_TINY)).clamp_min(_TINY)
+        fraction = (counts / self._over_condition(counts).clamp_min(ROUNDING)).clamp_min(ROUNDING)
         self._total = counts.sum()
         self._root = fraction.sqrt()[:, None]
         self._group_factor = 2.0 / self._total / self._root
@@ -73,7 +72,7 @@ class MutualInformation:
         As :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)`, which is the
         same sum: near independence nothing cancels, however large the penalty.
         """
-        total = self._over_condition(sums).clamp_min(_TINY)
+        total = self._over_condition(sums).clamp_min(ROUNDING)
         apart = sums / self._root - self._root * total
         return (apart**2 / total).sum() / self._total
 
@@ -97,7 +96,7 @@ class MutualInformation:
 
     def optimal_dual(self, sums: Tensor) -> Tensor:
         r"""Return the maximiser W, :math:`\hat P_{rj} / (\sqrt{\hat p_r} \sum_q \hat P_{qj})`."""
-        total = self._over_condition(sums).clamp_min(_TINY)
+        total = self._over_condition(sums).clamp_min(ROUNDING)
         return sums / self._root / total
 
     def project(self, dual: Tensor) -> Tensor:

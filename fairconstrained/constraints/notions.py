@@ -28,10 +28,11 @@ from fairconstrained.arrays import Floats, check_number
 from fairconstrained.constraints.affine import Combinations
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.ratios import SPARE, RateRatios, in_both_orders
+from fairconstrained.constraints.ratios import RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.inputs.labels import is_known, refuse_unknown
+from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.rates import Rate, is_symmetric
 
 T = TypeVar("T")
@@ -219,7 +220,7 @@ class Parity(EventNotion):
         if self.ratio is not None:
             compared = in_both_orders(compared, checked_ratio(self))
             kind, families = self._ratios, ()
-            allowed = np.full(len(events) * compared.shape[0], -SPARE)
+            allowed = np.full(len(events) * compared.shape[0], -NEGLIGIBLE)
         compared = sp.kron(sp.eye_array(len(events)), compared)
         families = families if max(families, default=0) > 1 else ()
         combinations = Combinations.of(compared, families * len(events))

@@ -21,6 +21,7 @@ from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space
+from fairconstrained.numerics import ROUNDING
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,
@@ -28,9 +29,6 @@ from fairconstrained.percentiles import (
     fraction_inside,
     rank_of_scores,
 )
-
-_SEARCH_STEPS, _SEARCH_TOL = 60, 1e-12  # of the search for thresholds with given rates
-_CANDIDATES = 1001  # levels that are tried between the ends of all intervals
 
 
 class WithinIntervals(MomentConstraint):
@@ -271,7 +269,8 @@ class RanksOfThresholds:
         pieces = intervals.upper > intervals.lower
         lower = np.maximum(intervals.lower[pieces] - half, half)
         upper = np.minimum(intervals.upper[pieces] + half, 1.0 - half)
-        ends = np.linspace(lower.min(), upper.max(), _CANDIDATES)
+        # A thousandth of the range, which one row moves in tables of a thousand rows.
+        ends = np.linspace(lower.min(), upper.max(), 1001)
         covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
         candidates = ends[covered.any(axis=0)]
         levels = candidates[np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)]
@@ -351,11 +350,11 @@ class PartialDistributions(WithinIntervals):
         low = scores.new_full((self.n_aux,), float(scores.min()) - margin)
         high = scores.new_full((self.n_aux,), float(scores.max()) + margin)
         theta = 0.5 * (low + high)
-        for _ in range(_SEARCH_STEPS):  # Newton steps, or bisection if they leave the bracket
+        for _ in range(60):  # Newton steps, or bisection if they leave the bracket
             steps = self.statistic_at(theta)
             soft = steps.soft(scores, rows.y)
             excess = weight @ soft - target
-            if float(excess.abs().max()) <= _SEARCH_TOL:
+            if float(excess.abs().max()) <= ROUNDING:
                 break
             low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
             newton = theta + excess / (weight @ steps.slopes(soft))

@@ -19,8 +19,7 @@ from fairconstrained.constraints.affine import as_tensor, without_zeros
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import ParityOfClass, named_positive
 from fairconstrained.constraints.ratios import RateRatios
-
-_NOBODY = 1e-9  # weight up to which no row has a prediction, but for rounding
+from fairconstrained.numerics import NEGLIGIBLE
 
 
 class PredictiveRates(LinearMoments):
@@ -35,7 +34,7 @@ class PredictiveRates(LinearMoments):
         """Return None: the denominators are not fixed."""
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        defined = self._predicted(sums) > _NOBODY
+        defined = self._predicted(sums) > NEGLIGIBLE
         values = self.combinations.to(sums).times(self.rates(sums, counts)[:, None])[:, 0]
         if not bool(defined.all()):
             known, worst = self._undefined(defined.cpu())
@@ -45,7 +44,7 @@ class PredictiveRates(LinearMoments):
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Return the rates from the table, (n_rates,); 0 where nobody has the prediction."""
         below = self._predicted(sums)
-        defined = below > _NOBODY
+        defined = below > NEGLIGIBLE
         above = (self._above.to(sums) @ sums.reshape(-1, 1))[:, 0]
         return torch.where(defined, above / torch.where(defined, below, 1.0), 0.0)
 
@@ -75,7 +74,7 @@ class PredictiveRates(LinearMoments):
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
         above, below = (matrix.to_dense().to(sums) for matrix in (self._above, self._predictions))
         moved = (above - below * self.rates(sums, counts)[:, None]).reshape(-1, *sums.shape)
-        total = self._predicted(sums).clamp_min(_NOBODY)[:, None, None]
+        total = self._predicted(sums).clamp_min(NEGLIGIBLE)[:, None, None]
         return torch.cat((moved, torch.zeros_like(moved[:, :, :1])), dim=2) / total
 
 

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, as_tensor
 
 from fairconstrained.constraints.linear import LinearMoments
-
-SPARE = 1e-9  # of a rate: above what rounding alone can make of ratios and of empty sets
-_ZERO = 1e-12  # rates below this are zero, up to rounding
+from fairconstrained.numerics import ROUNDING
 
 
 class RateRatios(LinearMoments):
@@ -44,12 +42,12 @@ class RateRatios(LinearMoments):
         if not len(values):
             return float("nan")
         a, b = self._both(values)
-        defined = a > _ZERO
+        defined = a > ROUNDING
         return float((1.0 - b[defined] / a[defined]).max()) if defined.any() else float("nan")
 
     def undefined(self, values: Tensor) -> dict[int, str]:
         a, b = self._both(values)
-        places = torch.nonzero(torch.maximum(a, b) <= _ZERO)[:, 0].tolist()
+        places = torch.nonzero(torch.maximum(a, b) <= ROUNDING)[:, 0].tolist()
         events = {j: self._event(j) for j in places}
         rates: dict[str, set[str]] = {}
         for j, event in events.items():

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.tables import Placement, Statistic
-
-_SPREAD = 1e-9  # added to variances, since constant scores would give 0 / 0
+from fairconstrained.numerics import NEGLIGIBLE
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ class Binormal(Surrogate):
     """
 
     def loss(self, first: Tensor, second: Tensor) -> Tensor:
-        spread = (_variance(first) + _variance(second) + _SPREAD).sqrt()
+        spread = (_variance(first) + _variance(second) + NEGLIGIBLE).sqrt()
         below: Tensor = torch.special.ndtr((second[..., 0] - first[..., 0]) / spread)
         return below
 

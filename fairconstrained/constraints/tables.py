@@ -22,9 +22,9 @@ from fairconstrained.losses import (
     linearized,
     through_probabilities,
 )
+from fairconstrained.numerics import VECTOR_ROWS
 
 _MOST_NAMES = 10  # of groups in a description
-BLOCK_ROWS = 65_536  # rows at a time, since vectors of all rows are slow to allocate
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to values of the rows, (n, k)
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
 
@@ -222,9 +222,9 @@ class Partition:
 
 def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
     """Split columns of the same rows into blocks: vectors of all rows are slow to allocate."""
-    if len(columns[0]) <= BLOCK_ROWS:
+    if len(columns[0]) <= VECTOR_ROWS:
         return [columns]
-    return list(zip(*(torch.split(column, BLOCK_ROWS) for column in columns), strict=True))
+    return list(zip(*(torch.split(column, VECTOR_ROWS) for column in columns), strict=True))
 
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:

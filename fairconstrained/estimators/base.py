@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from fairconstrained.arrays import Array, Floats, as_numpy
 from fairconstrained.constraints.notions import Notion, as_notion
-from fairconstrained.constraints.tables import BLOCK_ROWS
 from fairconstrained.distributed import check_device, one_thread, refuse_difference, taken_workers
 from fairconstrained.engines import as_table
 from fairconstrained.fit.columns import admitted, generator, random_seed
@@ -32,6 +31,7 @@ from fairconstrained.inputs.samples import check_samples
 from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.short_forms import as_specification
+from fairconstrained.numerics import VECTOR_ROWS
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.sharing import NO_STORE, handle_of, share
 from fairconstrained.solvers.base import Iterate, Solver, check_solves
@@ -411,8 +411,8 @@ def network_scores(table: Any, module: nn.Module) -> Any:
     if str(device) != "cpu" or type(module) is not Layers:
         module = copy.deepcopy(module).to(device)
     scores = []
-    for start in range(0, table.shape[0], BLOCK_ROWS):
-        rows = table[start : start + BLOCK_ROWS]
+    for start in range(0, table.shape[0], VECTOR_ROWS):
+        rows = table[start : start + VECTOR_ROWS]
         rows = rows.toarray() if sparse.issparse(rows) else rows
         with torch.no_grad():
             answer = module(torch.asarray(rows, dtype=torch.float64, copy=True))

@@ -31,9 +31,7 @@ from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.private.dpfermi import NoisyTables
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
-_NEVER_BINDS = 1.0  # no gap of rates is larger, so the criterion is measured and not constrained
 _NAMES = ("demographic_parity", "equalized_odds", "equal_opportunity")
-_SMALL_FRACTION = 0.01  # a warning tells the weight 1 / sqrt(fraction) of smaller groups
 _INDEPENDENCE = {name: CONSTRAINTS[name] for name in _NAMES}
 
 
@@ -152,7 +150,8 @@ class DPFermiClassifier(PrivateFairClassifier):
         return [notion]
 
     def _with_steps(self, task: Task) -> Task:
-        return as_penalised(replace(task, bounds=(_NEVER_BINDS,)))
+        # No gap of rates is larger: the criterion is measured and not constrained.
+        return as_penalised(replace(task, bounds=(1.0,)))
 
 
 def as_penalised(task: Task) -> Task:
@@ -218,7 +217,8 @@ def warn_of_weights(constraint: MomentConstraint, cells: Tensor, plan: PrivacyGu
     counts = constraint.partition.pooled(cells.reshape(-1)).clamp_min(1.0)
     fractions = (counts / counts.sum()).tolist()
     for part, fraction in zip(constraint.partition.cells(), fractions, strict=True):
-        if fraction < _SMALL_FRACTION:
+        # A smaller group weighs more than ten times as much per row, 1 / sqrt(fraction).
+        if fraction < 0.01:
             warn_caller(
                 f"{constraint.space.describe(part)} makes up {fraction:.2%} of the rows that are "
                 "compared, by the released counts, which are noisy: its weight 1/sqrt(fraction) in "

@@ -32,7 +32,6 @@ from fairconstrained.solvers.boosting import Rounds
 from fairconstrained.solvers.run import along_offsets
 
 _ONE_IN = 5  # rows of each label and group that are held out
-_WORTH = 0.9  # of what rounds gain over equal predictions, for another intercept to be taken
 
 
 def as_boosting(task: Task) -> Task:
@@ -197,7 +196,8 @@ def solve(fit: Fit, problem: FairERM) -> Solved:
     if boosted.rounds is not None and iterate.excess > 0.0:
         shifted = along_offsets(problem, iterate)
         gained, left = (equal - float(one.hard[0]) for one in (iterate, shifted))
-        if left >= _WORTH * gained:
+        # Another intercept must keep nine tenths of what rounds gain over equal predictions.
+        if left >= 0.9 * gained:
             boosted.cut(problem.model.attributes(shifted.x)["intercept_"])
             problem = replace(problem, data=scored(fit))
             iterate = Iterate(x, *problem.evaluate(x), dual, np.inf)

@@ -32,7 +32,6 @@ from fairconstrained.problems.rows import Rows
 
 # Set by scikit-learn when it validates X.
 FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
-_MOST_LEARNT = 400_000  # rows that the calibration and group models of a classifier learn from
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -230,7 +229,8 @@ def learnt_from_sample(
     specification: Specification, rows: RowsOfTable, part_of_cell: Callable[[], Any], rng: Generator
 ) -> list[Learnt]:
     """Let a specification learn its columns from up to about 400,000 rows, which are gathered."""
-    spacing = -(-int(rows.cells.sum()) // _MOST_LEARNT)
+    # The calibration and group models of a classifier learn from rows brought here.
+    spacing = -(-int(rows.cells.sum()) // 400_000)
     X, *columns = zip(*rows.parts.gather(partial(_every, spacing)), strict=True)
     y, group, weight = map(np.concatenate, columns)
     sample = TrainingRows(pd.concat(X), y, group, weight, rows.classes, rows.groups)

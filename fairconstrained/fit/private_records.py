@@ -39,7 +39,6 @@ from fairconstrained.problems.private.coordinates import (
 from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 
-_FAR = 1e6  # how far outside their range entries may be, in widths of the range
 _MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
 
 
@@ -108,7 +107,7 @@ def learn(fit: Fit, choose_range: Callable[[Fit], Any] = range_of_columns) -> Fi
 
 def cut(X: Features, public: Coordinates) -> Features:
     """Cut entries far from their range, row by row: a single one could make sums overflow."""
-    reach = _FAR * public.scale
+    reach = 1e6 * public.scale  # a million widths of the range
     return X.bounded(public.centre - reach, public.centre + public.scale + reach)
 
 

@@ -31,7 +31,6 @@ from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import solves
 
-_MOST_COLUMNS = 2048  # of whose covariances every cell keeps a matrix
 _MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
 
 
@@ -59,7 +58,8 @@ def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
     """Build the problem of a ranking, or of a log loss that is compared as one."""
     task, rows, data = fit.task, fit.rows, fit.data
     constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
-    if task.problem_class is MomentERM and data.X.shape[1] <= _MOST_COLUMNS:
+    # Every cell keeps a matrix of the covariances of these columns: 32 MB.
+    if task.problem_class is MomentERM and data.X.shape[1] <= 2048:
         moments = GroupMoments.from_rows(data, rows.space.shape[1])
         risk = pairwise_loss(task, data)
         surrogate: Any = risk.surrogate  # the quadratic one

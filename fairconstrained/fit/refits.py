@@ -19,9 +19,6 @@ from fairconstrained.problems.erm import FairERM
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solver, check_solves, violation
 from fairconstrained.solvers.run import best_of_baselines, run
 
-_SPARE = 0.25  # standard errors
-_ROUNDS = 15  # of a head that starts at its multipliers for other slacks
-
 
 def as_refits(task: Task) -> Task:
     """Return the task with the steps of a fit of ``SingleFit``."""
@@ -73,7 +70,8 @@ class Refits(Solver):
         for n in range(1, self.length + 1):
             # Rates jump from fit to fit, and refits take most of the time: aim inside the slack at
             # once, and further each time.
-            inside = constraint.narrowed((1 + n) * _SPARE * errors)
+            # What labels miss is noise: a quarter of a standard error more in each round.
+            inside = constraint.narrowed((1 + n) * 0.25 * errors)
             aimed = replace(problem, constraint=inside.shifted(missed))
             if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
                 x, dual = trained_head(self.fit, aimed, x, dual, heads)
@@ -91,7 +89,10 @@ def trained_head(
 ) -> tuple[Tensor, Tensor]:
     """Train the head for other slacks; if it keeps them, it is no worse than other `heads`."""
     task = fit.task
-    rounds = min(_ROUNDS, task.max_iter or _ROUNDS)
+    # A head starts at its multipliers for other slacks; solved to the end heads are no better and
+    # take twice as long.
+    rounds_of_head = 15
+    rounds = min(rounds_of_head, task.max_iter or rounds_of_head)
     head = run(task.solver, problem, x, dual, fit.rng, max_iter=rounds, tol=task.tol).iterate
     # Feasible points near one that is not may have twice its error, and labels miss by more.
     if head.excess <= FEASIBILITY_TOL:

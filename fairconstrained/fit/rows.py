@@ -36,7 +36,6 @@ from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.models.specification import Specification
 
-_MANY_GROUPS = 20
 _FEW_SAMPLES = 5
 
 
@@ -187,7 +186,7 @@ def described_before(task: Task) -> Description | None:
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = task.name, rows.classes, rows.groups
-    if groups is not None and len(groups) > _MANY_GROUPS:
+    if groups is not None and len(groups) > 20:
         n_samples = int(rows.cells[:, : len(groups)].sum())
         if task.is_private:  # how many are missing is protected
             n_samples = int(rows.workers.sum(torch.tensor(len(rows.y))))

@@ -24,14 +24,11 @@ from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
 from fairconstrained.models.boosters.words import as_codes
+from fairconstrained.numerics import ROUNDING
 
 # The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
 # row, and the logarithm of that would decide how all others are calibrated.
 LEAST_GIVEN = 1e-3
-_MOST_STEPS = 200
-_RIDGE = 1e-4  # on the mean loss: keeps the slope finite if the scores separate the labels
-_FLATTEST = 1e-6  # least slope for standardised scores: the order must not be reversed
-_EXACT = 1e-12
 
 
 def is_scoring_classifier(model: Any) -> bool:
@@ -130,7 +127,7 @@ def calibrated(
     """
     n_kinds = evidence[0].shape[1]
     simple = n_kinds < 2 or len(np.unique(target[used])) < 2
-    model = DummyClassifier() if simple else LogisticRegression(max_iter=_MOST_STEPS)
+    model = DummyClassifier() if simple else LogisticRegression(max_iter=200)
     model.fit(_contrasts(evidence)[used], target[used], sample_weight=weight[used])
     return Calibrator(n_kinds, model)
 
@@ -263,10 +260,12 @@ def log_odds_scale(scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, T
     std = (weight @ (scores - mean) ** 2).sqrt()
     unit = std if std > 0 else torch.ones_like(std)
     z, labels, weights = map(as_numpy, (((scores - mean) / unit)[:, None], y, weight))
-    model = LogisticRegression(C=1.0 / _RIDGE, tol=_EXACT, solver="newton-cholesky")
+    # A ridge keeps the slope finite if the scores separate the labels.
+    model = LogisticRegression(C=1e4, tol=ROUNDING, solver="newton-cholesky")
     with warnings.catch_warnings():  # where scores separate the labels it goes on by another solver
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(z, labels, weights)
     found, intercept = scores.new_tensor([model.coef_[0, 0], model.intercept_[0]])
-    slope = found.clamp_min(_FLATTEST) / unit
+    # The order of standardised scores must not be reversed.
+    slope = found.clamp_min(1e-6) / unit
     return slope, intercept - slope * mean

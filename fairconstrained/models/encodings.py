@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from fairconstrained.models.features import Features
 
-_ROWS = 1 << 15  # rows from which bins are chosen; of more rows so many at even distances
-
 
 class Standardize(nn.Module):
     """Shift and scale the columns by fixed amounts: outputs ``(x - centre) / scale``."""
@@ -93,7 +91,9 @@ class PiecewiseLinear(nn.Module):
         All values are ends of bins if they are few. Otherwise the ends are quantiles of the values,
         each with the square root of its weight: neither rare nor frequent ones take all bins.
         """
-        rows = torch.linspace(0, len(weight) - 1, min(len(weight), _ROWS)).round().long()
+        # The levels of quantiles of so many rows are right to .008 in 19 of 20 tables (the
+        # inequality of Dvoretzky, Kiefer and Wolfowitz), which is little beside a bin.
+        rows = torch.linspace(0, len(weight) - 1, min(len(weight), 1 << 15)).round().long()
         rows = rows.to(weight.device)
         table, weight = X.rows(rows).to_dense(), weight[rows]
         return cls._from_ramps([_ramps(column, weight, n_bins) for column in table.T])

@@ -15,18 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# CSR products are faster than dense ones below about this fraction of non-zeros.
-_SPARSE_BELOW = 0.25
-_CHUNK_ROWS = 16_384
-_NORM_ROWS = 1024  # so many centred rows fit into the processor's cache
-_LEAST_SCALE = 2.0**-400  # of columns whose squares stay far from overflowing
+from fairconstrained.numerics import CACHE_ROWS, PIECE_ROWS, ROUNDING
+
 _ROUNDINGS = 8 * float(np.finfo(float).eps)
-# A slice of CSR costs 0.1 ms even if it is short: smaller matrices have a dense copy.
-_SMALL_NUMBERS, _SMALL_COLUMNS = 1 << 23, 256
 
-
-# Rounding can leave this much variance in a constant column, relative to its squared mean.
-_CONSTANT = 1e-12
 
 Pullback = Callable[[Tensor], Tensor]
 ClippedPullback = Callable[[Tensor, float | Tensor], Tensor]
@@ -151,7 +143,7 @@ class DenseFeatures(Features):
         if self.X.dtype == v.dtype:
             return self.X @ v
         if v.requires_grad:  # autograd keeps the blocks
-            return torch.cat([X.double() @ v for X in torch.split(self.X, _CHUNK_ROWS)])
+            return torch.cat([X.double() @ v for X in torch.split(self.X, PIECE_ROWS)])
         result = v.new_empty((self.shape[0], *v.shape[1:]))
         for X, rows in self._blocks(result):
             torch.matmul(X, v, out=rows)
@@ -170,7 +162,7 @@ class DenseFeatures(Features):
     def to_dense(self) -> Tensor:
         return self.X.double()
 
-    def _blocks(self, *columns: Tensor, size: int = _CHUNK_ROWS) -> Iterator[tuple[Tensor, ...]]:
+    def _blocks(self, *columns: Tensor, size: int = PIECE_ROWS) -> Iterator[tuple[Tensor, ...]]:
         """Iterate over blocks of rows in double precision, with those of other columns.
 
         A block is valid until the next one: to allocate each anew leaves holes in the memory.
@@ -184,7 +176,7 @@ class DenseFeatures(Features):
 
     def _square_norms(self, centre: Tensor, transform: Tensor) -> Tensor:
         squares = []
-        for (X,) in self._blocks(size=_NORM_ROWS):
+        for (X,) in self._blocks(size=CACHE_ROWS):
             if transform.ndim == 1:
                 rows = torch.addcmul(-centre * transform, X, transform)
             else:
@@ -214,7 +206,7 @@ class DenseFeatures(Features):
     def values(self) -> ColumnValues:
         low, high = self.X.aminmax(dim=0)
         more = torch.zeros_like(low, dtype=torch.bool)
-        for rows in torch.split(self.X, _CHUNK_ROWS):
+        for rows in torch.split(self.X, PIECE_ROWS):
             more |= (rows.ne(low) & rows.ne(high)).any(dim=0)
         return ColumnValues(low.double(), high.double(), more)
 
@@ -229,7 +221,8 @@ class SparseFeatures(Features):
         # scipy converts the whole matrix in each product of different precisions.
         super().__init__(X.astype(np.float64, copy=False))
         n_rows, n_columns = self.shape
-        self.better_dense = n_columns <= _SMALL_COLUMNS and n_rows * n_columns <= _SMALL_NUMBERS
+        # A slice of CSR costs 0.1 ms even if it is short: smaller matrices have a dense copy.
+        self.better_dense = n_columns <= 256 and n_rows * n_columns <= 1 << 23
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
@@ -256,7 +249,7 @@ class SparseFeatures(Features):
             )
             centre = transform.T @ centre
             return SparseFeatures(product)._square_norms(centre, torch.ones_like(centre))
-        if transform.ndim == 1 and float(transform.abs().min()) < _LEAST_SCALE:  # squares overflow
+        if transform.ndim == 1 and float(transform.abs().min()) < 2.0**-400:  # squares overflow
             power = 2.0 ** transform.abs().log2().floor()
             scaled = SparseFeatures(sp.csr_array(self.X.multiply(power.numpy()[None])))
             return scaled._square_norms(centre * power, transform / power)
@@ -326,7 +319,8 @@ def as_features(X: Any, device: str = "cpu") -> Features:
                 f"sparse X needs device='cpu'; got device={device!r}. Pass X.toarray() to use it."
             )
         return SparseFeatures(sp.csr_array(X))
-    if on_cpu and isinstance(X, np.ndarray) and np.count_nonzero(X) < _SPARSE_BELOW * X.size:
+    # CSR products are faster than dense ones below about a quarter of non-zeros.
+    if on_cpu and isinstance(X, np.ndarray) and np.count_nonzero(X) < 0.25 * X.size:
         return SparseFeatures(sp.csr_array(X))
     return dense_features(X, device)
 
@@ -395,7 +389,7 @@ def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Ten
 
 def without_rounding(variances: Tensor, means: Tensor) -> Tensor:
     """Return variances of columns, with zeros where they are rounding errors only."""
-    return torch.where(variances > _CONSTANT * means**2, variances, torch.zeros_like(variances))
+    return torch.where(variances > ROUNDING * means**2, variances, torch.zeros_like(variances))
 
 
 def standard_scale(variances: Tensor) -> Tensor:

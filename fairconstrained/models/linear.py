@@ -19,11 +19,9 @@ from fairconstrained.models.features import (
     clip_factors,
     column_variances,
 )
+from fairconstrained.numerics import CACHE_ROWS
 
-# Whitening costs O(n d^2 + d^3). With more columns only the diagonal is used.
-_WHITEN_UP_TO = 1024
 _WHITEN_ROWS = 5
-_CHUNK_ROWS = 1024
 
 
 class LinearModel:
@@ -80,7 +78,9 @@ class LinearModel:
         ridge = torch.where(squares > 0, alpha * scale**2, 1.0)
         units = (0.25 * squares + ridge).rsqrt()
         # With few rows per column the fit can be near perfect and its curvature far from 1/4.
-        if n_features > _WHITEN_UP_TO or X.shape[0] < _WHITEN_ROWS * n_features:
+        # Whitening costs O(n d^2 + d^3), and a covariance of few rows is no estimate: then only the
+        # diagonal is used.
+        if n_features > 1024 or X.shape[0] < _WHITEN_ROWS * n_features:
             return cls(n_outputs, centre, units, fit_intercept, scale)
         hessian = 0.25 * X.covariance(weight, centre) + torch.diag(ridge)
         return cls(n_outputs, centre, whitener(hessian, units), fit_intercept, scale)
@@ -192,7 +192,7 @@ class OwnCoordinates(LinearModel):
         """Return the model, and the rows of X in its coordinates."""
         model, n_rows, n_coordinates = cls(given), X.shape[0], given.transform.shape[-1]
         rows = given.centre.new_ones((n_rows, len(model.centre)))
-        for chunk in torch.split(torch.arange(n_rows), _CHUNK_ROWS):  # a chunk fits into the cache
+        for chunk in torch.split(torch.arange(n_rows), CACHE_ROWS):  # a chunk fits into the cache
             part = rows[chunk[0] : chunk[-1] + 1]
             centred = X.rows(chunk).to_dense() - given.centre
             if given.transform.ndim == 2:

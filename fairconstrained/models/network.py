@@ -29,17 +29,13 @@ from fairconstrained.models.features import (
     attribute,
     clip_factors,
 )
-
-# Rows that a network evaluates at a time outside training: bounds the memory of its activations.
-_CHUNK_ROWS = 16_384
+from fairconstrained.numerics import PIECE_ROWS
 
 # Functions of each row by itself, without parameters and without a derivative that is infinite.
 _OF_ROWS = (
     *(Standardize, PiecewiseLinear, nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU),
     *(nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus),
 )
-
-_CHUNK_NUMBERS = 1 << 24  # of gradients held at a time: 128 MB
 
 
 def materialize(network: nn.Module, rows: Tensor) -> nn.Module:
@@ -239,7 +235,7 @@ def _column(scores: Tensor) -> Tensor:
 
 def _chunks(X: Features) -> Iterator[Features]:
     # Chunks of nearly equal size: their plain average is that of the rows, and none has one row.
-    index = torch.arange(X.shape[0]).tensor_split(-(-X.shape[0] // _CHUNK_ROWS))
+    index = torch.arange(X.shape[0]).tensor_split(-(-X.shape[0] // PIECE_ROWS))
     return (X.rows(rows) for rows in index)
 
 
@@ -392,4 +388,5 @@ def clipped_sum(
 
 
 def _chunk_rows(w: Tensor) -> int:
-    return max(1, _CHUNK_NUMBERS // len(w))
+    # 128 MB of gradients are held at a time.
+    return max(1, (1 << 24) // len(w))

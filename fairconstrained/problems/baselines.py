@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fairconstrained.losses import log_loss
 from fairconstrained.models.linear import LinearModel
+from fairconstrained.numerics import NEGLIGIBLE, SENT_SCORES
 from fairconstrained.problems.lines import (
     GRID,
     Line,
@@ -36,19 +37,8 @@ ERROR_TOL = 1e-3
 # without constraints, and a converged result has the better loss.
 RELAXED_TOL = 1e-2
 
-# Constant scores: losses hardly differ between groups for the smallest, and the largest are beyond
-# any threshold.
-_CONSTANTS = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
-_MAX_GRADIENTS = 500  # most constraints for which the relaxation computes gradients
-_RANK_TOL = 1e-9  # relative to the largest singular value: smaller ones are rounding errors
-_FEW_ROWS = 1000  # with at most this many rows the whole line to the relaxation is searched
 
 MOST_ENTRIES = 1_000_000  # entries of the tables of one line; longer lines use fewer points
-_MAX_THRESHOLD_ROWS = 400_000  # rows times thresholds tried on an offset line
-
-_MAX_LINE_SCORES = 20_000_000  # scores of a line held in memory at a time: 160 MB
-_MAX_SENT_CHANGES = 400_000  # label changes of a line that workers send: 3 MB
-_PLASTIC = 0.7548776662466927  # with GOLDEN: steps of a sequence that is even in two dimensions
 
 
 class Baseline(NamedTuple):
@@ -74,7 +64,10 @@ def baselines(problem: ERM) -> list[Baseline]:
     zero = torch.zeros_like(problem.model.init())
     unit = F.one_hot(problem.model.offsets, len(zero)).to(zero)
     points = [Baseline(by_cell.variables(zero), smaller=by_cell, equal=True)]
-    for e, size in product(unit, _CONSTANTS):
+    # Losses hardly differ between groups at the smallest scores, and the largest are beyond any
+    # threshold.
+    sizes = (-100.0, -1.0, -1e-3, 1e-3, 1.0, 100.0)
+    for e, size in product(unit, sizes):
         points.append(Baseline(by_cell.variables(size * e), smaller=by_cell, equal=True))
     if problem.free is None:
         return points
@@ -102,7 +95,8 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     which are not defined here, and none where the solution without constraints is feasible.
     """
     start = problem.variables(torch.zeros_like(free))
-    if len(start) > len(free) or not 0 < problem.n_constraints <= _MAX_GRADIENTS:
+    # The relaxation needs a gradient of each constraint.
+    if len(start) > len(free) or not 0 < problem.n_constraints <= 500:
         return []
     if problem.evaluate(free).hard[1:].max() <= 0.0:  # nothing to relax
         return []
@@ -113,10 +107,11 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     if not bool(gradients.isfinite().all()):  # a user's criterion may have infinite gradients
         return []
     _, values, rows = torch.linalg.svd(gradients, full_matrices=False)
-    rows = rows[values > _RANK_TOL * values[0]]
+    rows = rows[values > NEGLIGIBLE * values[0]]
     move = -rows.T @ (rows @ free)
     points = [Baseline(free + 0.5 * move, RELAXED_TOL), Baseline(free + move, RELAXED_TOL)]
-    line = [Baseline(free, RELAXED_TOL, direction=move)] if problem.n_rows <= _FEW_ROWS else []
+    # On few rows the best point of the whole line counts: single rows decide there.
+    line = [Baseline(free, RELAXED_TOL, direction=move)] if problem.n_rows <= 1000 else []
     return line + points
 
 
@@ -127,7 +122,8 @@ def along(problem: ERM, x: Tensor, direction: Tensor, reach: float) -> Line:
         return on_grid(lambda t: problem.evaluate(x + t * direction).hard, grid(x, reach))
     n_params = [problem.model.n_params]
     (w, aux), (ahead, _) = x.tensor_split(n_params), (x + direction).tensor_split(n_params)
-    n_thresholds = max(_MAX_THRESHOLD_ROWS // problem.n_rows, len(GRID)) if moves_offsets else 0
+    # A threshold costs a pass over the rows: together they read 400,000.
+    n_thresholds = max(400_000 // problem.n_rows, len(GRID)) if moves_offsets else 0
     if problem.sums_decide and problem.affine is not None:
         return _line_of_sums(problem, w, ahead, reach, n_thresholds)
     steps = grid(x, reach)
@@ -149,7 +145,8 @@ def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterato
         scores, there = map(torch.cat, zip(*pairs, strict=True))
         return torch.stack([to_quantiles(local, scores + t * (there - scores)) for t in some])
 
-    for some in torch.split(steps, max(1, _MAX_LINE_SCORES // len(problem.data.quantiles.y))):
+    # The scores of so many steps are held at a time that they take 160 MB.
+    for some in torch.split(steps, max(1, 20_000_000 // len(problem.data.quantiles.y))):
         yield from torch.cat(problem.data.gather(partial(worker_scores, some)), dim=1)
 
 
@@ -170,7 +167,7 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
     if problem.data.in_memory:
         changes = changes_of_labels(*on_line(problem.data), reach)[1]
     else:
-        spacing = max(1.0, problem.n_rows / _MAX_SENT_CHANGES)
+        spacing = max(1.0, problem.n_rows / SENT_SCORES)
         changes = torch.cat(problem.data.gather(partial(_sent_changes, on_line, reach, spacing)))
     if problem.constraint.label_based:
         most = MOST_ENTRIES // ((affine.n_parts + 1) * (1 + affine.n_columns))
@@ -200,8 +197,9 @@ def _sent_changes(
     for place, rows in enumerate(local.pieces()):
         changes = changes_of_labels(*on_line(rows), reach)[1]
         if spacing > 1.0:
-            # Offsets are spread evenly over pieces and workers, so no rank is favoured.
-            offset = (GOLDEN * place + _PLASTIC * local.workers.rank) % 1.0
+            # Steps of the golden and of the plastic ratio are even in two dimensions, pieces and
+            # workers, so no rank is favoured.
+            offset = (GOLDEN * place + 0.7548776662466927 * local.workers.rank) % 1.0
             ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
             changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
         sent.append(changes)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of, sum_by
+from fairconstrained.numerics import NEGLIGIBLE
 
-_MIN_GAP = 1e-9  # changes closer than this, relative to their size, may differ by rounding only
 _SLOPE_ROUNDING = 1e-13  # slopes that differ by less, relative to the scores, are equal
 GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps to try where changes are unknown
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -166,7 +166,7 @@ def between(change: Tensor, reach: float, most: int) -> Tensor:
     change = torch.cat((ends[:1], change, ends[1:]))
     sizes = change.abs()
     # Between changes that may be equal, rounding alone would decide the values.
-    places = torch.nonzero(change.diff() > _MIN_GAP * (sizes[1:] + sizes[:-1]))[:, 0]
+    places = torch.nonzero(change.diff() > NEGLIGIBLE * (sizes[1:] + sizes[:-1]))[:, 0]
     if len(places) > most:
         places = places[torch.linspace(0, len(places) - 1, most, device=change.device).long()]
     return 0.5 * (change[places] + change[places + 1])

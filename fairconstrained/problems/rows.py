@@ -16,6 +16,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.tables import blocks_of, sum_by
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.models.features import ColumnValues, Features
+from fairconstrained.numerics import PIECE_ROWS, SENT_SCORES
 
 T = TypeVar("T")
 # Representatives of the rows of one worker: indices of rows with their labels and groups, (k,),
@@ -23,11 +24,11 @@ T = TypeVar("T")
 Representatives = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 
-_PIECE_ROWS = 16_384  # rows of some tens of columns that fit into the processor's cache
-_MOST_SCORES = 400_000  # scores that all workers send at a time: 3 MB
 _MANY_ROWS = 200_000  # with more rows a solver starts on a subsample of about this size or less
-_MOST_FRACTION = 1 / 16  # of the rows in a subsample, but for small cells
-_FEW_OF_CELL = 1_000  # fewest rows of a label and group in a subsample, if there are as many
+# A sixteenth of the rows is cheap beside the passes over all rows that follow; of a label and group
+# there are more, because a rate on 1,000 rows has a standard error of .016 at most.
+_MOST_FRACTION = 1 / 16
+_FEW_OF_CELL = 1_000
 GOLDEN = 0.6180339887498949  # multiples modulo 1 are evenly spread, whatever the order of rows
 
 
@@ -104,7 +105,7 @@ class Rows:
             return
         start = 0
         for block in self.blocks:
-            for X in block.split(_PIECE_ROWS):
+            for X in block.split(PIECE_ROWS):
                 here = slice(start, start + X.shape[0])
                 start = here.stop
                 yield Rows((X,), self.y[here], self.group[here], self.weight[here]).block
@@ -300,7 +301,7 @@ class Rows:
         """Positions of this worker's rows of each label and group."""
         if self.group.ndim == 2:
             raise ValueError(
-                f"rankings of more than {_MOST_SCORES:,} rows in blocks or shards need the group "
+                f"rankings of more than {SENT_SCORES:,} rows in blocks or shards need the group "
                 "of each: where groups are known with a probability only, there are no quantiles "
                 "by group."
             )
@@ -310,11 +311,11 @@ class Rows:
 
 def _quantiles(n_rows: int, local: Rows) -> Representatives:
     """Return all rows if all workers have few, else quantiles within label and group."""
-    if n_rows <= _MOST_SCORES:  # in the order in which they were given
+    if n_rows <= SENT_SCORES:  # in the order in which they were given
         cells, most = [torch.arange(len(local.y), device=local.y.device)], n_rows
     else:
         cells = local.places_of_cells
-        most = max(_MOST_SCORES // (local.workers.size * len(cells)), 1)
+        most = max(SENT_SCORES // (local.workers.size * len(cells)), 1)
     # Offsets by rank make the levels of all workers evenly spaced.
     levels = (np.arange(most) + (local.workers.rank + 0.5) / local.workers.size) / most
     rows, weight = [], []
@@ -340,7 +341,7 @@ def _quantiles(n_rows: int, local: Rows) -> Representatives:
 
 def _spaced(starts: list[int], local: Rows) -> Representatives:
     """Return evenly spaced rows, given the index of the first row of each worker."""
-    spacing = -(-starts[-1] // _MOST_SCORES)
+    spacing = -(-starts[-1] // SENT_SCORES)
     # Continue the spacing of the workers before this one.
     first = -starts[local.workers.rank] % spacing
     index = torch.arange(first, max(len(local.y), first), spacing, device=local.y.device)

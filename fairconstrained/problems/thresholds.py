@@ -20,13 +20,7 @@ from torch import Tensor
 from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.problems.values import ERM
 
-_NODE_LIMIT = 100  # node limit of the integer program, whose best point by then is used
-_OPTIMALITY_GAP = 1e-3  # relative optimality gap at which the integer program stops
 _TOLERANCE = 4e-4  # on the constraint values of one group; two may differ by twice as much
-_PARTS_OF_SLACK = (1.0, 0.5, 0.25)  # fractions to aim at until whole rows keep the full slack
-_LARGE_VIOLATION = 0.1  # a larger violation does not come from single rows
-_N_TOPS = 64  # candidates for the highest of three thresholds
-_EXTREME_LOG_ODDS = 16.0  # log odds more extreme than those of any row
 
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
 
@@ -61,7 +55,8 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     values = at_none.copy()
     unit = float(weight[0]) if np.ptp(weight) == 0 else None
     slack, first, scores = as_numpy(problem.constraint.slack), None, np.empty(len(label))
-    for part in _PARTS_OF_SLACK:
+    # Whole rows may exceed a slack that fractions of rows keep: aim at less of it then.
+    for part in (1.0, 0.5, 0.25):
         values[1:] = at_none[1:] + (1.0 - part) * slack
         targets = _program(curves, values, slopes, unit)
         if targets is None:
@@ -74,7 +69,7 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
             return rule
         first = rule if first is None else first
         # The columns cannot express these thresholds: aiming at less slack does not help.
-        if excess > _LARGE_VIOLATION:
+        if excess > 0.1:
             break
     return first
 
@@ -87,7 +82,9 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
     above = np.concatenate((np.zeros((1, 2)), by_label.cumsum(axis=0)))
     between = 0.5 * (falling[1:] + falling[:-1])
     cuts = np.concatenate(([True], np.diff(falling) != 0, [True]))
-    return np.concatenate(([_EXTREME_LOG_ODDS], between, [-_EXTREME_LOG_ODDS]))[cuts], above[cuts]
+    # Beyond the log odds of any row: posteriors are at least 1e-6, which is 13.8.
+    extreme = 16.0
+    return np.concatenate(([extreme], between, [-extreme]))[cuts], above[cuts]
 
 
 def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
@@ -129,6 +126,7 @@ def _program(
             edge[2 * g : 2 * g + 2] = y2 - y, x - x2
             edges.append(edge)
             least.append(edge[2 * g : 2 * g + 2] @ (x, y))
+    # The best point at the node limit is used: other rows have other best thresholds.
     result = milp(
         size * flat[0],
         constraints=[
@@ -137,7 +135,7 @@ def _program(
         ],
         bounds=Bounds(0.0, np.concatenate([above[-1] for _, above in curves]) / size),
         integrality=np.full(n, int(unit is not None)),
-        options={"node_limit": _NODE_LIMIT, "mip_rel_gap": _OPTIMALITY_GAP},
+        options={"node_limit": 100, "mip_rel_gap": 1e-3},
     )
     return None if result.x is None else np.asarray(size * result.x.reshape(-1, 2))
 
@@ -173,7 +171,8 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
     total, most = above.sum(axis=1), target.sum()
     best, cuts = (miss[single], 0.0), [single]
     last = np.searchsorted(total, most, side="right")
-    tops = np.unique(np.linspace(0, last - 1, _N_TOPS).astype(int))
+    # All triples would cost the cube of the rows: the highest threshold takes 64 places.
+    tops = np.unique(np.linspace(0, last - 1, 64).astype(int))
     for top in tops[tops + 2 < len(total)]:
         upper = np.arange(top + 1, len(total) - 1)
         lower = np.searchsorted(total, total[upper] + most - total[top]).clip(max=len(total) - 1)

@@ -15,11 +15,7 @@ from fairconstrained.exceptions import DivergenceError
 from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.solvers.base import Iterate
 
-_DUAL_STEP = 2.0  # step of the multipliers, relative to steepest ascent
-_UPDATE_PERIOD = 0.3  # between two multiplier updates, in rounds times the learning rate
-_RESERVE = 0.1  # fraction of the slack that multipliers leave unused, for rows held out
 _MIN_CURVATURE = 1e-6  # smallest Hessian or curvature to divide by
-_MIN_GAIN = 0.25  # of the best round's gain over constant predictions that makes a round eligible
 
 
 class Rounds:
@@ -55,8 +51,11 @@ class Rounds:
         watch: Callable[[Iterate], bool],
     ):
         self.problem, self.measure, self.watch = problem, measure, watch
-        self.inside, self.limit = _RESERVE * slack, limit
-        self.period = max(round(_UPDATE_PERIOD / learning_rate), 1)  # in rounds
+        # Rows held out are few: multipliers leave a tenth of the slack unused.
+        self.inside, self.limit = 0.1 * slack, limit
+        # Scores follow multipliers with a delay of 1 / learning_rate rounds. With multipliers that
+        # move in every round fits take 1.2 times as long (decisions: a booster's clock).
+        self.period = max(round(0.3 / learning_rate), 1)  # in rounds
         self.time = self.period * learning_rate
         self.patience = inf if patience is None else patience
         self.counted = (problem.data.weight > 0).numpy()[:, None]
@@ -102,7 +101,9 @@ class Rounds:
         curved = np.maximum(hessian, _MIN_CURVATURE)
         squares = self._gradient(terms, moves, hessian.shape) ** 2 / curved
         curvature = float(squares.sum() / self.problem.data.total_weight)
-        step = _DUAL_STEP * float(moves @ moves) / max(curvature, _MIN_CURVATURE)
+        # Relative to steepest ascent: at 2 multipliers settle without oscillation at 20 to 1,000
+        # rounds, at 4 they oscillate at a learning rate of 0.3.
+        step = 2.0 * float(moves @ moves) / max(curvature, _MIN_CURVATURE)
         self.dual = (self.dual + self.time * step * moves).clamp_min(0.0)
         self.weights = (self.dual + step * moves).clamp_min(0.0)
         self.added = self._gradient(terms, self.weights, hessian.shape)
@@ -125,6 +126,7 @@ def best_round(loss: Floats, error: Floats, excess: Floats) -> int:
     if len(error) < 2:
         return 0
     gain = error[0] - error
-    worth = gain >= _MIN_GAIN * gain.max()
+    # Early rounds are feasible because they still predict one label.
+    worth = gain >= 0.25 * gain.max()
     loss, excess = (np.where(worth, column, inf)[1:] for column in (loss, np.maximum(excess, 0.0)))
     return 1 + int(np.lexsort((loss, excess))[0])

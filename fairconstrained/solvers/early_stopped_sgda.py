@@ -14,10 +14,6 @@ from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, count, nonneg
 from fairconstrained.solvers.sgda import SGDA
 from fairconstrained.solvers.stochastic import Estimates, Memory, cosine
 
-_WARM_UP = 0.05  # fraction of the steps during which step sizes grow to their maximum
-_SHIFT_GAIN = 0.2  # fraction of a violation added to the shift after each evaluation
-_COLD_STEP, _WARM_STEP = 0.05, 0.2  # without and with a simpler model to start from
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class EarlyStoppedSGDA(SGDA):
@@ -105,13 +101,15 @@ class EarlyStoppedSGDA(SGDA):
         """Begin at the start or a simpler model; the average begins there too."""
         here = now.x
         now.x, now.dual = estimates.problem.warm_point(now.x, now.dual)
-        now.dual_step_size = self.dual_step_size or (_COLD_STEP if now.x is here else _WARM_STEP)
+        # From a simpler model that is already constrained, multipliers may take larger steps.
+        now.dual_step_size = self.dual_step_size or (0.05 if now.x is here else 0.2)
         now.average, now.excess = now.x, torch.zeros_like(now.dual)
         now.error_of_start, now.best, now.waited, now.feasible = None, torch.inf, 0, False
 
     def step(self, estimates: Estimates, now: Memory) -> None:
         step = now.step + 1
-        factor = min(1.0, step / (_WARM_UP * now.n_steps)) * cosine(now.progress)
+        # The optimizer's averages of gradients are poor at first: steps grow to their size.
+        factor = min(1.0, step / (0.05 * now.n_steps)) * cosine(now.progress)
         problem, rows = estimates.problem, estimates.rows()
         if len(now.dual):
             terms = problem.estimates(now.x, rows, estimates.balanced_rows())
@@ -130,7 +128,8 @@ class EarlyStoppedSGDA(SGDA):
         if now.error_of_start is None:
             now.error_of_start = error
         objective = loss + (error - now.error_of_start).clamp_min(0.0)
-        now.excess = (now.excess + _SHIFT_GAIN * hard[1:]).clamp_min(0.0)
+        # What labels violate again and again tightens the soft constraints further.
+        now.excess = (now.excess + 0.2 * hard[1:]).clamp_min(0.0)
         estimates.shift = hard[1:] - soft[1:] + now.excess
         soft, hard = torch.cat((objective[None], soft[1:])), torch.cat((error[None], hard[1:]))
         iterate = Iterate(now.average, soft, hard, now.dual, torch.inf)

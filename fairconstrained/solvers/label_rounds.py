@@ -10,17 +10,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.numerics import ROUNDING
 from fairconstrained.solvers.base import Iterate, count
 from fairconstrained.solvers.lbfgs import LBFGS, MANY_ROWS
 
-_SHIFT_STEP = 0.5  # fraction of a shift's step; with 1 rounds alternate at large penalties
-_PATIENCE = 3  # rounds without a better one that end a sharpness
-_INDEPENDENT = 1e-12  # mutual information of labels that is due to rounding
-_SHARPENINGS = 4  # doublings of the sharpness
-# Largest penalty weight at the first sharpness, and its growth per sharpness. If flat
-# probabilities of many cells are exactly independent, little but constant predictions remains.
-_FIRST_WEIGHT, _GROWTH = 100.0, 10.0
-_REPAIRS = 10  # rounds of short moves at the end
 _SHORT_MOVES = np.geomspace(1e-4, 0.3, 16)  # lengths of short moves, in units of scores
 
 
@@ -109,17 +102,19 @@ class LabelRounds(LBFGS):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
         """Yield the iterates of the rounds at increasing sharpness."""
-        largest = _FIRST_WEIGHT
+        # If flat probabilities of many cells are exactly independent, little but constant
+        # predictions remains: the largest weight grows with the sharpness.
+        largest, growth = 100.0, 10.0
         posed = problem.with_weight(min(problem.weight, largest))
-        for _ in range(1 + _SHARPENINGS):
+        for _ in range(1 + 4):  # each doubles the sharpness
             before = best.value
             yield from self._rounds(posed, x, dual, tol, rng, best)
             x = best.x
             stalled = best.value == before and problem.n_rows > MANY_ROWS
             sharper = posed.sharpened_at(x)
-            if stalled or sharper is posed or best.information <= _INDEPENDENT:
+            if stalled or sharper is posed or best.information <= ROUNDING:
                 break
-            largest *= _GROWTH
+            largest *= growth
             posed = sharper.with_weight(min(problem.weight, largest))
 
     def _rounds(
@@ -134,8 +129,9 @@ class LabelRounds(LBFGS):
                     break
             x = iterate.x
             since = 0 if best.see(x, iterate.residual, posed) else since + 1
-            moved = posed.moved_to_labels(x, _SHIFT_STEP)
-            if moved is posed or since == _PATIENCE or best.information <= _INDEPENDENT:
+            # Half steps: with full ones rounds alternate between two points at large penalties.
+            moved = posed.moved_to_labels(x, 0.5)
+            if moved is posed or since == 3 or best.information <= ROUNDING:
                 return
             posed = moved
 
@@ -158,7 +154,7 @@ class _Best:
 
     def repair(self) -> None:
         """Make short moves while they bring labels closer to independence."""
-        for _ in range(_REPAIRS if self.information > _INDEPENDENT else 0):
+        for _ in range(10 if self.information > ROUNDING else 0):
             near = self._problem.moved_to_labels(self.x)
             if near is self._problem:
                 break

@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
+from fairconstrained.numerics import SUFFICIENT
 from fairconstrained.problems.base import Problem
 from fairconstrained.solvers.base import Iterate, Solver
 
@@ -23,12 +24,6 @@ MANY_ROWS = 10_000  # with more rows time matters more than another attempt
 _MAX_ITER = 60  # iterations of one minimisation
 _NOISE = 1e-14  # rounding error of gradient entries, and relative rounding error of a value
 ROUNDING = 1e-12  # bound on the rounding error of a gradient summed over few rows
-_DECREASE, _FLATTER = 1e-4, 0.9  # constants of the Wolfe conditions
-_MAX_TRIALS = 50  # of a line search; a step across the edge of a steep penalty may need 30
-_DAMPING = 1e-7  # curvature added in Newton steps
-_MIN_CURVATURE = 1e-10  # smaller relative curvature along a step is rounding error
-_FIRST_ACCURACY = 1e-1  # accuracy of the solver's first iteration; later ones divide it by ten
-_MAX_ACCURACIES = 100  # iterations of the solver
 
 
 class Curvature:
@@ -41,8 +36,9 @@ class Curvature:
     def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
-        # Pairs of negative curvature would make the estimate indefinite.
-        if bend > _MIN_CURVATURE * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        # Pairs of negative curvature would make the estimate indefinite; less than 1e-10 of both
+        # lengths is rounding.
+        if bend > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change, bend))
             self._scale = bend / float(change @ change)
 
@@ -103,17 +99,18 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
     # Without pairs the scale of the Hessian is unknown: move by at most 1.
     step = 1.0 if curvature.pairs else min(1.0, 1.0 / float(np.linalg.norm(gradient)))
     low, high = 0.0, np.inf
-    for _ in range(_MAX_TRIALS):
+    flatter = 0.9  # recommended for quasi-Newton steps (Nocedal and Wright, Section 3.1)
+    for _ in range(50):  # a step across the edge of a steep penalty may need 30
         there = x + step * direction
         reached, gradient = function(there)
         slope_there = float(gradient @ direction)
-        lower = reached <= value + _DECREASE * step * slope or (
+        lower = reached <= value + SUFFICIENT * step * slope or (
             reached <= value + _NOISE * abs(value)
-            and slope_there <= (2.0 * _DECREASE - 1.0) * slope
+            and slope_there <= (2.0 * SUFFICIENT - 1.0) * slope
         )
         if not lower:
             high = step
-        elif slope_there < _FLATTER * slope:
+        elif slope_there < flatter * slope:
             low = step
         else:
             return there, reached, gradient
@@ -137,7 +134,9 @@ def lbfgs_then_newton(
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
         # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
         # rounding errors.
-        return (there - back) / (2.0 * step) + _DAMPING * direction
+        # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
+        # rounding errors.
+        return (there - back) / (2.0 * step) + 1e-7 * direction
 
     # Steps from smaller gradients are rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:
@@ -192,8 +191,8 @@ class LBFGS(Solver):
             return terms.value.item(), gradient.cpu().numpy()
 
         curvature, exact = Curvature(), problem.n_rows <= FEW_ROWS
-        point, accuracy = x.cpu().numpy(), _FIRST_ACCURACY
-        for _ in range(_MAX_ACCURACIES):
+        point, accuracy = x.cpu().numpy(), 0.1
+        for _ in range(100):  # `stuck` ends the loop long before
             least = max(accuracy, tol)
             end, gradient = lbfgs(objective, point, accuracy=least, curvature=curvature)
             residual = float(np.abs(gradient).max())

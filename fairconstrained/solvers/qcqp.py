@@ -8,11 +8,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.numerics import ROUNDING, SUFFICIENT
 from fairconstrained.solvers.base import Iterate, Solver, not_complementary
-
-_SUFFICIENT = 1e-4  # fraction of the predicted increase of the dual that a step must bring
-_SMALLEST_STEP = 1e-12  # of the line search on the dual
-_UNBOUNDED = 1e8  # larger multipliers mean that no point is feasible
 
 
 class Quadratics:
@@ -99,7 +96,8 @@ class QCQP(Solver):
             step = torch.zeros_like(dual)
             step[free] = torch.linalg.solve(curvature, value[free])
             moved = _line_search(quadratics, x, dual, step)
-            if moved is None or float(moved[1].max()) > _UNBOUNDED:
+            # Without a feasible point the dual grows without bound.
+            if moved is None or float(moved[1].max()) > 1e8:
                 return
             (x, factor), dual = moved
 
@@ -110,13 +108,13 @@ def _line_search(
     """Halve the projected step until the dual increases enough; return None if it never does."""
     values = quadratics.values(x)
     before, size = float(values[0] + dual @ values[1:]), 1.0
-    while size > _SMALLEST_STEP:
+    while size > ROUNDING:  # shorter steps change the dual by rounding only
         moved = (dual + size * step).clamp_min(0.0)
         at = quadratics.minimiser(moved)
         there = quadratics.values(at[0])
         promised = float(values[1:] @ (moved - dual))
         reached = float(there[0] + moved @ there[1:])
-        if reached >= before + _SUFFICIENT * promised and promised > 0:
+        if reached >= before + SUFFICIENT * promised and promised > 0:
             return at, moved
         size *= 0.5
     return None

@@ -12,6 +12,7 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Generator, Tensor
 
+from fairconstrained.numerics import NEGLIGIBLE, SUFFICIENT
 from fairconstrained.problems.base import Linearization, Problem, Sharpenable
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import (
@@ -26,20 +27,8 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import repair, repair_candidates
 
-_RESERVE = 5e-4  # slack that steps leave unused, since hard values move row by row
 _NEAR_BINDING = 0.02  # constraints with at most this much room enter the quadratic program
 _LARGE_VIOLATION = 0.02  # larger violations are halved in a step instead of removed
-_MAX_APPROACHES = 10  # most problems with more slack before the first step
-_MAX_BACKTRACKS = 10  # of a line search
-_SUFFICIENT = 1e-4  # fraction of the predicted change of a merit or dual that a step must bring
-_MAX_DUAL = 100.0  # bound on multipliers, so contradictory constraints give a compromise
-_RIDGE, _TINY = 1e-9, 1e-30  # relative ridge on the Gram matrix, and substitute for a zero trace
-_LOOSE = 2e-3  # residual and change of the shifts at which to go on to sharper soft values
-_ROUNDING = 1e-10  # residual of a solution that depends on the data alone
-_EQUAL = 1e-13  # merits closer than this differ by rounding only
-_RESCUE_STEPS = 15  # iterations of the augmented Lagrangian if no step is feasible
-# Attempts to solve with fixed shifts, their steps, and the steps that must halve the residual
-_POLISHES, _POLISH_STEPS, _STALLS = 3, 60, 8
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -130,7 +119,8 @@ class SequentialQuadratic(Solver):
         assert best is not None
         if best.excess > FEASIBILITY_TOL:
             solver, none = AugmentedLagrangian(), torch.zeros_like(dual)
-            for other in islice(solver.iterate(posed, best.x, none, tol, rng), _RESCUE_STEPS):
+            # Quadratic programs cannot cross infeasible regions; moving targets often can.
+            for other in islice(solver.iterate(posed, best.x, none, tol, rng), 15):
                 rescue = other._replace(residual=torch.inf)
                 yield rescue
                 best, nearest = best_feasible([best, rescue]), repair_candidates(nearest, rescue)
@@ -149,7 +139,7 @@ class SequentialQuadratic(Solver):
     ) -> Steps[Iterate, None, Tensor]:
         """Halve the violation until it is small, by solving problems with more slack."""
         hard = problem.evaluate(x).hard
-        for _ in range(_MAX_APPROACHES):
+        for _ in range(10):  # ten halvings make .001 of the largest gap
             excess = violation(hard)
             if excess <= _LARGE_VIOLATION:
                 break
@@ -168,11 +158,13 @@ class SequentialQuadratic(Solver):
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
-            iterate = state.step(shift + _RESERVE)
+            # Hard values move row by row: steps leave a little slack unused.
+            iterate = state.step(shift + 5e-4)
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
-            if max(iterate.residual, moved) <= _LOOSE and iterate.excess <= FEASIBILITY_TOL:
+            # Then sharper soft values gain more than another step.
+            if max(iterate.residual, moved) <= 2e-3 and iterate.excess <= FEASIBILITY_TOL:
                 break
             fraction = fraction if moved < last else 0.7 * fraction
             shift = shift + fraction * change
@@ -184,14 +176,16 @@ class SequentialQuadratic(Solver):
         """
         room = start.hard[1:].clamp(-_NEAR_BINDING, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
-        for _ in range(_POLISHES):
+        exact = 1e-10  # residual of a solution that depends on the data alone
+        for _ in range(3):  # each attempt tightens the constraints that the last one violated
             state, least = _SQPState(problem, start.x, start.dual), torch.inf
-            for k in range(_POLISH_STEPS):
+            for k in range(60):
                 iterate = state.step(shift)
                 yield iterate._replace(residual=torch.inf)
-                if iterate.residual <= _ROUNDING:
+                if iterate.residual <= exact:
                     break
-                if k % _STALLS == _STALLS - 1:
+                # Eight steps must halve the residual: slower progress comes from rounding.
+                if k % 8 == 7:
                     if iterate.residual > 0.5 * least:
                         break
                     least = iterate.residual
@@ -227,11 +221,12 @@ class _SQPState:
         saved = float((values.clamp_min(0.0) - ahead).sum())
         slope = float(program.gradient @ direction) - penalty * saved
         size, bend = 1.0, torch.zeros_like(x)
-        for trial in range(_MAX_BACKTRACKS):
+        for trial in range(10):
             point = x + size * direction + size**2 * bend
             there = self.problem.linearize(point)
             reached = there.value[1:] + shift
-            allowed = merit + _SUFFICIENT * size * slope + _EQUAL
+            # Merits that differ by rounding only are equal.
+            allowed = merit + SUFFICIENT * size * slope + 1e-13
             if float(there.value[0] + penalty * reached.clamp_min(0.0).sum()) <= allowed:
                 break
             if trial == 0:
@@ -264,16 +259,19 @@ class _QuadraticProgram:
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
         # With more constraints than variables the Gram matrix is singular.
-        ridge = _RIDGE * (np.trace(inner) + _TINY) / max(len(inner), 1)
+        # The trace is zero where no constraint has a gradient.
+        ridge = NEGLIGIBLE * (np.trace(inner) + 1e-30) / max(len(inner), 1)
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 
     def solve(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return direction and multipliers, (m,), for these constraint values."""
         dual = torch.zeros_like(values)
+        # Contradictory constraints would have infinite multipliers; bounded ones give a compromise.
+        largest = 100.0
         if len(self.near):
             room = self._free - values[self.near].cpu().numpy()
             target = -np.linalg.solve(self._root, room)
-            active = lsq_linear(self._root.T, target, bounds=(0.0, _MAX_DUAL), method="bvls").x
+            active = lsq_linear(self._root.T, target, bounds=(0.0, largest), method="bvls").x
             dual[self.near] = torch.as_tensor(active).to(values)
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual

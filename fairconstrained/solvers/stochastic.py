@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.numerics import VECTOR_ROWS
 from fairconstrained.problems.base import Linearization, SampledProblem
 from fairconstrained.solvers.base import Iterate, Solver, count, positive
-
-_BLOCK_ROWS = 65_536  # rows drawn at a time, which costs less than drawing each batch
 
 
 def constant(progress: float) -> float:
@@ -84,7 +83,7 @@ class Balanced:
         """Return endless draws of about `batch_size` rows, and how many each row represents."""
         size = max(1, round(batch_size / self.n_strata))
         n_rows = size * self.n_strata
-        many = size * max(1, _BLOCK_ROWS // n_rows)
+        many = size * max(1, VECTOR_ROWS // n_rows)
         return Batches(n_rows, lambda: self.draw(many, rng)[0]), self.scale(size)
 
     def scale(self, size: int) -> Tensor:

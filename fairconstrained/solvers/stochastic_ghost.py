@@ -11,14 +11,10 @@ from scipy.optimize import linprog, minimize, nnls
 from torch import Tensor
 
 from fairconstrained.arrays import Floats
+from fairconstrained.numerics import ROUNDING
 from fairconstrained.problems.base import SampledProblem
 from fairconstrained.solvers.base import count, nonnegative, positive
 from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
-
-_INFEASIBLE = 1e-12  # residual of least distance programming at which no step exists
-# Most runs of L-BFGS-B, and its accuracy. It ends early if a line search meets kinks of the dual:
-# in 1 of 3,000 random problems.
-_RESTARTS, _EXCESS = 5, 1e-7
 
 # Rows drawn for the objective; for the constraints, with the number of rows each represents
 Drawn = tuple[Tensor, tuple[Tensor, Tensor]]
@@ -209,12 +205,14 @@ def direction(
     dual = np.zeros(len(value)) if step is None else step.dual
     options = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 1000}
     bounds = [(0.0, None)] * len(value)
-    for _ in range(_RESTARTS):
+    # L-BFGS-B ends early if a line search meets kinks of the dual, in 1 of 3,000 random problems:
+    # start again from there.
+    for _ in range(5):
         dual = minimize(
             negative_dual, dual, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         ).x
         excess = -negative_dual(dual)[1]
-        if max(excess.max(), float(dual @ np.abs(excess))) <= _EXCESS:
+        if max(excess.max(), float(dual @ np.abs(excess))) <= 1e-7:
             break
     return Direction(at(dual), dual)
 
@@ -234,7 +232,7 @@ def _without_box(
     unit[-1] = 1.0
     v, _ = nnls(system, unit)
     rest = 1.0 + h @ v  # minus the last entry of the residual
-    if rest <= _INFEASIBLE:
+    if rest <= ROUNDING:
         return None
     dual = curvature * v / rest
     return Direction(-(gradient + dual @ jacobian) / curvature, dual)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
+from fairconstrained.numerics import CACHE_ROWS
+
 Batch = tuple[Tensor, ...]
-_CHUNK_ROWS = 1024
 
 
 class Source:
@@ -40,7 +41,7 @@ class Source:
         if self._whole:
             yield torch.arange(self.n_rows), self._whole
             return
-        for rows in torch.arange(self.n_rows).tensor_split(-(-self.n_rows // _CHUNK_ROWS)):
+        for rows in torch.arange(self.n_rows).tensor_split(-(-self.n_rows // CACHE_ROWS)):
             yield rows, self.batch(rows)
 
     def subset(self, rows: Tensor) -> Source:

@@ -96,7 +96,7 @@ def both(notions, n_classes=2, wrap=DenseFeatures, risk=None, kind=FairERM):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Blocks that are longer than a piece, as long ones are."""
-    monkeypatch.setattr("fairconstrained.problems.rows._PIECE_ROWS", 30)
+    monkeypatch.setattr("fairconstrained.problems.rows.PIECE_ROWS", 30)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_fractions_of_cells_above_any_threshold_are_off_by_less_than_a_part(data
     rank, size = of
     offset = (rank + 0.5) / size
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_module, "_MOST_SCORES", 4 * most * size)
+        patch.setattr(rows_module, "SENT_SCORES", 4 * most * size)
         data = of_scores(*data, Apart(rank, size))
         patch.setattr(Rows, "n_rows", np.inf)  # of all workers
         few = data.quantiles
@@ -281,7 +281,7 @@ def test_workers_with_rows_alike_are_as_exact_together_as_one_that_sends_as_much
     scores, y, group, weight = data
     pieces = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_module, "_MOST_SCORES", 4 * most * size)
+        patch.setattr(rows_module, "SENT_SCORES", 4 * most * size)
         patch.setattr(Rows, "n_rows", np.inf)
         for rank in range(size):
             few = of_scores(*data, Apart(rank, size)).quantiles
@@ -305,7 +305,7 @@ def test_hard_values_are_as_exact_as_is_said(data, most, of, name):
     notion = (AUCS | PARTS)[name]
     constraint = notion.bind(Space([0, 1], [0, 1]), 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_module, "_MOST_SCORES", 4 * most * of[1])
+        patch.setattr(rows_module, "SENT_SCORES", 4 * most * of[1])
         patch.setattr(Rows, "n_rows", np.inf)  # of all workers
         few = of_scores(*data, Apart(*of)).quantiles
         scores = few.X.matmul(torch.ones((1, 1), dtype=torch.float64))
@@ -347,6 +347,6 @@ def test_the_sample_for_standard_errors_is_corrected_for_its_size(monkeypatch):
         return FairERM(linear, whole, MeanLoss(log_loss), stack, 1e-3).standard_errors(x)
 
     exact = errors()
-    monkeypatch.setattr(rows_module, "_MOST_SCORES", 3000)
+    monkeypatch.setattr(rows_module, "SENT_SCORES", 3000)
     assert len(replace(data).sample.y) == 3000
     assert_close(errors(), exact, rtol=0.05, atol=0)

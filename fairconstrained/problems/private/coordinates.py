@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from fairconstrained.models.features import Features, clip_factors
+from fairconstrained.numerics import ROUNDING
 from fairconstrained.privacy.mechanisms import Releases
 
 _SIZES, _NORM, _MOMENTS = SCALING = (
@@ -23,18 +24,10 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
     "mean squared norm",
     "moments of the columns",
 )
-_REACH = 2.0  # largest norm in the mean, in units of the typical norm; larger rows are clipped
-_CHUNK = 1 << 22  # of dense rows held at a time: 32 MB
-_FAR = 0.99  # of the largest mean squared norm that rows within the range can have
 _FACTOR, _BINS = 4.0, 500  # entries are told apart by their size, by powers of 4
 LARGEST = _FACTOR**_BINS  # beyond it entries are cut, so that no sum of them overflows
-_MOST_LARGE = 16  # large entries of a row that count in full
-_SURE, _FEW = 5.4, 0.01  # standard deviations of noise, fraction of rows: less is no large column
-_TYPICAL = 4.0  # rows of a larger typical norm are scaled down to this one
-_SURE_VARIANCE = 2.0  # standard deviations of noise: a smaller variance is not told from none
-_LEAST = 1e-12  # total variance of rows that are all equal
-_RUN = 16  # neighbouring columns of small variance that also count together
 _SMALL = 0.1  # least variance told from noise, of columns of a range of one, above which none count
+_RUN = 16  # neighbouring columns of small variance that also count together
 
 
 class Coordinates(NamedTuple):
@@ -63,7 +56,8 @@ def release_scales(
     those of X are this worker's.
     """
     n_columns = X.shape[1]
-    norm = min(n_columns, _MOST_LARGE) ** 0.5
+    # Rows with more than 16 large entries count less in each.
+    norm = min(n_columns, 16) ** 0.5
     zero, one = torch.zeros_like(public.centre), torch.ones_like(public.scale)
 
     def counted(_: slice, entries: Tensor) -> Tensor:
@@ -76,7 +70,8 @@ def release_scales(
 
     table = chunk_sums(X, zero, one, counted)
     counts = releases.noisy(_SIZES, table, norm, rng).reshape(n_columns, _BINS)
-    seen = counts > max(_SURE * releases.plan.noise(_SIZES) * norm, _FEW * n_rows)
+    # Of 500 bins in 100 columns, noise alone is beyond 5.4 standard deviations once in 600 fits.
+    seen = counts > max(5.4 * releases.plan.noise(_SIZES) * norm, 0.01 * n_rows)
     largest = (seen * torch.arange(1, _BINS + 1, device=seen.device)).amax(dim=1)
     return public._replace(scale=torch.where(largest > 0, _FACTOR ** (largest + one), one))
 
@@ -105,9 +100,11 @@ def release_coordinates(
     squares = X.square_norms(public.centre, 1.0 / public.scale)
     total = squares.clamp_max(n_columns).sum()
     typical = releases.noisy(_NORM, total, n_columns, rng) / n_rows
-    far = bool(typical > _FAR * n_columns)
+    # Such rows would all be at corners of their ranges: more likely most are outside.
+    far = bool(typical > 0.99 * n_columns)
     typical = typical.clamp(1.0, float(n_columns))
-    reach = _REACH * float(typical.sqrt())
+    # Noise is in proportion to the clipping norm: only rows of twice the typical one are clipped.
+    reach = 2.0 * float(typical.sqrt())
 
     def clipped(_: slice, entries: Tensor) -> Tensor:
         both = torch.cat((entries, entries.square()), dim=1)
@@ -120,7 +117,8 @@ def release_coordinates(
     noise_square = n_columns * deviation**2
     mean = mean * (1.0 - noise_square / mean.square().sum().clamp_min(1e-30)).clamp_min(0.0)
     total_variance = (typical - mean.square().sum()).clamp_min(0.0)
-    variance, least = square - mean.square(), _SURE_VARIANCE * deviation
+    # Smaller variances are within two standard deviations of noise of none.
+    variance, least = square - mean.square(), 2.0 * deviation
     scale = _scales(variance, total_variance, least)
     run = _runs(variance, least)
     return Coordinates(public.centre + public.scale * mean, public.scale * scale, far, run)
@@ -137,10 +135,11 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     """
     known = variance > least
     known_variance = variance[known].sum()
-    total = total.clamp_min(max(float(known_variance), _LEAST))  # noise may contradict it
+    total = total.clamp_min(max(float(known_variance), ROUNDING))  # noise may contradict it
     squared = torch.where(known, variance, least).sqrt()
     norm = (variance / squared)[known].sum() + (total - known_variance) / least**0.5
-    scale: Tensor = (squared * norm / total.clamp_max(_TYPICAL**2)).sqrt()
+    # Steps are of one size: rows of a larger typical norm are scaled down to this one.
+    scale: Tensor = (squared * norm / total.clamp_max(4.0**2)).sqrt()
     return scale
 
 
@@ -168,7 +167,8 @@ def chunk_sums(
     """
     n_rows, n_columns = X.shape
     total: Tensor | None = None
-    size = max(1, _CHUNK // n_columns)
+    # 32 MB of dense rows.
+    size = max(1, (1 << 22) // n_columns)
     for index in torch.split(torch.arange(n_rows, device=centre.device), size):
         entries = (X.rows(index).to_dense() - centre) / scale
         own = chunk_sum(slice(int(index[0]), int(index[-1]) + 1), entries)

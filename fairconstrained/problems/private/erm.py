@@ -36,7 +36,6 @@ COUNTS, TABLE, GRADIENT, FINAL = "group counts", "histogram", "gradient", "final
 
 # In place of infinite scores, by which one row could make a whole table nan.
 _FINITE = {"nan": 0.0, "posinf": 1e6, "neginf": -1e6}
-_SURE = 0.05  # largest error of a fraction of rows by which a model predicts one label
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
@@ -170,7 +169,8 @@ class PrivateERM:
         total = self.counts.sum()
         share, label = (labels.sum(dim=0) / total).max(dim=0)
         error = 2.0 * noise / float(total)
-        return (int(label), error) if error < _SURE and share > 1.0 - error else None
+        # Two standard deviations of the noise must leave no doubt that all rows get this label.
+        return (int(label), error) if error < 0.05 and share > 1.0 - error else None
 
     def values(self, table: Tensor) -> Tensor:
         """Constraint values from a released table, (m,)."""

@@ -41,8 +41,6 @@ _FRACTIONS = {_CENTRE: 0.03, _NORMS: 0.02, _MOMENTS: 0.64, _SCORES: 0.30}
 _PARTS = (0.02, 0.28, 0.70)  # s_0, s_1, s_2
 _BINS = 64  # of distances
 _SCORE_BINS = 12
-_WITHIN = 0.95  # fraction of rows that are not clipped
-_RIDGE = 0.5  # on the objective's curvature, in units of the spectral norm of its noise
 
 
 def plan_moments(budget: Budget) -> PrivacyGuarantee:
@@ -98,7 +96,8 @@ def release(
     total = releases.noisy(_CENTRE, total, 1.0, rng)
     centre = middle + width * (longest * total / n_rows).clamp(-0.5, 0.5)
     histogram = releases.noisy(_NORMS, chunk_sums(X, centre, width, by_norm), 1.0, rng)
-    enough = histogram.cumsum(0) >= _WITHIN * n_rows
+    # Noise grows with the clipping norm, and clipped rows bias moments: one row in twenty is.
+    enough = histogram.cumsum(0) >= 0.95 * n_rows
     n_bins = int(enough.int().argmax()) + 1 if enough.any() else _BINS
     largest = 2.0 * longest * n_bins / _BINS
 
@@ -186,7 +185,8 @@ class PrivateMomentERM(MomentERM):
         by_label = [label.weight.item() for label in moments.by_label()]
         cells = len(moments.weight) / 2
         noise = released.noise * cells**0.5 * sum(w**-2 for w in by_label) ** 0.5
-        alpha += _RIDGE * 2.0 * surrogate.c1 * noise
+        # Noise of this norm may turn directions of little curvature into directions of descent.
+        alpha += 0.5 * 2.0 * surrogate.c1 * noise
         ones = torch.ones_like(released.scale)  # the columns are already scaled
         model = whitened_model(moments, ones, alpha, 2.0 * surrogate.c1)
         none = moments.weight[:0]

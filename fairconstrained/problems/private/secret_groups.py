@@ -28,12 +28,10 @@ from fairconstrained.constraints.tables import sum_by
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.losses import hard_classes
 from fairconstrained.models.features import Features
+from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.rows import Rows
-
-_STRENGTHS = -6, 6, 73  # exponents of ten, number of values tried
-_EXACT = 1e-9  # added to the variances, because sums without noise may be redundant
 
 
 def noisy_sums(
@@ -183,11 +181,11 @@ class SecretGroups:
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
     """Coefficients (m, n_groups) of the ridge regression of largest likelihood for all groups."""
     # In coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
-    noise = (variances + _EXACT * gram.diagonal().mean()).sqrt()
+    noise = (variances + NEGLIGIBLE * gram.diagonal().mean()).sqrt()
     values, vectors = torch.linalg.eigh(gram / noise[:, None] / noise)
     values = values.clamp_min(0.0)
     seen = vectors.T @ (excess / noise[:, None])
-    strengths = torch.logspace(*_STRENGTHS, dtype=gram.dtype, device=gram.device)
+    strengths = torch.logspace(-6, 6, 73, dtype=gram.dtype, device=gram.device)
     total = 1.0 + strengths[:, None] * values
     # The excesses of the groups add up to zero: all but one of them are independent.
     likelihood = -(seen.shape[1] - 1) * total.log().sum(dim=1) - (1.0 / total) @ (seen**2).sum(1)

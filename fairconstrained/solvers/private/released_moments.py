@@ -30,13 +30,6 @@ from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.sgda import SGDA
 
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
-# Fractions of the budget, but for the rounds; 1 % is left because the accountant rounds up.
-_COUNTS_FRACTION, _LABELS_FRACTION, _LEFT = 0.02, 0.05, 0.01
-_FIRST = 0.5  # of the rounds' budget for the first
-_ROUGH = 1e-2  # residual at which a round that is not the last one ends
-_ROWS_PER_NOISE = 10.0  # components: one for each so many rows, in units of the noise
-_LONG = 1.5  # largest norm of the first queries, in units of the root mean square
-_LONGEST = 0.9  # quantile of the norms to which later queries are clipped
 # For linear models and networks, whichever is for the problem.
 _INNER = {True: (LabelRounds(), AugmentedLagrangian()), False: (FERMI(), SGDA())}
 
@@ -112,12 +105,15 @@ class ReleasedMoments(Solver):
                 "ReleasedMoments takes features and labels for public: use it with "
                 "protect='sensitive_features'."
             )
-        first = _FIRST if self.n_rounds > 1 else 1.0
-        rest = 1.0 - _LEFT - _COUNTS_FRACTION - _LABELS_FRACTION
+        # Half of the rounds' budget is for the first, where every later one starts.
+        first = 0.5 if self.n_rounds > 1 else 1.0
+        # Fractions of the budget; 1 % is left because the accountant rounds up.
+        for_counts, for_labels, left = 0.02, 0.05, 0.01
+        rest = 1.0 - left - for_counts - for_labels
         fractions = {_ROUND.format(1): rest * first}
         for k in range(2, self.n_rounds + 1):
             fractions[_ROUND.format(k)] = rest * ((1.0 - first) / (self.n_rounds - 1))
-        fractions |= {COUNTS: _COUNTS_FRACTION, _LABELS: _LABELS_FRACTION}
+        fractions |= {COUNTS: for_counts, _LABELS: for_labels}
         return plan_releases(fractions, budget)
 
     def check(self, problem: SecretGroups) -> None:
@@ -137,16 +133,18 @@ class ReleasedMoments(Solver):
         inner, planned = self._inner(problem), problem.plan.releases
         # Nothing is released where there are no groups.
         noise = problem.plan.noise(_ROUND.format(1)) if planned else 1.0
-        affordable = int(problem.n_rows / (_ROWS_PER_NOISE * noise))
+        # Each component costs noise in all others: one for each ten rows, in units of the noise.
+        affordable = int(problem.n_rows / (10.0 * noise))
         components = principal_components(problem.data, max(1, min(self.n_components, affordable)))
-        longest = _LONG * components.shape[1] ** 0.5
+        # Noise is in proportion to the longest row: 1.5 times the root mean square.
+        longest = 1.5 * components.shape[1] ** 0.5
         components *= clip_factors(components.norm(dim=1), longest)[:, None]
         queries, n_rounds = components, max(1, len(planned) - len((COUNTS, _LABELS)))
         for k in range(1, n_rounds + 1):
             if planned:
                 problem.release(_ROUND.format(k), queries, rng)
-            # Intermediate rounds need low accuracy.
-            accuracy = tol if k == n_rounds else max(tol, _ROUGH)
+            # Intermediate rounds only choose the next queries.
+            accuracy = tol if k == n_rounds else max(tol, 1e-2)
             found = yield from _solution(inner, problem, x, dual, accuracy, rng)
             x, dual = found.x, found.dual
             queries = _queries_of_model(problem, x, components)
@@ -193,4 +191,5 @@ def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> T
     outputs = outputs - problem.mean(outputs)
     queries = torch.cat((components.shape[1] ** 0.5 * outputs, directions), dim=1)
     norms = queries.norm(dim=1)
-    return queries * clip_factors(norms, problem.quantile(norms, _LONGEST))[:, None]
+    # Noise is in proportion to the longest query: a tenth of them are clipped.
+    return queries * clip_factors(norms, problem.quantile(norms, 0.9))[:, None]
