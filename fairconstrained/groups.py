@@ -20,8 +20,11 @@ from fairconstrained.inputs.values import levels_of
 
 __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 
-_ROUNDING = 1e-6  # within which probabilities sum to one
-_MOST_CORNERS = 5_000  # of confusion matrices within bounds
+# Within which probabilities sum to one: tables are often written in single precision, which has
+# seven digits.
+_ROUNDING = 1e-6
+# Of confusion matrices within bounds: each makes constraints of its own.
+_MOST_CORNERS = 5_000
 
 
 class GroupProbabilities(UncertainGroups):

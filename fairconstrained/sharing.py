@@ -16,7 +16,8 @@ from typing import Any
 
 from sklearn.base import clone
 
-_MOST_BYTES = 1 << 29  # in one store
+# In one store, half a GB: what fits of clones share must not push the data out of memory.
+_MOST_BYTES = 1 << 29
 
 
 class Store:

@@ -16,7 +16,9 @@ from torch.nn.functional import pad
 from fairconstrained.constraints.tables import look_up, sum_by
 from fairconstrained.numerics import ROUNDING
 
-_DENSE = 2**16  # entries up to which a matrix is stored densely, 0.5 MB: its products are faster
+# Entries up to which a matrix is stored densely, 0.5 MB: dense products of small matrices are
+# faster.
+_DENSE = 2**16
 
 
 class Combinations(NamedTuple):

@@ -29,7 +29,8 @@ from fairconstrained.constraints.tables import Partition, Placement, Space, Stat
 from fairconstrained.losses import linearized
 from fairconstrained.numerics import ROUNDING
 
-NEVER_BINDS = 1e6  # replaces an infinite slack, which would make the values infinite
+# In place of an infinite slack, which would make values infinite and their gradients nan.
+NEVER_BINDS = 1e6
 
 
 class MomentConstraint:

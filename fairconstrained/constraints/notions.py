@@ -38,7 +38,9 @@ from fairconstrained.rates import Rate, is_symmetric
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
 
-_MOST_VALUES = 2_000_000  # of a criterion: 1,000 groups pairwise, within each of two labels
+# Values of a criterion: 1,000 groups pairwise, within each of two labels. Each has a multiplier,
+# and the history of a fit would hold all of them.
+_MOST_VALUES = 2_000_000
 
 
 class Event(NamedTuple):

@@ -24,7 +24,8 @@ from fairconstrained.losses import (
 )
 from fairconstrained.numerics import VECTOR_ROWS
 
-_MOST_NAMES = 10  # of groups in a description
+# Groups in a description: more would hide the sentence that they stand in.
+_MOST_NAMES = 10
 OfRows = Callable[[Tensor, Tensor], Tensor]  # scores and labels to values of the rows, (n, k)
 Linear = tuple[Tensor, Callable[[Tensor], Tensor]]  # values and their pullback
 

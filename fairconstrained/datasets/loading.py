@@ -25,7 +25,8 @@ from fairconstrained._version import __version__
 from fairconstrained.datasets.catalogue import DATASETS, Dataset, File
 
 ENVIRONMENT_VARIABLE = "FAIRCONSTRAINED_DATA"
-TIMEOUT = 60.0  # seconds to wait for an answer of the server
+# Seconds to wait for an answer of the server.
+TIMEOUT = 60.0
 
 
 def list_datasets() -> list[str]:

@@ -9,7 +9,9 @@ from operator import add
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_ADDED = 16  # values that one task adds up
+# Values that one task adds up: a tree of sums, because the driver would receive all partitions
+# otherwise.
+_ADDED = 16
 
 
 def added(values: list[Any], task: Callable[[list[Any]], Any]) -> Any:

@@ -21,13 +21,12 @@ from fairconstrained.inputs.groups import Groups, joined, read_groups, recoded
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.models.features import as_features
+from fairconstrained.models.linear import WHITEN_ROWS
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Iterate, Solution, Status
 from fairconstrained.solvers.level_set import LevelSet, LevelSetStream
-
-_WHITEN_ROWS = 5  # rows per column that decorrelating coordinates need
 
 
 class Chunk(NamedTuple):
@@ -222,7 +221,7 @@ def first_rows(task: Task, stream: Stream) -> int | None:
         cell = rows.y * n_groups + rows.group
         counts = np.cumsum(cell[:, None] == np.arange(2 * n_groups), axis=0)
         enough = np.asarray((counts >= in_cell).all(axis=1))
-        enough[: max(task.solver.batch_size, _WHITEN_ROWS * rows.X.shape[1]) - 1] = False
+        enough[: max(task.solver.batch_size, WHITEN_ROWS * rows.X.shape[1]) - 1] = False
         n_first = int(enough.argmax()) + 1 if enough.any() else None
     is_full = len(rows.y) >= task.params["stream_memory"]
     if n_first is None and is_full and len(np.unique(rows.y)) == 2:

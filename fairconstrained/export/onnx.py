@@ -16,8 +16,8 @@ from sklearn.frozen import FrozenEstimator
 
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrator, Ensemble, InKinds
 from fairconstrained.models.perceptron import Layers
-from fairconstrained.models.plain import TINY
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
+from fairconstrained.numerics import TINY
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:

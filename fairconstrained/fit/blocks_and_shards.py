@@ -42,7 +42,8 @@ from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
 from fairconstrained.solvers.base import check_solves
 
-_ENCODED_ROWS = 1 << 20  # labels that are made indices at a time
+# Labels that are made indices at a time: 8 MB of them, however many rows there are.
+_ENCODED_ROWS = 1 << 20
 _LINEAR = (
     "rows in parts (sharded_rows, Blocks) are for linear models. Private fits take those of "
     "sharded_rows. Networks on several workers: fairconstrained.training.train."

@@ -31,7 +31,9 @@ from fairconstrained.solvers.base import Iterate, Solution, Status
 from fairconstrained.solvers.boosting import Rounds
 from fairconstrained.solvers.run import along_offsets
 
-_ONE_IN = 5  # rows of each label and group that are held out
+# One row of so many of each label and group is held out: multipliers follow labels that no tree has
+# learnt (decisions: constraints in the boosting loop).
+_ONE_IN = 5
 
 
 def as_boosting(task: Task) -> Task:

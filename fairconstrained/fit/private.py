@@ -39,8 +39,11 @@ from fairconstrained.problems.private.secret_groups import SecretGroups, noisy_s
 from fairconstrained.solvers.base import Solver, check_solves
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 
-_SELDOM = 10.0  # least probability of a row to be in a batch without a warning, in units of delta
-_FEW_ROWS = 5  # least expected number of rows of a group in a batch without a warning
+# A row that is seldom in a batch can be left out of everything with probability delta: the least of
+# its probability without a warning, in units of delta.
+_SELDOM = 10.0
+# Expected rows of a group in a batch: of fewer a rate is mostly noise.
+_FEW_ROWS = 5
 
 # Builds a problem of a model, rows, a constraint, counts of its parts, and releases.
 Build = Callable[[Fit, Any, Any, MomentConstraint, Tensor, Releases], Any]

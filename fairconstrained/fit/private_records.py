@@ -39,7 +39,9 @@ from fairconstrained.problems.private.coordinates import (
 from fairconstrained.problems.private.erm import COUNTS, GRADIENT, PrivateERM
 from fairconstrained.solvers.private.dpsgda import DPSGDA
 
-_MUCH_NOISE = 0.3  # on the mean gradient over the training, in units of the clipping norm
+# On the mean gradient over the training, in units of the clipping norm, which no mean gradient
+# exceeds. Only a warning depends on it.
+_MUCH_NOISE = 0.3
 
 
 class PublicRange(NamedTuple):

@@ -31,7 +31,9 @@ from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import solves
 
-_MUCH_NOISE = 0.3  # on the mean of a cell, in units of the clipped rows
+# On the mean of a cell, in units of the clipped rows, which no mean exceeds. Only a warning depends
+# on it.
+_MUCH_NOISE = 0.3
 
 
 def surrogate_of(task: Task) -> Any:

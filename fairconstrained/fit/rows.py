@@ -36,6 +36,7 @@ from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.models.specification import Specification
 
+# Samples per group: columns with fewer hold names or numbers, and not groups.
 _FEW_SAMPLES = 5
 
 

@@ -21,7 +21,8 @@ from fairconstrained.models.features import (
 )
 from fairconstrained.numerics import CACHE_ROWS
 
-_WHITEN_ROWS = 5
+# Rows per column: with fewer a covariance is mostly noise, and its inverse more so.
+WHITEN_ROWS = 5
 
 
 class LinearModel:
@@ -80,7 +81,7 @@ class LinearModel:
         # With few rows per column the fit can be near perfect and its curvature far from 1/4.
         # Whitening costs O(n d^2 + d^3), and a covariance of few rows is no estimate: then only the
         # diagonal is used.
-        if n_features > 1024 or X.shape[0] < _WHITEN_ROWS * n_features:
+        if n_features > 1024 or X.shape[0] < WHITEN_ROWS * n_features:
             return cls(n_outputs, centre, units, fit_intercept, scale)
         hessian = 0.25 * X.covariance(weight, centre) + torch.diag(ridge)
         return cls(n_outputs, centre, whitener(hessian, units), fit_intercept, scale)

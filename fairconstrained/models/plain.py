@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from fairconstrained.arrays import Floats
 from fairconstrained.models.cross_fitting import evidence_of
 from fairconstrained.models.specification import OfClassifier
-
-TINY = 1e-300  # its logarithm is finite, and beyond that of any probability of a classifier
+from fairconstrained.numerics import TINY
 
 
 class PlainClassifier(OfClassifier):

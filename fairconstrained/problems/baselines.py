@@ -38,7 +38,8 @@ ERROR_TOL = 1e-3
 RELAXED_TOL = 1e-2
 
 
-MOST_ENTRIES = 1_000_000  # entries of the tables of one line; longer lines use fewer points
+# Entries of the tables of one line, 8 MB; longer lines use fewer points.
+MOST_ENTRIES = 1_000_000
 
 
 class Baseline(NamedTuple):

@@ -18,7 +18,8 @@ from torch import Tensor
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of, sum_by
 from fairconstrained.numerics import NEGLIGIBLE
 
-_SLOPE_ROUNDING = 1e-13  # slopes that differ by less, relative to the scores, are equal
+# Slopes that differ by less, relative to the scores, are equal: 450 roundings of double precision.
+_SLOPE_ROUNDING = 1e-13
 GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps to try where changes are unknown
 Changes = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 PairValues = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows to values of pairs

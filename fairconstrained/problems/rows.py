@@ -24,12 +24,16 @@ T = TypeVar("T")
 Representatives = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 
-_MANY_ROWS = 200_000  # with more rows a solver starts on a subsample of about this size or less
+# With more rows a solver starts on a subsample of about this size or less (decisions: many rows are
+# seen late).
+_MANY_ROWS = 200_000
 # A sixteenth of the rows is cheap beside the passes over all rows that follow; of a label and group
 # there are more, because a rate on 1,000 rows has a standard error of .016 at most.
 _MOST_FRACTION = 1 / 16
 _FEW_OF_CELL = 1_000
-GOLDEN = 0.6180339887498949  # multiples modulo 1 are evenly spread, whatever the order of rows
+# Multiples of the golden ratio modulo 1 are evenly spread, whatever the order of rows: periods of
+# the table have no effect.
+GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,9 @@ from torch import Tensor
 from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.problems.values import ERM
 
-_TOLERANCE = 4e-4  # on the constraint values of one group; two may differ by twice as much
+# On the constraint values of one group; two may differ by twice as much, which is less than the
+# violation that counts as near.
+_TOLERANCE = 4e-4
 
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
 

@@ -18,7 +18,9 @@ from fairconstrained.exceptions import IncompatibleSolverError
 
 # Largest violation of a feasible point: none, as users compare numbers to the last digit.
 FEASIBILITY_TOL = 0.0
-NEARLY = 1e-3  # a larger violation comes neither from a single row nor from limited accuracy
+# A larger violation comes neither from a single row of a table of a thousand nor from limited
+# accuracy.
+NEARLY = 1e-3
 
 
 def number(

@@ -15,7 +15,8 @@ from fairconstrained.exceptions import DivergenceError
 from fairconstrained.problems.base import Evaluation, Linearization
 from fairconstrained.solvers.base import Iterate
 
-_MIN_CURVATURE = 1e-6  # smallest Hessian or curvature to divide by
+# Smallest Hessian or curvature to divide by: the Hessian of sure predictions is zero.
+_MIN_CURVATURE = 1e-6
 
 
 class Rounds:

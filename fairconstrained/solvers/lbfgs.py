@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.numerics import SUFFICIENT
+from fairconstrained.numerics import ROUNDING, SUFFICIENT
 from fairconstrained.problems.base import Problem
 from fairconstrained.solvers.base import Iterate, Solver
 
@@ -19,11 +19,16 @@ Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
 Minimum = tuple[Floats, Floats]  # x, gradient
 
-FEW_ROWS = 1000  # with at most this many rows solutions are accurate to rounding
-MANY_ROWS = 10_000  # with more rows time matters more than another attempt
-_MAX_ITER = 60  # iterations of one minimisation
-_NOISE = 1e-14  # rounding error of gradient entries, and relative rounding error of a value
-ROUNDING = 1e-12  # bound on the rounding error of a gradient summed over few rows
+# With at most this many rows solutions are accurate to rounding, so that weights and repetitions,
+# dense and sparse data agree to 1e-7, as the checks of scikit-learn require.
+FEW_ROWS = 1000
+# With more rows a temperature of 1 no longer misleads (decisions: temperature 1), and time matters
+# more than another attempt.
+MANY_ROWS = 10_000
+# Iterations of one minimisation: the outer loop moves on from where it ends.
+_MAX_ITER = 60
+# Rounding error of gradient entries, and relative rounding error of a value: 45 roundings.
+_NOISE = 1e-14
 
 
 class Curvature:

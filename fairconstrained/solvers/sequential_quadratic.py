@@ -27,8 +27,10 @@ from fairconstrained.solvers.base import (
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import repair, repair_candidates
 
-_NEAR_BINDING = 0.02  # constraints with at most this much room enter the quadratic program
-_LARGE_VIOLATION = 0.02  # larger violations are halved in a step instead of removed
+# Constraints with at most this much room enter the quadratic program: each costs a gradient.
+_NEAR_BINDING = 0.02
+# Larger violations are halved in a step: thresholds for small gaps say nothing about large ones.
+_LARGE_VIOLATION = 0.02
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

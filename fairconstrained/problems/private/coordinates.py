@@ -24,10 +24,16 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
     "mean squared norm",
     "moments of the columns",
 )
-_FACTOR, _BINS = 4.0, 500  # entries are told apart by their size, by powers of 4
+# Entries are told apart by their size, by powers of 4: up to the largest numbers that double
+# precision has.
+_FACTOR, _BINS = 4.0, 500
 LARGEST = _FACTOR**_BINS  # beyond it entries are cut, so that no sum of them overflows
-_SMALL = 0.1  # least variance told from noise, of columns of a range of one, above which none count
-_RUN = 16  # neighbouring columns of small variance that also count together
+# Where noise hides variances of columns of a range of one as large as this, they need not be rare
+# categories: at epsilon 0.1 on Parkinsons runs cost .014 of error (see the decisions).
+_SMALL = 0.1
+# Neighbouring columns of small variance that also count together: errors fall from .218 to .211 on
+# ACSIncome (see the decisions).
+_RUN = 16
 
 
 class Coordinates(NamedTuple):

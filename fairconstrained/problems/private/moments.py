@@ -38,8 +38,11 @@ _CENTRE, _NORMS = "sum of the rows", "histogram of the rows' norms"
 _MOMENTS = "counts and moments of clipped rows in every cell"
 _SCORES = "binned scores in every cell"
 _FRACTIONS = {_CENTRE: 0.03, _NORMS: 0.02, _MOMENTS: 0.64, _SCORES: 0.30}
-_PARTS = (0.02, 0.28, 0.70)  # s_0, s_1, s_2
-_BINS = 64  # of distances
+# Shares of the budget of counts, sums and squares (s_0, s_1, s_2): there are 1, d and d^2 of them.
+_PARTS = (0.02, 0.28, 0.70)
+# Of distances: the clipping norm is right to 1/64 of twice the longest.
+_BINS = 64
+# Of scores: with more, each has less rows than noise.
 _SCORE_BINS = 12
 
 
