@@ -23,7 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
-from fairconstrained.models.boosters.words import as_codes
+from fairconstrained.models.boosters.words import as_codes, learn_words, with_numbers
 from fairconstrained.numerics import ROUNDING
 
 # The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
@@ -155,6 +155,7 @@ def cross_fit(
     if frozen:
         check_known(estimator, kinds)
         folds = [(everything, everything)]  # it has seen none of them
+    table, words = with_numbers(estimator, X)
 
     def fit(train: Ints) -> Any:
         if frozen:
@@ -162,10 +163,13 @@ def cross_fit(
         rows, model = train[used[train]], seeded_where_unset(clone(estimator), rng)
         if max_rows is not None and len(rows) > max_rows:
             rows = np.sort(rng.choice(rows, max_rows, replace=False))
-        if len(np.unique(target[rows])) < 2:  # which many classifiers refuse
-            model = DummyClassifier()
         options = {} if sample_weight is None else weights_for(model, sample_weight[rows])
-        return model.fit(_safe_indexing(X, rows), kinds[target[rows]], **options)
+        train, kind = _safe_indexing(table, rows), kinds[target[rows]]
+        if len(np.unique(kind)) < 2:  # which many classifiers refuse
+            return DummyClassifier().fit(train, kind)
+        model.fit(train, kind, **options)
+        learn_words(model, words)
+        return model
 
     evidence, models = np.empty((len(target), len(kinds))), []
     for train, test in folds:

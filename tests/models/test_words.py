@@ -3,10 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import StratifiedKFold
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.models.boosters.words import as_codes
+from fairconstrained.models.posteriors import Posteriors
 
 
 def frame(n=600, seed=0):
@@ -34,6 +37,11 @@ def boosters(X, y):
     return [
         HistGradientBoostingClassifier(**trees.get_params()).fit(X.iloc[p], y[p]) for p in parts
     ]
+
+
+def known_words(booster):
+    """Return the categories that a booster knows, by column."""
+    return booster._preprocessor.named_transformers_["encoder"].categories_
 
 
 def test_codes_are_answered_as_words_to_the_last_bit():
@@ -79,3 +87,26 @@ def test_a_single_row_is_predicted_as_in_its_table():
     scores = clf.decision_function(X[:20])
     alone = [clf.decision_function(X[i : i + 1])[0] for i in range(20)]
     np.testing.assert_allclose(alone, scores, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_words_in_numbers_give_the_booster_of_the_words(weighted):
+    X, y, group = frame()
+    X["size"] = (
+        X["size"]
+        .cat.add_categories(["abc"])
+        .cat.reorder_categories(["tiny", "abc", "small", "large"])
+    )
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(1.0, 2.0, len(y)) if weighted else None
+    trees = HistGradientBoostingClassifier(max_iter=5, random_state=0)
+    folds = list(StratifiedKFold(3).split(X, y))
+    model = Posteriors(trees, cv=folds)
+    labels = model.columns(X, y, group, [[0, 1], [0, 1]], sample_weight=weight)[1].labels
+    for (train, _), booster in zip(folds, labels.models, strict=True):
+        w = None if weight is None else weight[train]
+        plain = clone(trees).fit(X.iloc[train], y[train], sample_weight=w)
+        for one, other in zip(known_words(plain), known_words(booster), strict=True):
+            assert one.tolist()[:-1] == other.tolist()[:-1]
+            assert one.dtype == other.dtype
+        np.testing.assert_array_equal(plain.predict_proba(X), booster.predict_proba(X))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier as Trees
 
 from fairconstrained.arrays import Floats
 
-Column = tuple[Any, Any]  # codes of rows with the categories, or numbers and None
+Column = tuple[Any, Any]  # codes of rows with a list of categories, or numbers and None
 
 
 class Words:
@@ -23,17 +23,9 @@ class Words:
     """
 
     def __init__(self, X: pd.DataFrame):
-        kinds = [dtype.kind if isinstance(dtype, np.dtype) else "" for dtype in X.dtypes]
         self.n_rows = len(X)
-        self.columns: list[Column | None] = [
-            (column.cat.codes.to_numpy(), column.cat.categories)
-            if isinstance(column.dtype, pd.CategoricalDtype)
-            else (column.to_numpy(dtype=float), None)
-            if kind and kind in "biuf"
-            else None
-            for kind, (_, column) in zip(kinds, X.items(), strict=True)
-        ]
         self.names = np.asarray(X.columns, dtype=object)
+        self.columns = [_column(column) for _, column in X.items()]
 
     def codes_for(self, model: Any) -> Floats | None:
         """Return the table as the trees of a booster see it, or None where it reads for itself."""
@@ -47,17 +39,29 @@ class Words:
         ):
             return None
         order = np.argsort(~is_word, kind="stable")  # the trees see categories first
-        categories = model._preprocessor.named_transformers_["encoder"].categories_
+        categories = _encoder(model).categories_
         table = np.empty((self.n_rows, len(order)))
         for place, j in enumerate(order):
             values, words = cast(Column, self.columns[j])
-            if words is None:
-                table[:, place] = values
-                continue
-            code = pd.Index(categories[place]).get_indexer(words).astype(float)
-            code[code < 0] = np.nan  # unknown to the booster, as a missing value, which comes last
-            table[:, place] = np.append(code, np.nan)[values]
+            if words is not None:  # unknown to the booster, as a missing value, which comes last
+                code = {word: i for i, word in enumerate(categories[place].tolist())}
+                values = np.array([*(code.get(word, np.nan) for word in words), np.nan])[values]
+            table[:, place] = values
         return table
+
+
+def _column(column: Any) -> Column | None:
+    """Return a column of a table, or None if it has neither numbers nor categories."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy(), column.cat.categories.tolist()
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+        return column.to_numpy(dtype=float), None
+    return None
+
+
+def _encoder(model: Any) -> Any:
+    """Return the encoder of the categories of a fitted booster."""
+    return model._preprocessor.named_transformers_["encoder"]
 
 
 def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
@@ -65,23 +69,55 @@ def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
 
     If one of them reads the rows for itself, all do.
     """
-    if isinstance(X, pd.DataFrame) and all(map(is_plain, models)):
+    if isinstance(X, pd.DataFrame) and all(
+        getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models
+    ):
         words = Words(X)
         tables = [words.codes_for(model) for model in models]
         if not any(table is None for table in tables):
-            return list(zip(map(reads_codes, models), tables, strict=True))
+            return list(zip(map(_reads_codes, models), tables, strict=True))
     return [(model, X) for model in models]
 
 
-def is_plain(model: Any) -> bool:
-    """Return whether a model predicts as scikit-learn's booster does."""
-    plain = HistGradientBoostingClassifier.predict_proba
-    return getattr(type(model), "predict_proba", None) is plain
-
-
-def reads_codes(model: Any) -> Any:
+def _reads_codes(model: Any) -> Any:
     """Return a shallow copy of a fitted booster that is asked about codes."""
     model = copy.copy(model)
     del model.feature_names_in_
     model._preprocessor = None
     return model
+
+
+def with_numbers(model: Any, X: Any) -> tuple[Any, Mapping[Any, Any]]:
+    """Return a table with numbers in place of words, in their order, and the words by column.
+
+    A booster finds the words of a table by sorting all of them, which for a few thousand rows takes
+    as long as a fifth of its trees: they are numbered once for several fits.
+    """
+    plain = getattr(type(model), "fit", None) is Trees.fit
+    if not (plain and model.categorical_features == "from_dtype" and isinstance(X, pd.DataFrame)):
+        return X, {}
+    words = {
+        j: np.sort(np.array(dtype.categories.tolist(), dtype=object))
+        for j, dtype in enumerate(X.dtypes)
+        if isinstance(dtype, pd.CategoricalDtype)
+        and all(isinstance(word, str) for word in dtype.categories)
+    }
+    X = X.copy(deep=False)
+    for j, names in words.items():
+        number = {word: i for i, word in enumerate(names)}
+        X.isetitem(j, X.iloc[:, j].cat.rename_categories(number))
+    return X, words
+
+
+def learn_words(model: Any, words: Mapping[Any, Any]) -> None:
+    """Let a booster that was fitted to numbers know the words, as if fitted to them."""
+    if not words:
+        return
+    encoder = _encoder(model)
+    for place, j in enumerate(np.flatnonzero(model.is_categorical_)):
+        if j in words:
+            numbers = encoder.categories_[place]
+            known = ~pd.isna(numbers)
+            categories = numbers.astype(object)
+            categories[known] = words[j][numbers[known].astype(int)]
+            encoder.categories_[place] = categories
