@@ -45,7 +45,7 @@ from fairconstrained.model_selection.certified import (
     in_sequences,
     sequences,
 )
-from fairconstrained.rates import CAPS
+from fairconstrained.rate_definitions import CAPS
 
 Array = NDArray[Any]
 CONFIDENCE = 0.95

@@ -56,7 +56,7 @@ from fairconstrained.monitoring.betting import (
     of_gap,
 )
 from fairconstrained.monitoring.monitor import FIRST_ROWS, FOR_FIRST
-from fairconstrained.rates import PARITIES
+from fairconstrained.rate_definitions import PARITIES
 
 Array = NDArray[Any]
 ALPHA = 0.05

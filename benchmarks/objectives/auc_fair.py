@@ -20,7 +20,7 @@ from sklearn.utils import Bunch
 
 from benchmarks.objectives import rate_constrained
 from benchmarks.objectives.rate_constrained import Rows, timed_fit
-from fairconstrained.auc import COMPARISONS, auc_differences, win_table
+from fairconstrained.exact_auc import COMPARISONS, auc_differences, win_table
 from fairconstrained.inputs.groups import encode_groups
 
 PARAMETERS: dict[str, list[Any]] = {

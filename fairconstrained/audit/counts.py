@@ -13,7 +13,7 @@ from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.inputs.labels import Classes
 from fairconstrained.metrics.inputs import Counts, GroupedRows
-from fairconstrained.rates import PARITIES, Rate
+from fairconstrained.rate_definitions import PARITIES, Rate
 
 _TWO = Classes([0, 1], [1], True)
 

@@ -22,7 +22,7 @@ from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import interval_of_counts
 from fairconstrained.metrics.metric import gap, ratio
 from fairconstrained.metrics.report import GROUP_RATES, compute_aucs, compute_rates
-from fairconstrained.rates import PARITIES
+from fairconstrained.rate_definitions import PARITIES
 
 Facts = list[dict[str, Any]]
 N_BINS = 5

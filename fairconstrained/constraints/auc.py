@@ -19,17 +19,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.auc import (
+from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
+from fairconstrained.constraints.notions import Notion, checked_number, chosen
+from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
+from fairconstrained.constraints.tables import Placement, Space
+from fairconstrained.exact_auc import (
     COMPARISONS,
     auc_standard_errors,
     differences_of_sets,
     distinct_sets,
     win_table,
 )
-from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
-from fairconstrained.constraints.notions import Notion, checked_number, chosen
-from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
-from fairconstrained.constraints.tables import Placement, Space
 
 
 class AUCConstraint(MomentConstraint):

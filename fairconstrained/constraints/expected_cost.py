@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairconstrained import rates
+from fairconstrained import rate_definitions as rates
 from fairconstrained.constraints.notions import Cap, Event
 
 

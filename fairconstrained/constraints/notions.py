@@ -33,7 +33,7 @@ from fairconstrained.constraints.tables import ClassProbabilities, Space, Statis
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.inputs.labels import is_known, refuse_unknown
 from fairconstrained.numerics import NEGLIGIBLE
-from fairconstrained.rates import Rate, is_symmetric
+from fairconstrained.rate_definitions import Rate, is_symmetric
 
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"

@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fairconstrained import rates
+from fairconstrained import rate_definitions as rates
 from fairconstrained.constraints.affine import as_tensor, without_zeros
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import ParityOfClass, named_positive

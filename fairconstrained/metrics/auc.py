@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array
-from fairconstrained.auc import COMPARISONS, auc_differences, ranks, win_table, wins
+from fairconstrained.exact_auc import COMPARISONS, auc_differences, ranks, win_table, wins
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights

@@ -18,12 +18,12 @@ from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
 from fairconstrained.arrays import Array, Floats, Ints, bisected, check_number
-from fairconstrained.auc import COMPARISONS
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals, auc_inside
-from fairconstrained.rates import Rates
+from fairconstrained.rate_definitions import Rates
 
 N_CELLS = 64  # of the rates that are possible
 N_POINTS = 2048  # values, or blocks of values, of the count that is summed over

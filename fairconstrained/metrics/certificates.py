@@ -40,7 +40,7 @@ from fairconstrained.metrics.inputs import (
 from fairconstrained.metrics.partial import Scored, read_scored
 from fairconstrained.metrics.populations import Mixture, Population
 from fairconstrained.metrics.statements import Certificate
-from fairconstrained.rates import CAPS, PARITIES
+from fairconstrained.rate_definitions import CAPS, PARITIES
 
 _ASSUMPTIONS = (
     "the rows are independent draws from the population this is about;",

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fairconstrained.arrays import Array, check_number, rows_of
-from fairconstrained.auc import COMPARISONS
 from fairconstrained.comparison import Compared, compared
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
-from fairconstrained.rates import CAPS, PARITIES, needs_labels
+from fairconstrained.rate_definitions import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
 # What constraints bound, if they have a bound of their own, in units of the violation.

@@ -24,7 +24,7 @@ from fairconstrained.metrics.metric import (
     warn_single_group,
 )
 from fairconstrained.metrics.parity import demographic_parity_difference
-from fairconstrained.rates import odds, predictive_values
+from fairconstrained.rate_definitions import odds, predictive_values
 
 
 @metric

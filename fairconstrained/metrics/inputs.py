@@ -16,7 +16,7 @@ from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
-from fairconstrained.rates import Rate, Rates, is_symmetric
+from fairconstrained.rate_definitions import Rate, Rates, is_symmetric
 
 CONSTANT = 0.01  # share of other predictions, up to which a model says nearly always the same
 

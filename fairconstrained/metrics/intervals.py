@@ -21,10 +21,10 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from fairconstrained import rates
+from fairconstrained import rate_definitions as rates
 from fairconstrained.arrays import Floats, bisected, rows_of
-from fairconstrained.auc import COMPARISONS, auc_influences
 from fairconstrained.engines.columns import accepts_tables
+from fairconstrained.exact_auc import COMPARISONS, auc_influences
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, dependence, parity, probabilities, worst_rates

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.metrics.inputs import count_table
 from fairconstrained.metrics.metric import examples, gap, metric, ratio
-from fairconstrained.rates import (
+from fairconstrained.rate_definitions import (
     error_rates,
     false_omission_rates,
     false_positive_rates,

@@ -26,7 +26,13 @@ from fairconstrained.percentiles import (
     rank_of_scores,
     read_intervals,
 )
-from fairconstrained.rates import Rates, needs_labels, odds, selection_rates, true_positive_rates
+from fairconstrained.rate_definitions import (
+    Rates,
+    needs_labels,
+    odds,
+    selection_rates,
+    true_positive_rates,
+)
 
 
 class Scored(NamedTuple):

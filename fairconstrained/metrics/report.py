@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained import rates
+from fairconstrained import rate_definitions as rates
 from fairconstrained.arrays import Array, Floats
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.groups import named_columns
@@ -25,7 +25,7 @@ from fairconstrained.metrics.inputs import (
     grouped_rows,
     read_labels,
 )
-from fairconstrained.rates import Rates
+from fairconstrained.rate_definitions import Rates
 
 #: The rates of each group in reports and audits, by their names.
 GROUP_RATES: Mapping[str, Rates] = {

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import count_table
 from fairconstrained.metrics.metric import GroupRates, examples, highest, metric
-from fairconstrained.rates import (
+from fairconstrained.rate_definitions import (
     expected_costs,
     false_negative_rates,
     false_positive_rates,

@@ -48,7 +48,7 @@ from fairconstrained.model_selection._common import (
 )
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.seeds import without_seeds
-from fairconstrained.rates import CAPS, PARITIES
+from fairconstrained.rate_definitions import CAPS, PARITIES
 
 Parameters = Mapping[str, Any]
 Candidate = tuple[Parameters, Any]  # a fitted model, and its settings

@@ -9,7 +9,7 @@ import numpy as np
 from fairconstrained.arrays import Array, check_number
 from fairconstrained.metrics.claims import Claim, constraint_bound, read_claim
 from fairconstrained.monitoring.betting import Payoffs, of_cap, of_gap, of_ratio
-from fairconstrained.rates import CAPS, PARITIES
+from fairconstrained.rate_definitions import CAPS, PARITIES
 
 
 class Rule(NamedTuple):

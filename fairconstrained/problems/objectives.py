@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from fairconstrained.arrays import Floats
-from fairconstrained.auc import ranks, wins
 from fairconstrained.constraints.surrogates import Surrogate
 from fairconstrained.constraints.tables import OfRows, Placement, blocks_of
+from fairconstrained.exact_auc import ranks, wins
 from fairconstrained.losses import Loss, hard_classes, linearized, log_loss, zero_one_loss
-from fairconstrained.rates import expected_costs
+from fairconstrained.rate_definitions import expected_costs
 
 if TYPE_CHECKING:
     from fairconstrained.problems.rows import Rows

@@ -8,9 +8,9 @@ import torch
 from scipy.stats import norm
 
 from fairconstrained import metrics
-from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import AUCParity, Binormal, DemographicParity, Quadratic, SoftBins
 from fairconstrained.constraints.stack import Stack
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.problems.objectives import PairwiseLoss, RankedLoss
 from tests.helpers.auc_fits import METRIC_OF
 from tests.helpers.notions import bound, random_rows

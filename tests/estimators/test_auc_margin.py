@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairconstrained.auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
+from fairconstrained.exact_auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
 from tests.helpers.auc_fits import auc, fitted, measured, table
 
 N_CELLS = 4

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import Quadratic, Space
 from fairconstrained.constraints.stack import stacked
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run

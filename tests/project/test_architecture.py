@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "inputs": {"arrays", "exceptions"},
     "groups": {"arrays", "inputs"},
     "percentiles": {"arrays", "inputs"},
-    "auc": {"arrays"},
-    "rates": {"arrays"},
+    "exact_auc": {"arrays"},
+    "rate_definitions": {"arrays"},
     "comparison": {"arrays"},
     "losses": set(),
     "distributed": {"arrays", "exceptions"},
@@ -35,20 +35,37 @@ MAY_IMPORT = {
     "sharing": set(),
     "models": {"arrays", "distributed", "groups", "inputs", "sharing"},
     "constraints": {
-        *("arrays", "auc", "comparison", "groups", "inputs", "losses", "percentiles", "rates"),
+        *(
+            "arrays",
+            "exact_auc",
+            "comparison",
+            "groups",
+            "inputs",
+            "losses",
+            "percentiles",
+            "rate_definitions",
+        ),
     },
     "privacy": {"arrays", "exceptions"},
     "metrics": {
-        *("arrays", "auc", "comparison", "engines", "exceptions", "groups", "inputs"),
-        *("percentiles", "rates"),
+        *("arrays", "exact_auc", "comparison", "engines", "exceptions", "groups", "inputs"),
+        *("percentiles", "rate_definitions"),
     },
     "audit": {
         *("_version", "arrays", "comparison", "engines", "exceptions", "inputs", "metrics"),
-        "rates",
+        "rate_definitions",
     },
-    "monitoring": {"arrays", "comparison", "engines", "inputs", "metrics", "rates"},
+    "monitoring": {"arrays", "comparison", "engines", "inputs", "metrics", "rate_definitions"},
     "datasets": {"_version", "arrays"},
-    "problems": {"arrays", "auc", "constraints", "losses", "models", "distributed", "rates"},
+    "problems": {
+        "arrays",
+        "exact_auc",
+        "constraints",
+        "losses",
+        "models",
+        "distributed",
+        "rate_definitions",
+    },
     "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
     "solvers": {
         *("arrays", "distributed", "exceptions", "models", "privacy", "problems"),
@@ -68,7 +85,16 @@ MAY_IMPORT = {
         *("sharing", "solvers"),
     },
     "model_selection": {
-        *("arrays", "exceptions", "groups", "inputs", "metrics", "privacy", "rates", "sharing"),
+        *(
+            "arrays",
+            "exceptions",
+            "groups",
+            "inputs",
+            "metrics",
+            "privacy",
+            "rate_definitions",
+            "sharing",
+        ),
     },
     "display": {"metrics", "model_selection"},
     "export": {"estimators", "inputs", "metrics", "models"},
@@ -81,7 +107,7 @@ MAY_IMPORT = {
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
     *("exceptions", "numerics", "arrays", "blocks", "engines", "inputs", "groups"),
-    *("percentiles", "auc", "rates", "comparison", "sharing"),
+    *("percentiles", "exact_auc", "rate_definitions", "comparison", "sharing"),
     *("metrics", "monitoring", "datasets", "privacy", "model_selection", "display"),
 }
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import Quadratic
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM

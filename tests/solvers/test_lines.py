@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.auc import COMPARISONS
 from fairconstrained.constraints import AUCS, CONSTRAINTS, Space
 from fairconstrained.constraints.stack import Stack
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import LinearModel
