@@ -20,7 +20,8 @@ import pandas as pd
 from fairconstrained.inputs.values import as_written, listed
 
 _SEPARATORS = (",", ";", "\t", "|")
-_N_ROWS = 200  # from which separator and decimal mark are guessed
+# Separator and decimal mark are guessed from so many rows.
+_N_ROWS = 200
 _NEEDS = "{name} is {kind}. Reading it needs {library}: pip install 'fairconstrained[files]'"
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MARKUP = re.compile(r"\s*(\[\s*\{|\{\s*\"|<[!?a-z])", re.IGNORECASE)

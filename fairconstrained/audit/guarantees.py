@@ -15,7 +15,8 @@ from fairconstrained.audit.wording import Question
 from fairconstrained.metrics import Certificate, Weights, certify
 from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
-_MOST = 1e6  # times these rows: more is no advice
+# A multiple of the rows: who would need a million times as many is not helped by the number.
+_MOST = 1e6
 
 
 def certified(sample: Sample, grouping: Grouping, rows: Array, question: Question) -> Certificate:

@@ -25,6 +25,7 @@ from fairconstrained.metrics.report import GROUP_RATES, compute_aucs, compute_ra
 from fairconstrained.rate_definitions import PARITIES
 
 Facts = list[dict[str, Any]]
+# Fifths of the scores: with more, bins of small groups are empty.
 N_BINS = 5
 # The rates that each criterion compares.
 COMPARED = {

@@ -27,8 +27,10 @@ from fairconstrained.audit.wording import (
 _FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what US agencies generally
 regard as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it proves
 nothing by itself, and says nothing about other laws."""
-_MOST_VALUES = 30  # of an outcome, in the table of provenance
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)  # between the lines of a picture
+# Values of an outcome in the table of provenance: a column of numbers may have thousands.
+_MOST_VALUES = 30
+# Between the lines of a picture: the first that gives at most six lines.
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 class Grid(NamedTuple):

@@ -35,11 +35,14 @@ RATE_NAMES = {rate: name for name, (rate, _) in RATES.items()} | {
 WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates.
 Give one by Weights(values, most=...), or --most-weight."""
 FOUR_FIFTHS = 0.8
-_LARGE = 0.1  # gap in another rate that a reader must know about
+# A gap in another rate that a reader must know about: twice the slack that is asked for by default.
+_LARGE = 0.1
+# Rates of an outcome that hardly anybody gets have small gaps and mean nothing by them.
 _RARE = 0.01
 # Verdicts; exit codes and the headline follow from them.
 KEPT, NOT_KEPT, NOT_PROVED, NOT_ASKED = "kept", "not kept", "not proved", "not asked"
-_MOST_NAMED = 5  # groups that are not compared, in the answer
+# Groups that are not compared, in the answer: the page lists all.
+_MOST_NAMED = 5
 
 
 def percent(value: float | None) -> str:

@@ -25,10 +25,17 @@ from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals, auc_inside
 from fairconstrained.rate_definitions import Rates
 
-N_CELLS = 64  # of the rates that are possible
-N_POINTS = 2048  # values, or blocks of values, of the count that is summed over
-N_COARSE = 64  # the same for a bound that often decides
-N_DEVIATIONS = 7.0  # standard deviations of Y around its mean, which leave out less than 1e-11
+# Of the rates that are possible. A bound is taken at two corners of each cell, so smaller cells
+# lose less between them.
+N_CELLS = 64
+# Values of the count that is summed over: all likely ones of up to 80,000 rows, else blocks of
+# neighbours, whose last value bounds the others.
+N_POINTS = 2048
+# Coarse blocks first: they are valid too, and often decide at a thirty-second of the work.
+N_COARSE = 64
+# Standard deviations of Y around its mean. What they leave out is less than 1e-11, which is added
+# to the bound.
+N_DEVIATIONS = 7.0
 
 
 def check_confidence(confidence: Any) -> None:

@@ -53,7 +53,9 @@ _DECLARED = (
 )
 _NO_MATTER = "what is declared does not matter for this criterion: it uses all rows."
 _DRAWN = "the bound is of a sample with the declared composition: {} of the {} rows."
-_FOR_SAMPLES = 0.02  # of the probability of error, for samples that the rows do not suffice for
+# Of the probability of error, for the event that the rows do not suffice for a sample of the
+# declared composition; the rest is left to the bound itself.
+_FOR_SAMPLES = 0.02
 _MISSING = (
     "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
     "within labels) those that are left have the predictions of all."

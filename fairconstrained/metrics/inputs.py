@@ -18,7 +18,9 @@ from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
 from fairconstrained.rate_definitions import Rate, Rates, is_symmetric
 
-CONSTANT = 0.01  # share of other predictions, up to which a model says nearly always the same
+# Share of other predictions up to which a model says nearly always the same: gaps of such a model
+# are small because it tells nobody apart.
+CONSTANT = 0.01
 
 
 def nearly_constant(predictions: Any) -> bool:

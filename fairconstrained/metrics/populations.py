@@ -24,6 +24,7 @@ from fairconstrained.inputs.groups import group_name
 from fairconstrained.inputs.samples import check_weights
 
 Fraction: TypeAlias = float | tuple[float, float]
+# Each interval has two ends, and each combination of ends is a sample: 256 of them.
 MOST_INTERVALS = 8
 
 

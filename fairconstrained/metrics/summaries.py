@@ -19,7 +19,9 @@ from scipy.stats import norm
 from fairconstrained.arrays import Floats
 from fairconstrained.metrics.bounds import wilson
 
-FEW = 10.0  # hits, or rows without; of fewer quantiles are exact
+# Hits, or rows without (n p (1 - p)): the expansion of Cornish and Fisher is for many; below this
+# quantiles are exact.
+FEW = 10.0
 
 
 class Proportions:

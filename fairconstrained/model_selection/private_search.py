@@ -40,7 +40,9 @@ from fairconstrained.privacy.accounting import (
 from fairconstrained.privacy.callers import refuse_steps_with_groups, steps_before
 from fairconstrained.privacy.plans import MOST_EPSILON, privacy_guarantee
 
-_TIGHT = 0.98  # the search for the budget of a fit ends when the fits spend this much of the total
+# The search for the budget of a fit ends when the fits spend this much of the total.
+_TIGHT = 0.98
+# Halvings and secant steps reach 2 % of the total long before.
 _MOST_PLANS = 12
 # Scale of the noise on counts of right predictions, times epsilon. A null record lowers all counts
 # or none; another record may raise some and lower others. Labels and features may be public.

@@ -29,12 +29,20 @@ from fairconstrained.arrays import Array, Floats, Ints, bisected
 BETS = 0.96 * 0.5 ** np.arange(7)
 SHARES = np.exp(-0.5 * np.log(BETS / 0.7) ** 2)
 SHARES /= SHARES.sum()
-FROM_THE_START = 0.9  # of the stake; the rest is bet later, in case that the rule is broken later
-LATER = 500.0  # payoffs after which half of that rest is bet
-WINDOW = 8  # rows of two groups, one after another; see Comparison
+# Of the stake; the rest is bet later, because bets from the start have lost much of it where a rule
+# is broken after a long time.
+FROM_THE_START = 0.9
+# Payoffs after which half of that rest is bet, and half of what is left after as many again.
+LATER = 500.0
+# Rows of two groups, one after another: a shorter window learns less of them, a longer one assumes
+# that rates stay for longer (decisions: monitors compare rows of the same time).
+WINDOW = 8
+# Ends of intervals are right to 2^-14, .00006.
 _HALVINGS = 14
-_SLICE = 10_000  # payoffs at a time
-_LOG_MOST = 600.0  # of wealth; beyond it nothing changes any more
+# Payoffs at a time: their wealth by bet and claim takes a few MB.
+_SLICE = 10_000
+# Of wealth: beyond e^600 nothing changes any more, and double precision ends at e^709.
+_LOG_MOST = 600.0
 
 # What a window with rows of both groups can be: rows and hits of the first, hits of the second.
 _ROWS, _FIRST, _SECOND = np.array(

@@ -22,9 +22,15 @@ from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
 from fairconstrained.monitoring.rules import Rule, read_rule
 
-FIRST_ROWS = 100  # no alarm before; groups that have come by then share the stake equally
-FOR_FIRST = 0.9  # of the stake; each later batch of groups gets half of the rest
+# No alarm before so many rows: a group has to have come by then to have a full share of the stake.
+FIRST_ROWS = 100
+# Of the stake, for the groups of the first rows; each later batch of groups gets half of the rest,
+# so that all shares together are at most one.
+FOR_FIRST = 0.9
+# Each pair of groups is a comparison with a state of its own: 2,016 of them.
 MOST_GROUPS = 64
+# Of the history; when there are more, every second one is dropped, so that a year takes no more
+# memory than a day.
 MOST_RECORDS = 200
 OVERALL = "all"
 

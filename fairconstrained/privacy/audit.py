@@ -16,9 +16,12 @@ from fairconstrained.arrays import Floats
 
 __all__ = ["epsilon_lower_bound"]
 
+# Thresholds on the outputs. One half of the outputs chooses among them and the other half counts,
+# so that many candidates cost nothing.
 _CANDIDATES = 200
 _SMALLEST = 1e-300  # a ratio in place of none: its logarithm is below any bound
-_FEWEST = 20  # outputs on each of the two data sets
+# Outputs on each of the two data sets, of which one half chooses a threshold.
+_FEWEST = 20
 
 
 def epsilon_lower_bound(

@@ -39,10 +39,17 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import Floats, Ints
 from fairconstrained.privacy.accounting import Gaussian, Laplace, PrivacyGuarantee
 
-_BLOCK_ROWS = 8192  # expected rows of the batches that are drawn together
+# Expected rows of the batches that are drawn together, which costs less than drawing each.
+_BLOCK_ROWS = 8192
+# Random words at a time: a call of the system costs as much as some hundred words, and 32 KB stay
+# in the first cache.
 _BLOCK_WORDS = 4096
-_GRID = 2.0**-24  # most that rounding adds to the norm of what a row adds, in units of the noise
-_LARGEST = 2.0**61  # steps of the grid; two such numbers add up within 64 bits
+# Most that rounding adds to the norm of what a row adds, in units of the noise: the accountant
+# charges for it (GRID_SHIFT of privacy/accounting.py).
+_GRID = 2.0**-24
+# Steps of the grid; two such numbers add up within 64 bits.
+_LARGEST = 2.0**61
+# Seeds travel between workers as signed numbers of 64 bits.
 _SEEDS = 2**63
 # The quantile z of a word of at least _SHORT is off by less than _DOUBT * (1 + |z|), by rounding
 # and by missing bits: of 125,000 words normal quantiles by a quarter of that.

@@ -40,13 +40,16 @@ from fairconstrained.privacy.accounting import (
 )
 
 PhasesAt = Callable[[float], Sequence[Phase]]
-TIGHT = 0.995  # calibrated noise spends between this and all of the budget
+# Calibrated noise spends between this and all of the budget: noise of half a percent less would
+# change no result.
+TIGHT = 0.995
 MOST_NOISE = 1e9
 NONE: Mapping[str, int] = MappingProxyType({})
 # Rounding errors of the convolutions stay orders of magnitude below this much delta
 # (tests/privacy/test_accounting.py compares 10,000 steps with the closed form).
 ROUNDING = 1e-12
-CUT = 1e-4  # fraction of delta for the tails that are cut off before composition
+# Fraction of delta for the tails that are cut off before composition, and charged for.
+CUT = 1e-4
 # Step of the grid in standard deviations of a loss. Connecting the dots adds at most a quarter of
 # its square to the variance: 0.25 %, and half of that to epsilon.
 STEP = 0.1
@@ -54,7 +57,8 @@ MOST_STEP, MOST_POINTS = 0.1, 1 << 16
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
-MOST_EPSILON = 1e4  # of plans: with larger ones noise is left in digits that doubles do not have
+# Of plans: with larger ones noise is left in digits that doubles do not have.
+MOST_EPSILON = 1e4
 
 
 def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record") -> float:
