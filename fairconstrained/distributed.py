@@ -42,6 +42,7 @@ _OUT_OF_STEP = (
 def check_device(name: str, device: Any) -> None:
     """Raise ValueError, with the name of the parameter, unless this process can compute there."""
     try:
+        # Tensors of the meta device can be made, so that only its name tells.
         if torch.device(device).type == "meta":
             raise RuntimeError("it holds no numbers")
         torch.empty(0, device=torch.device(device))
@@ -127,6 +128,7 @@ def one_openmp_thread(X: Any) -> Iterator[None]:
     if not few or "OMP_NUM_THREADS" in os.environ:
         yield
         return
+    # A container may have fewer cores than the machine.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     libraries = _libraries(len(sys.modules)).select(user_api="openmp")
     paths = [library["filepath"] for library in libraries.info() if library["num_threads"] == cores]
@@ -147,6 +149,8 @@ def _in_forked_child() -> None:
     there, so torch gets one, as in the worker processes of its own ``DataLoader``.
     """
     global _shared
+    # The parent limited BLAS and will restore its own; the child inherits the limit and nobody to
+    # lift it.
     if _shared.limited:
         _shared.blas.restore_original_limits()
     _shared = _Shared()
@@ -190,6 +194,7 @@ class Workers:
         if self.size == 1:
             return tensor
         self._turn += 1
+        # The sum is taken in place, and gloo takes contiguous tensors only.
         total = tensor.detach().clone(memory_format=torch.contiguous_format)
         with self._naming_the_lost():
             dist.all_reduce(total, group=self._group)
@@ -213,6 +218,7 @@ class Workers:
             return [mine]
         self._turn += 1
         # The turns show whether all workers take part in the same exchange.
+        # torch fills the list, whose length counts.
         messages = [(self._turn, mine)] * self.size
         with self._naming_the_lost():
             dist.all_gather_object(messages, messages[0], group=self._group)
@@ -271,6 +277,7 @@ class Workers:
     def _missing(self) -> str:
         """Name the ranks without a heartbeat: survivors leave theirs in the shared store."""
         self._losses += 1
+        # There is no public way to the store, which outlives a worker that collectives wait for.
         store = dist.distributed_c10d._get_default_store()
         missing = []
         try:
@@ -379,6 +386,7 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
 def taken_workers() -> Iterator[Workers]:
     """Yield the workers that the caller has chosen; fits within it run alone."""
     workers = CHOSEN_WORKERS.get() or ALONE
+    # Fits inside this one, such as of a pipeline's steps, are of this worker's rows alone.
     before = CHOSEN_WORKERS.set(None)
     try:
         yield workers

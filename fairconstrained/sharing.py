@@ -47,7 +47,10 @@ class Store:
         """Return the result of `compute`, which is called once for each key; others wait."""
         with self._lock:
             result = self._results.pop(key, None)
+            # The first to ask computes outside the lock; others wait for its future, so that
+            # nothing is computed twice.
             is_new = result is None
+            # Popped and stored again: dictionaries keep the order, and the oldest use is first.
             self._results[key] = result = result or Future()
         if is_new:
             try:
@@ -77,6 +80,7 @@ class Handle:
     def __init__(self, store: Store | None = None):
         self._store: Callable[[], Store | None] = lambda: None
         if store is not None:
+            # Weak, so that clones which live longer do not keep the results of the search.
             self._store = weakref.ref(store)
 
     def __reduce__(self) -> Any:
@@ -120,6 +124,7 @@ class Handle:
 def share(parent: Any, child: Any) -> Any:
     """Return the child, a clone of the parent, with a handle to the parent's store."""
     store = store_of(parent)
+    # Beside the parameters, where get_params and repr do not look.
     child.__dict__["_handle"] = Handle(store)
     if store.follows:
         store_of(child).follows = True

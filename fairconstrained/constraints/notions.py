@@ -200,6 +200,7 @@ class Parity(EventNotion):
         bound: Any = slack if self.slack is None else self.slack
         n_groups, events = len(space.groups), self.events(space.classes)
         statistic = self.statistic(len(space.classes))
+        # The usual case first: each group is a set of its own, and the matrices stay sparse.
         sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound)]
         if space.n_control or self.attributes != "crossed":
             sets = compared_sets(self, space, bound)
@@ -208,6 +209,7 @@ class Parity(EventNotion):
         for groups, set_slack, number in sets:
             n_sets = groups.shape[0]
             n_values = len(events) * (len(slacks) + reference.size(n_sets))
+            # Before the matrices, which are what would not fit into memory.
             refuse_too_many(self, n_values, n_groups, reference.advice)
             members, differences = reference.compare(n_sets)
             rates.append(sp.csr_array(members) @ groups)
@@ -215,15 +217,20 @@ class Parity(EventNotion):
             if self.ratio is None:
                 gap = checked_number(self, "slack", set_slack)
                 slacks = np.append(slacks, np.full(differences.shape[0], gap))
+            # Where all pairs are compared, the largest value is a range, and no product with all
+            # pairs is needed.
             families += (n_sets,) if reference.all_pairs else ()
+            # Sets of all others, or of everybody, are no group: one row is enough for them.
             attribute += [number] * n_sets + [-1] * (members.shape[0] - n_sets)
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
             compared = in_both_orders(compared, checked_ratio(self))
             kind, families = self._ratios, ()
+            # A hair inside: what users divide must not round to less than the ratio.
             allowed = np.full(len(events) * compared.shape[0], -NEGLIGIBLE)
         compared = sp.kron(sp.eye_array(len(events)), compared)
+        # A family of one has no pair.
         families = families if max(families, default=0) > 1 else ()
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
@@ -276,6 +283,7 @@ class Cap(EventNotion):
         limit: Any = slack if self.max is None else self.max
         caps = [limit]
         if isinstance(limit, Mapping):
+            # A cap for a group that is not there is more likely a mistyped label than a wish.
             if not self.per_group or set(limit) != set(space.groups):
                 raise ValueError(
                     f"{type(self).__name__}.max must have a cap for each of the groups "
@@ -338,6 +346,7 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
     compared = []
     for number, (columns, allowed) in enumerate(zip(column_sets, slacks, strict=True)):
         keys = [(label[n_sensitive:], *(label[k] for k in columns)) for label in labels]
+        # In the order of first appearance, as descriptions name them.
         for stratum in dict.fromkeys(key[0] for key in keys):
             inside = dict.fromkeys(key for key in keys if key[0] == stratum)
             sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
@@ -401,6 +410,7 @@ def naming(notion: Any, label: Any) -> Any:
     params = {} if label is None else notion.get_params()
     names = [name for name in params if name.split("__")[-1] == "pos_label"]
     unset = {name: label for name in names if params[name] is None}
+    # The user's object stays without a label, for other data.
     return copy.deepcopy(notion).set_params(**unset) if unset else notion
 
 

@@ -64,6 +64,7 @@ class WithinIntervals(MomentConstraint):
         same = (self.label[:, None] == self.label) & ~np.eye(self.n_parts, dtype=bool)
         self.first, self.second = map(torch.as_tensor, np.nonzero(same))
         self._n_thresholds = n_thresholds
+        # The base class has set none, since the values follow from its parts.
         n_values = len(self.first) * n_thresholds
         self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
 
@@ -77,6 +78,7 @@ class WithinIntervals(MomentConstraint):
         """Drop parts that are not compared, or without a whole row in their intervals."""
         cells = sp.csr_array(np.array(self.partition.cells(), dtype=int).reshape(self.n_parts, -1))
         comparison, _ = compared_rates(self.space, cells, rows, min_rows, self.slack)
+        # Without a whole row in the interval a single rank decides whether there is any.
         small = ~comparison.enough | (comparison.rows * self.intervals.lengths < 1.0)
         n_kept = np.bincount(self.label[~small], minlength=2)
         # Parts that have no other part of their label left to be compared with.
@@ -84,6 +86,7 @@ class WithinIntervals(MomentConstraint):
         dropped = small | comparison.alone
         if not dropped.any():
             return self, []
+        # The last number is looked up by cells in no part, whose part is -1.
         numbers = np.append(np.where(dropped, -1, np.cumsum(~dropped) - 1), -1)
         part = numbers[self.partition.part_of_cell.numpy()]
         remaining = self._made(part=part, intervals=self.intervals.take(~dropped))
@@ -101,6 +104,7 @@ class WithinIntervals(MomentConstraint):
 
     def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
         """Compute exact ranks in each part, with one sort."""
+        # Ranks are of whole rows: a row with fractions of several parts stands in each of them.
         row, copies = rows.copies()
         part = copies.part.cpu().numpy()
         used = part < self.n_parts
@@ -241,6 +245,7 @@ class FractionsInside:
     @staticmethod
     def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
         """Return levels of G, from which parts may be `half` of the gap away."""
+        # Beyond these levels a neighbourhood of half the gap reaches the end, and holds by itself.
         levels = np.linspace(half, 1.0 - half, n_grid)
         least, _ = intervals.rank(np.clip(levels - half, 0.0, 1.0))
         _, most = intervals.rank(np.clip(levels + half, 0.0, 1.0))
@@ -250,6 +255,7 @@ class FractionsInside:
     def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
         """Measure how far each part is above and below the others at each threshold."""
         inside = intervals.fraction(rank)
+        # Twice the distance from the middle of the extremes: its largest value is their difference.
         from_middle = 2.0 * inside - inside.max(axis=0) - inside.min(axis=0)
         return from_middle, -from_middle
 
@@ -344,6 +350,7 @@ class PartialDistributions(WithinIntervals):
         They are feasible for tied scores if all parts have the same intervals.
         """
         counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
+        # Each part counts the same, however many rows it has: the mean of their rates.
         weight = (1.0 / (self.n_parts * counts)) @ (rows.weights() / rows.weight)
         target = (0.5 * (self.least + self.most)).mean(dim=0).to(scores)
         margin = 40.0 / self.statistic.temperature  # beyond it steps are 0 or 1, up to rounding
@@ -357,6 +364,8 @@ class PartialDistributions(WithinIntervals):
             if float(excess.abs().max()) <= ROUNDING:
                 break
             low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
+            # The mean rate falls with the threshold, hence the sign; where slopes vanish the step
+            # is infinite and bisection takes over.
             newton = theta + excess / (weight @ steps.slopes(soft))
             theta = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
         return theta
@@ -373,6 +382,7 @@ class PartialDistributions(WithinIntervals):
             factor.expand(shape).reshape(-1).diag().cpu().numpy()
             for factor in (1.0 / counts[:, None], self._scale)
         )
+        # A single part has nothing to be compared with, and no values.
         combinations = np.concatenate((scale, -scale))[: len(self.slack)]
         return AffineMap(
             [Combinations.of(combinations)],
@@ -417,6 +427,7 @@ def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats
     Column i of `values` belongs to all thresholds from thresholds[i] up to the next one.
     """
     order = np.argsort(centres, kind="stable")
+    # Every threshold belongs to the nearest centre.
     borders = 0.5 * (centres[order][1:] + centres[order][:-1])
     first = np.searchsorted(thresholds, np.concatenate(([-np.inf], borders)), "right") - 1
     stop = np.searchsorted(thresholds, np.concatenate((borders, [np.inf])), "left")

@@ -125,6 +125,7 @@ class GroupScoreDisplay(_ScoreDisplay):
         """
         ax = axes_of(ax)
         data = self._read()
+        # Common edges: groups are compared bin by bin.
         edges = np.histogram_bin_edges(data.scores, bins)
         ranks = data.ranks()
         # Ranks just below each edge: a bin contains its lower edge, and the last bin both edges.
@@ -192,6 +193,7 @@ class ParityCurveDisplay(_ScoreDisplay):
         ax = axes_of(ax)
         data = self._read()
         drawn = len(ax.lines)
+        # From the lowest rank on, so that curves run from the left.
         rank = data.ranks().rank[:, ::-1]
         self.lines_ = []
         for g, group in enumerate(data.rows.names[1:], start=1):

@@ -85,9 +85,11 @@ def unchanged_on_error(estimator: object) -> Iterator[list[PrivacyGuarantee]]:
     Yield the ledger in which a fit notes what it may have released.
     """
     ledger: list[PrivacyGuarantee] = []
+    # A shallow copy is enough: fits replace attributes, and change none in place.
     before = dict(vars(estimator))
     try:
         yield ledger
+    # Interruptions too: a search that is stopped may go on with its estimators.
     except BaseException as error:
         vars(estimator).clear()
         vars(estimator).update(before)
@@ -240,8 +242,10 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         """
         inputs = FitInputs(as_table(X), y, sensitive_features, sample_weight)
         with unchanged_on_error(self) as ledger, taken_workers() as workers:
+            # Workers that fit different classes would wait for each other in different sums.
             if workers.size > 1:
                 refuse_difference("estimators", workers.gather(type(self).__name__))
+            # Errors about parameters come on all workers, before one waits for another's rows.
             with workers.agreeing():
                 task = self._task()
                 inputs = admitted(task, inputs, control_features, workers)
@@ -258,9 +262,11 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         check_parameters(name, params, self._protects)
         specification = as_specification(self.model)
         specification.check()
+        # The user's object keeps no state of a fit, and may be the model of several estimators.
         specification = clone(specification)
         check_device(f"{name}.device", self.device)
         budget = None if params.get("epsilon") is None else self._budget()
+        # A private fit shares nothing: what another fit has computed was not paid for by this one.
         specification.handle = NO_STORE if budget else handle_of(self)
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(
@@ -284,17 +290,23 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         silent: Any = {"all": "ignore"} if task.is_private else {}
         seed = random_seed(task.random_state)
         if task.random_state is None:
+            # Clones of one object draw the same folds, so that they can share what they learn on
+            # them.
             seed = task.handle.seed(seed)
         with np.errstate(**silent), generator(task, seed) as rng:
             fit = task.learn(Fit(task, rows, rng, ledger, watch))
             with one_thread():
                 problem, left_out = task.pose(fit)
+                # Again, after the check of the class: what the solver needs may depend on where the
+                # rows are.
                 check_solves(task.solver, problem, in_memory=fit.data.in_memory)
                 task.solver.check(problem)
                 solved = task.solve(fit, problem)
                 store(self, fit, solved, left_out)
             if task.measure is not None:
                 problem, solution = solved.stages[-1]
+                # Models that were fitted to these rows know their labels: gaps of these scores are
+                # kept apart from those of rows that the predicting copy has not seen.
                 hard = task.measure(fit, problem, solution.iterate.x)
                 self.training_violation_ = problem.constraint.measure(hard[1:])
 
@@ -343,6 +355,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         ndarray of shape (n_samples,)
         """
         scores = self._scores(X)
+        # Ties go to the same class as in training, whatever the library of X.
         codes = hard_classes(torch.as_tensor(scores))
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
 

@@ -57,6 +57,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     register_onnx_converters()
     import skl2onnx
 
+    # The classifier inside is the model, and skl2onnx knows it already.
     model = getattr(getattr(model, "model_", None), "estimator_", model)  # of a SingleFit
     # Dictionaries of probabilities, skl2onnx's default, exist in single precision only.
     given = {"options": {id(model): {"zipmap": False}}, **options}
@@ -130,6 +131,7 @@ class _Graph:
         model = model.estimator if isinstance(model, FrozenEstimator) else model
         if isinstance(model, InKinds):
             return _in_kinds(self, model, X)
+        # A search predicts by its best model, and has no converter.
         model = getattr(model, "best_estimator_", model)
         if len(X) > 1 and not hasattr(model, "steps"):  # only pipelines know columns by name
             table = scope.declare_local_variable("table", DoubleTensorType([None, len(X)]))
@@ -141,6 +143,7 @@ class _Graph:
             options={id(model): {"zipmap": False}},
             target_opset=self._version,
         )
+        # Two converted models may have nodes of the same names.
         prefix = scope.get_unique_operator_name("model") + "_"
         own = add_prefix(alone, prefix).graph
         for column in X:
@@ -291,11 +294,13 @@ def _split_columns(graph: _Graph, model: Any, table: Any, nodes: Any, left: Any)
         if len(own):
             bits = np.stack([left[i][nodes["bitset_idx"][i]] for i in own]).view(np.uint8)
             right = 1.0 - np.unpackbits(bits, axis=1, bitorder="little")[:, : len(categories)]
+            # Categories that training did not see go where missing values go.
             unknown = 1.0 - nodes["missing_go_to_left"][own]
             value = graph.Gather(table, np.array([feature]), axis=1)
             known = graph.Cast(graph.Equal(value, categories[None].astype(float)), to=graph.double)
             columns.append(graph.Add(graph.product(known, (right - unknown[:, None]).T), unknown))
             nodes["feature_idx"][own] = n_columns + np.arange(len(own))
+            # The new column is 0 or 1, so that rounding cannot change a side.
             nodes["num_threshold"][own] = 0.5
             n_columns += len(own)
     return graph.Concat(*columns, axis=1), nodes
@@ -308,6 +313,7 @@ def _columns(graph: _Graph, fitted: FittedPosteriors, X: Any) -> Any:
     """Return the columns of posteriors: the mean over the folds."""
     ensembles = [fitted.labels, *([] if fitted.groups is None else [fitted.groups])]
     answers = [[_evidence(graph, one, model, X) for model in one.models] for one in ensembles]
+    # A frozen classifier stands for all folds of the other model.
     n_folds = max(map(len, answers))
     each = [
         _assembled(graph, fitted, *(one[k % len(one)] for one in answers)) for k in range(n_folds)
@@ -334,6 +340,8 @@ def _assembled(
         density = graph.product(posterior, parts / np.maximum(model.prior, LEAST))
         density = graph.Mul(within, density)
         n_parts = parts.shape[1]
+        # ONNX has no outer product of columns: two matrices of zeros and ones repeat them side by
+        # side.
         each_column = np.repeat(np.eye(width), n_parts, axis=1)
         each_part = np.tile(np.eye(n_parts), width)
         products = graph.Mul(
@@ -377,6 +385,7 @@ def _posteriors(graph: _Graph, calibrator: Calibrator, evidence: Any, free: Any)
     known = np.eye(n_kinds)[:, model.classes_].T
     if not hasattr(model, "coef_"):  # there is one kind only
         ones = graph.product(evidence, np.ones((n_kinds, 1)))
+        # A column of ones with as many rows as the input, which no constant can have.
         return graph.product(graph.Div(ones, ones), model.class_prior_[None] @ known)
     scores = graph.Add(graph.product(free, model.coef_.T), model.intercept_)
     if len(model.coef_) == 1:  # margins between two kinds

@@ -98,6 +98,8 @@ class TrainingRows:
             shares = torch.as_tensor(self.group)
             sums = torch.zeros(shape, dtype=shares.dtype)
             sums.index_add_(0, torch.as_tensor(self.y.astype(np.int64)), shares)
+            # Shares may be negative where known groups correct them, and add up to fractions of
+            # rows.
             return self.workers.sum(sums).round().clamp_min(0).long()
         cell = (self.y.astype(np.int64) * n_groups + self.group)[self.group >= 0]
         counted = np.bincount(cell, minlength=n_classes * n_groups).reshape(shape)
@@ -123,6 +125,8 @@ class TrainingRows:
         n_groups = len(self.space.groups)
         if self.group.ndim == 1:
             return np.where(self.group < n_groups, self.group, -1)
+        # Corrected shares outside [0, 1] are no probabilities: draw in proportion to the positive
+        # ones.
         below = np.cumsum(np.maximum(self.group, 0.0), axis=1)
         drawn = np.random.default_rng(seed).random((len(below), 1)) * below[:, -1:]
         index = np.minimum((below <= drawn).sum(axis=1), n_groups - 1)
@@ -159,6 +163,7 @@ def validated(
     scikit-learn notes the columns of X on the estimator. Groups agree with the description of an
     earlier fit, if there is one.
     """
+    # First, because scikit-learn's messages about X and y are those that users know.
     X, y = specification.training_rows(estimator, inputs.X, inputs.y)
     check_classification_targets(y)
     weight = checked_weight(inputs.sample_weight, len(y))
@@ -174,6 +179,7 @@ def validated(
             if codes.ndim == 1:
                 seen = np.isin(np.arange(len(labels)), codes)
                 codes, labels = recoded(codes, np.cumsum(seen) - 1), labels[seen]
+    # After rows of weight zero are gone: a label of such rows alone is no class.
     classes, y = np.unique(y, return_inverse=True)
     rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
     return replace(rows, columns=columns, order=order_of(inputs.y))
@@ -187,6 +193,7 @@ def described_before(task: Task) -> Description | None:
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = task.name, rows.classes, rows.groups
+    # Few groups may well have few rows each; many with few rows are hardly ever groups.
     if groups is not None and len(groups) > 20:
         n_samples = int(rows.cells[:, : len(groups)].sum())
         if task.is_private:  # how many are missing is protected
@@ -232,6 +239,8 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
         state = "not given" if groups is None else "missing in every row"
         rows = replace(rows, group=np.zeros(len(rows.y), dtype=np.int64), groups=None)
     elif missing or declared:
+        # Index -1, for unknown, becomes the index after the last group: sums by cell need no
+        # branch.
         places = np.arange(len(groups) + 1, dtype=rows.group.dtype)
         rows = replace(rows, group=places[rows.group], unknown=True)
         if missing and (not declared or task.missing_sensitive == "raise"):
@@ -291,6 +300,7 @@ class Domains(NamedTuple):
         if self.classes is not None:
             y, labels = _in_domain(rows.y, rows.classes, self.classes)
             rows = replace(rows, y=y, classes=labels)
+        # Domains are public, so that a label without rows says nothing about the rows.
         if self.groups is not None and rows.groups is not None:
             group, labels = _in_domain(rows.group, rows.groups, self.groups)
             rows = replace(rows, group=group, groups=labels)
@@ -313,6 +323,7 @@ def _in_domain(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, A
     """Return the codes of labels in a domain that holds them, and the domain as an array."""
     place = {label: i for i, label in enumerate(domain)}
     places = [place[label] for label in labels.tolist()]
+    # np.array would make a table of the tuples.
     array = np.empty(len(domain), dtype=object)  # labels of crossed columns are tuples
     array[:] = domain
     return recoded(codes, places), array if isinstance(domain[0], tuple) else np.array(domain)

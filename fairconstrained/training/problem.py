@@ -103,6 +103,7 @@ class FunctionConstraint(Term):
                 f"finite values; it returned {values.tolist()} for a batch of {len(outputs)} rows. "
                 "A mean over no rows is nan: give `groups`, for batches with rows of each"
             )
+        # A constraint without a gradient would be violated silently, as no step changes it.
         if torch.is_grad_enabled() and not values.requires_grad:
             raise self._wrong(
                 "values that depend on the outputs it was given; these have no gradient "
@@ -113,6 +114,8 @@ class FunctionConstraint(Term):
 
     def reads_features(self, outputs: Tensor, batch: Batch) -> bool:
         """Return whether the function needs the first tensor of a batch, the features."""
+        # Tensors on the meta device have shapes and no numbers: functions that read features fail
+        # on them, or return one.
         without = (batch[0].to("meta"), *batch[1:])
         try:
             value = self._function(outputs, without)
@@ -147,6 +150,7 @@ class NotionConstraint(Term):
         part = copy.copy(self)
         part.cell = self.cell[rows]
         y, group = part.cell // self._n_groups, part.cell % self._n_groups
+        # Counts of these rows: tables of a part are divided by what the part has.
         part._counts = self._stack.partition.place(y, group, torch.ones(len(y)).double()).counts()
         return part
 
@@ -204,10 +208,12 @@ class ModuleProblem(FixedSoftness):
         n_rows = torch.tensor(source.n_rows, device=device)
         self.n_rows = int(workers.sum(n_rows)) if source.streams else source.n_rows
         self._n_strata = int(group.max()) + 1
+        # One batch tells the shape of outputs, on which losses depend.
         _, first = next(iter(source.chunks()))
         with torch.no_grad():  # models see one column where the module gives (n,)
             outputs = model.network.eval()(self._moved(first)[0][:2])
         self._flat = outputs.ndim == 1
+        # Only a call tells how many values functions of the user return.
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
 
     def start(self) -> Tensor:
@@ -287,6 +293,8 @@ class ModuleProblem(FixedSoftness):
                     if term not in whole:
                         moments[term] += term.measured(outputs, batch, drawn)
                 if whole:
+                    # The features of all rows may not fit into memory: keep them only for functions
+                    # that read them.
                     if not kept:
                         read = any(term.reads_features(outputs, batch) for term in whole)
                     kept.append((outputs, (batch[0] if read else batch[0].to("meta"), *batch[1:])))
@@ -315,6 +323,8 @@ class ModuleProblem(FixedSoftness):
         function, leaves = self.model.differentiable(x)
         batches = [self._own_batch(rows, scale) for _, rows, scale in draws]
         X = [batch[0] for batch, _ in batches]
+        # All draws go through the module at once: a step is mostly the overhead of small operations
+        # (decisions: one pass for independent draws).
         if self.source.streams:  # whose batches may differ in shape
             outputs = [function(rows) for rows in X]
         else:
@@ -322,6 +332,7 @@ class ModuleProblem(FixedSoftness):
         values = []
         for (terms, *_), own, batch in zip(draws, outputs, batches, strict=True):
             moments = [term.soft(self._shaped(own), *batch) for term in terms]
+            # One exchange for all terms of a draw.
             total = self._workers.sum_with_gradient(torch.cat([own.new_zeros(0), *moments]))
             values.append(_values(terms, torch.split(total, [len(m) for m in moments])))
         value = torch.cat(values)
