@@ -62,6 +62,7 @@ def _places(X: Any, column: Any) -> list[int]:
     places = []
     for key in column if isinstance(column, list) else [column]:
         try:
+            # Positions may count from the end; range raises the error for all others.
             places.append(names.index(key) if key in names else int(range(n_columns)[key]))
         except (TypeError, IndexError) as error:
             raise ValueError(
@@ -85,6 +86,7 @@ def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) 
     """Halve an interval, or each of several: `near` is where something holds, `far` where not."""
     for _ in range(n_halvings):
         middle = 0.5 * (near + far)
+        # All intervals at once: metrics bisect for every group and event.
         inside = holds(middle)
         near, far = np.where(inside, middle, near)[()], np.where(inside, far, middle)[()]
     return near, far
@@ -115,6 +117,7 @@ def dtype_kind(values: Any) -> str:
 
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
     """Return a number as a float; raise ValueError unless it is one for which this holds."""
+    # True is a number for Python, and most likely a mistake here.
     if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
     return float(value)

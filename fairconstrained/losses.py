@@ -52,6 +52,7 @@ def hard_classes(scores: Tensor) -> Tensor:
     """Return predicted class indices, (n,), by the decision rule of ``predict``."""
     if scores.shape[1] > 1:
         return scores.argmax(dim=1)
+    # A score of zero predicts the first class, as scikit-learn's linear classifiers do.
     return (scores[:, 0] > 0).long()
 
 
@@ -118,6 +119,7 @@ def linearized(
     The function takes one tensor for each of `at`. The map takes weights of the values' shape and
     returns one gradient for each of `at`; it may be called more than once.
     """
+    # Leaves of their own: nothing is added to a graph of the caller.
     leaves = [tensor.detach().requires_grad_() for tensor in at]
     with torch.enable_grad():
         value = function(*leaves)

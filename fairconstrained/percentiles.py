@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fairconstrained.arrays import Floats
 from fairconstrained.inputs.groups import group_name
+from fairconstrained.numerics import ROUNDING
 
 Numbers = Any  # an array or a tensor: the functions below work on both
 
@@ -87,7 +88,7 @@ def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Float
     ends = np.cumsum(upper[pieces] - lower[pieces])
     target = fraction * ends[-1]
     # Sums of lengths have rounding errors: a target this close to an end counts as the end.
-    rounding = 1e-12 * ends[-1] * (1 if side == "right" else -1)
+    rounding = ROUNDING * ends[-1] * (1 if side == "right" else -1)
     piece = np.searchsorted(ends, target + rounding, side).clip(max=len(ends) - 1)
     return np.asarray(upper[pieces][piece] - (ends[piece] - target))
 
@@ -123,6 +124,7 @@ def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
     else:
         unions = [_union(interval)] * len(groups)
     n_pieces = max((len(union) for union in unions), default=1)
+    # The padding [1, 1] is empty, and keeps the pieces in order.
     pieces = np.ones((len(unions), n_pieces, 2))
     for row, union in zip(pieces, unions, strict=True):
         row[: len(union)] = union
@@ -130,6 +132,7 @@ def read_intervals(interval: Any, groups: Sequence[Any]) -> Intervals:
 
 
 def _by_group(interval: Mapping[Any, Any], groups: Sequence[Any]) -> list[Any]:
+    # A crossed group may be written as a tuple, or as messages name it.
     known = [{group, group_name(group)} for group in groups]
     strange = [key for key in interval if not any(key in names for names in known)]
     if strange:
@@ -182,6 +185,7 @@ class Ranks(NamedTuple):
 
 def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_sets: int) -> Ranks:
     """Compute the ranks in each of several sets of rows, given by their index, with one sort."""
+    # Equal scores have one rank, so that ties are exact.
     distinct, position = np.unique(np.asarray(scores, dtype=float), return_inverse=True)
     cell = np.asarray(index) * len(distinct) + position.reshape(-1)
     mass = np.bincount(cell, weights=np.asarray(weight), minlength=n_sets * len(distinct))

@@ -139,6 +139,7 @@ class LinearMoments(MomentConstraint):
         # Of many groups the combinations are many and the rates few.
         by_part = torch.einsum("rqk,qkl->rql", moved, moments)
         covariance = by_part.flatten(start_dim=1) @ moved.flatten(start_dim=1).T
+        # Rounding may leave a variance of equal rates below zero.
         return self.combinations.variances(covariance).clamp_min(0.0).sqrt()
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:

@@ -129,6 +129,8 @@ class MomentConstraint:
 
     def narrowed(self, by: Tensor) -> Self:
         """Subtract `by` (m,) from the slacks, down to zero from those that are not negative."""
+        # Below zero no two rates are close enough; slacks that are negative already mean something
+        # else.
         less = self.slack - by.to(self.slack)
         return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
 
@@ -150,6 +152,7 @@ class MomentConstraint:
 
         Here by the Bayesian bootstrap (Rubin 1981): over independent exponential weights.
         """
+        # The same draws at every point, so that errors of two points can be compared.
         rng = torch.Generator(device="cpu").manual_seed(0)
         drawn = []
         for _ in range(100):

@@ -131,6 +131,7 @@ class Stack(MomentConstraint):
 
     def _of(self, members: Sequence[MomentConstraint]) -> Self:
         """Stack these members; return the stack itself if no member changes."""
+        # Solvers see by identity that nothing can change any more.
         if all(other is member for other, member in zip(members, self.members, strict=True)):
             return self
         return type(self)(self.space, members)
@@ -207,6 +208,7 @@ class Stack(MomentConstraint):
     def measure(self, values: Tensor) -> float:
         """Measure the criterion that exceeds its slack most, in its own units."""
         pieces = zip(self.members, self.split(values), strict=True)
+        # Values are relative to their slacks, and comparable; measures are in units of their own.
         member, values = max(pieces, key=lambda pair: float(pair[1].max()))
         return member.measure(values)
 

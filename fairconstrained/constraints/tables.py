@@ -63,6 +63,7 @@ class Space(NamedTuple):
         factor = torch.where(known, self.stands_for.to(y.device)[y], 1.0)  # type: ignore[union-attr]
         shares = factor.new_zeros((len(y), len(self.groups) + 1))
         shares.scatter_(1, group[:, None], factor[:, None])
+        # Sums over all groups stay those of the rows: what known rows take on, the others give up.
         shares[:, -1] = torch.where(known, 1.0 - factor, factor)
         return shares
 
@@ -78,6 +79,7 @@ class Space(NamedTuple):
         words = []
         if len(groups) < len(self.groups):
             named = list(dict.fromkeys(map(group_name, map(self.groups.__getitem__, groups))))
+            # Groups crossed from several columns: "all women" is shorter than each combination.
             if len(groups) > 1 and isinstance(self.groups[0], tuple):
                 named = self._common(groups) or named
             if len(named) > _MOST_NAMES:

@@ -136,6 +136,7 @@ def load_dataset(
         dataset, frame, dataset.sensitive if sensitive is None else sensitive
     )
     no_features = {dataset.target, *" ".join(dataset.left_out.values()).split()}
+    # The table keeps columns that are no features, such as scores of others, for studies of them.
     data: Any = frame[[column for column in frame if column not in no_features]]
     for column in [drop] if isinstance(drop, str) else drop:
         columns = [c for c in data if c == column or c.startswith(f"{column}=")]
@@ -167,6 +168,7 @@ def _sensitive_features(
         raise ValueError(f"sensitive is {sensitive!r}, but should be one or more of {choices}.")
     columns = {n: dataset.groups[n](frame) if n in dataset.groups else frame[n] for n in names}
     for name, column in columns.items():
+        # Texts of missing values would become a group of their own.
         if column.isna().any():
             raise ValueError(
                 f"sensitive is {sensitive!r}, but {name!r} is missing in {column.isna().sum()} "
@@ -233,6 +235,7 @@ def data_folder(data_home: str | os.PathLike[str] | None = None) -> Path:
 
 def content_hash(text: str) -> str:
     """Return the SHA-256 of the header and the sorted other lines, without trailing blanks."""
+    # Sources change the order of rows and the ends of lines, and the data stay the same.
     first, *others = (line.rstrip() for line in text.rstrip().split("\n"))
     return hashlib.sha256("\n".join([first, *sorted(others)]).encode()).hexdigest()
 
@@ -247,6 +250,7 @@ def read_text(file: File, folder: Path, download_if_missing: bool) -> str:
             text = gzip.decompress(packed).decode()
         except (OSError, EOFError, zlib.error, UnicodeDecodeError):
             text = ""
+        # A file that was packed by another program has other bytes and the same rows.
         if digest != file.sha256 and content_hash(text) != file.content:
             raise OSError(
                 f"{path} is damaged or not the expected file: its SHA-256 is {digest}, but should "
@@ -299,6 +303,7 @@ def _store(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Without the time of packing, so that the same data have the same bytes.
         temporary.write_bytes(gzip.compress(text.encode(), mtime=0))
         os.replace(temporary, path)
     except OSError as error:

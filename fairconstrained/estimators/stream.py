@@ -93,9 +93,11 @@ class Stream:
             rows = rows._replace(group=recoded(rows.group, old))
             codes = recoded(groups.codes, places)
         chunk = Chunk(X, np.searchsorted(self.classes, y), codes, weight).part(weight > 0)
+        # Keys depend on the place in the stream, so that chunks of any size give the same sample.
         new_keys = np.random.default_rng([self.seed, self.n_seen]).random(len(chunk.y))
         rows, keys = rows.then(chunk), np.concatenate((self.keys, new_keys))
         if len(keys) > limit:
+            # In order of arrival, which a solver that continues relies on.
             index = np.sort(np.argpartition(keys, limit)[:limit])
             rows, keys = rows.part(index), keys[index]
         n_seen = self.n_seen + len(chunk.y)
@@ -163,6 +165,7 @@ class Steps:
                 "all groups first."
             )
         rows, size = self.waiting.then(rows), solver.batch_size
+        # Only full mini-batches: steps are then the same however the stream is cut.
         end = len(rows.y) - len(rows.y) % size
         state = self.state
         for start in range(0, end, size):
@@ -173,6 +176,7 @@ class Steps:
         """Return the problem on these rows, and the state as its solution, with a copied model."""
         risk = self.problem.risk
         if isinstance(risk, PairwiseLoss):
+            # The fractions of the labels are those of the rows that are measured.
             risk = PairwiseLoss.from_data(risk.surrogate, data)
         model = copy.deepcopy(self.problem.model)
         problem = replace(self.problem, data=data, risk=risk, model=model)
@@ -220,6 +224,8 @@ def first_rows(task: Task, stream: Stream) -> int | None:
         in_cell = 1 if isinstance(least, str) else max(least, 1)
         cell = rows.y * n_groups + rows.group
         counts = np.cumsum(cell[:, None] == np.arange(2 * n_groups), axis=0)
+        # The first row by which every cell has enough: it depends on the stream and not on its
+        # chunks.
         enough = np.asarray((counts >= in_cell).all(axis=1))
         enough[: max(task.solver.batch_size, WHITEN_ROWS * rows.X.shape[1]) - 1] = False
         n_first = int(enough.argmax()) + 1 if enough.any() else None

@@ -53,6 +53,7 @@ def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Work
     if control_features is not None:
         check_strata(task, inputs)
         inputs = inputs.within_strata(control_features)
+    # Poisson batches need every row at any step, which engines cannot give.
     if task.is_private and isinstance(inputs.X, Table):
         inputs = gathered_inputs(inputs)
     if workers.size > 1 or isinstance(inputs.X, (Blocks, Table)):
@@ -100,6 +101,7 @@ def read(
             rows = replace(rows, n_control=inputs.n_control)
     if workers.size > 1:
         rows = agreed(task, estimator, rows, workers)
+    # After workers have agreed: groups of one worker alone may be small or single.
     return checked_rows(task, domains.widen(rows))
 
 
@@ -120,6 +122,7 @@ def generator(task: Task, seed: int) -> AbstractContextManager[Generator]:
 
 def learn(fit: Fit) -> Fit:
     """Fit the specification of the model; return the fit with its columns, on the device."""
+    # Before anything is learnt from groups: all later sums are of rows that stand for others.
     if fit.rows.unknown:
         fit = replace(fit, rows=fit.rows.standing_for_all())
     task, rows, specification = fit.task, fit.rows, fit.task.specification
@@ -128,6 +131,8 @@ def learn(fit: Fit) -> Fit:
         learnt = learnt_from_sample(specification, rows, parts, fit.rng) if wrapped else []
         data: Rows = rows_elsewhere(rows, specification, _on_device(task), learnt)
         return replace(fit, specification=specification, data=data)
+    # A classifier that each worker fits to its own rows would give columns that mean different
+    # things.
     if wrapped and rows.workers.size > 1:
         table, specification = columns_by_first_worker(specification, rows, parts, fit.rng)
     else:
@@ -187,6 +192,7 @@ def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
     if isinstance(rows, RowsOfTable):
         data: Rows = rows_elsewhere(rows, fit.specification, _on_device(task))
     else:
+        # By all copies together, as new rows will be predicted, and not out of fold.
         table = fit.specification.transform(rows.X)
         data = replace(fit.data, blocks=_blocks(rows, table, task.device, task.expand))
     with one_thread():

@@ -26,8 +26,10 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
     problem.model.update_batch_norm(solution.iterate.x[: problem.model.n_params], problem.data.X)
     excess, errors = excess_over_slack(fit, solved.stages)
     hard = solution.iterate.hard[1:]
+    # Noisy rates are never exactly zero: a released ratio always has a value.
     undefined = {} if task.is_private else problem.constraint.undefined(hard)
     excess = excess.index_fill(0, excess.new_tensor([*undefined]).long(), -torch.inf)
+    # Of noisy values the one that is most surely exceeded.
     worst = int((excess - errors).argmax()) if len(excess) else None
     fitted = {
         **attributes_to_predict(fit, problem, solution.iterate.x),
@@ -85,6 +87,7 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
     constraint, iterate = problem.constraint, solution.iterate
     hard = iterate.hard[1:]
     value, values = constraint.measure(hard), constraint.measures(hard)
+    # A criterion that was dropped altogether is not kept: nothing was compared.
     compares = len(constraint.members) == len(task.notions)
     compares &= not any(map(np.isnan, [value, *values.values()]))
     return {
@@ -108,6 +111,7 @@ def history(task: Task, stages: Sequence[Stage]) -> dict[str, Any]:
         records += solution.history
         times = np.append(times, times[-1] + np.array(solution.times))
     columns = dict(zip(Record._fields, np.array(records).T, strict=True))
+    # A step takes as long as its batch is large, and sizes of batches are secret.
     times = np.full(len(times) - 1, np.nan) if task.is_private else times[1:]
     n_iter = sum(solution.n_iter for _, solution in stages)
     return {"n_iter_": n_iter, "history_": {**columns, "time": times}}
@@ -178,6 +182,7 @@ def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
         scores = torch.cat([model.scores(w, rows.X).detach() for rows in data.pieces()])
         return scores.amin(dim=0), scores.amax(dim=0)
 
+    # Not the coefficients: a model may give equal scores to these rows only.
     low, high = map(torch.stack, zip(*problem.data.gather(ends), strict=True))
     allowed = "slack less the margin" if narrowed else "slack"
     because = looser is not None or solution.status is Status.KNOWN  # of the constraint

@@ -108,6 +108,7 @@ def check_parameters(owner: str, params: Mapping[str, Any], units: Sequence[str]
     rules = {**_RULES, "protect": unit, "epsilon.unit": unit}
     budget = params.get("epsilon")
     if isinstance(budget, Budget):
+        # A budget is checked entry by entry, so that the error names the entry.
         params = {**params, **{f"epsilon.{k}": value for k, value in budget._asdict().items()}}
     for name, value in params.items():
         if name in rules and not rules[name][1](value):
@@ -207,8 +208,10 @@ class Fit:
     def digest(self) -> bytes | None:
         """A digest of all but the slack; None if rows could change without a trace in it."""
         task, rows = self.task, self.rows
+        # Other workers' rows and files may change while these rows stay the same.
         if rows.workers.size > 1 or not self.data.in_memory:
             return None
+        # What is shared does not depend on the slack, and callbacks have no value of their own.
         params = {k: v for k, v in task.params.items() if k not in ("slack", "callbacks")}
         columns = as_numpy(self.data.X.X)
         return task.handle.digest(task.name, params, columns, rows.y, rows.group, rows.weight)
@@ -236,6 +239,8 @@ def checked(task: Task) -> Task:
             "of predicted labels: RateConstrainedClassifier without epsilon."
         )
     check_solves(task.solver, task.problem_class)
+    # With costs the user has said what labels weigh, and class weights of the classifier are not
+    # missed.
     if task.params.get("costs") is None and isinstance(task.specification, Posteriors):
         settings = undone_settings(task.specification.estimator)
         if settings:
@@ -261,6 +266,7 @@ def bound_constraints(
     """Return each constraint without the values that are not compared, and words for these."""
     space, bound = rows.space, []
     for notion in task.notions:
+        # A single group satisfies every comparison; a warning has said so.
         if len(space.groups) > 1 or not notion.needs_groups:
             constraint = naming(notion, rows.favourable).bind(space, *task.bounds)
             bound.append(constraint.without_small(counts.cpu().numpy(), least))
@@ -290,6 +296,7 @@ def stack(
                 f"(min_group_size={least!r}). The constraint {rest}.",
                 SmallGroupWarning,
             )
+        # A criterion without values would be "kept" by every model.
         if len(member.slack):
             members.append(member)
     return stacked(rows.space, members), left_out
@@ -302,6 +309,7 @@ def part_of_cell(task: Task, rows: Any) -> Any:
     """
     counts, least = rows.cells, task.min_group_size
     if task.is_private:
+        # Which cells are small is secret, and the columns of a private fit must not tell it.
         counts, least = rows.ample, 1
     return stack_of_all(task, rows, counts, least).partition.part_of_cell.numpy()
 

@@ -303,6 +303,8 @@ def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
     results = [_judge(sample, claim) for sample in samples]
     at = max(range(len(results)), key=lambda i: results[i].bound.upper)
     worst, left_out = results[at], dict.fromkeys(text for one in results for text in one.left_out)
+    # Rates are shown of the worst corner, which the data choose: their intervals hold for all
+    # corners at once.
     jointly = claim._replace(alpha=claim.alpha / len(samples))
     rates = _judge(samples[at], jointly).bound.rates
     return worst._replace(
@@ -363,6 +365,7 @@ class _Table(NamedTuple):
             if rows.control_features is not None:
                 crossed, n_control = within_strata(attribute, rows.control_features)
             groups = _encoded(crossed, rows.size)
+            # A cap on all rows needs no group, so rows of unknown group count too.
             if claim.pooled and not groups.known.all():
                 groups = encode_groups([OVERALL] * rows.size)
             if not groups.known.any():
@@ -413,6 +416,7 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)
     comparable = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))
     cells_kept = comparable.kept[: len(data.rows.labels)]
+    # AUCs compare rows of both labels; a rate inside an interval needs only its own condition.
     kept = (np.any if claim.compares_rates_inside else np.all)(cells_kept, axis=1)
     bound = Bound(float("nan"), 1.0, bounds.NOTHING, "none", [])
     if kept.sum() > 1:

@@ -140,6 +140,7 @@ class Claim(NamedTuple):
             return self
         classes = classes_of(labels, None, *columns)
         label = classes.labels[classes.targets[0]] if self.decides else classes.labels[1]
+        # Rankings have a label on top by order; for decisions it has to be known.
         unknown = label == UNSEEN or (self.decides and not classes.known)
         return self._replace(pos_label=None if unknown else label)
 
@@ -155,6 +156,7 @@ def read_claim(
     **how: Any,
 ) -> Claim:
     """Check the parameters of a claim, on one of the `known` criteria."""
+    # An argument overrides the slack of the constraint object.
     slack = constraint_bound(constraint) if slack is None else slack
     check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
     number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
@@ -192,6 +194,7 @@ def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any
     other groups, by other columns, than these that were `seen`.
     """
     same = set(known) & set(seen)
+    # Without a group in common the model's groups are by other columns.
     absent = [group for group in known if same and group not in seen]
     values = list(zip(*seen, strict=True)) if isinstance(seen[0], tuple) else [seen]
     by_column = list(columns_of(columns).values())

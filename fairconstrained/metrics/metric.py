@@ -40,6 +40,7 @@ class GroupRates(NamedTuple):
         empty = self.rows <= 0
         if empty.any():
             cells = np.argwhere(empty)
+            # Named once, though several events share a condition.
             absent = (f"group {self.groups[g]} has no rows{self.conditions[e]}" for g, e in cells)
             warn_absent(dict.fromkeys(absent))
         return np.asarray(self.hits / np.where(empty, np.nan, self.rows))
@@ -101,6 +102,7 @@ def _bounds(rates: GroupRates, method: str) -> tuple[Array, Array]:
     if not to_overall:
         return by_group.min(axis=0, keepdims=True), by_group.max(axis=0, keepdims=True)
     with np.errstate(invalid="ignore"):  # no rows at all: nan, as announced for each group
+        # All rows together, and not the mean over groups: fairlearn's definition.
         overall = rates.hits.sum(axis=0) / rates.rows.sum(axis=0)
     return np.minimum(by_group, overall), np.maximum(by_group, overall)
 
@@ -159,6 +161,8 @@ def parts_of(
                 f"control_features has {len(strata.codes)} rows, but there are {n_rows} samples."
             )
         known = strata.known if groups is None else strata.known & encode_groups(column).known
+        # Before strata are cut out: rows of unknown group are represented within labels of all
+        # strata.
         if not known.all() and "sample_weight" in part:
             label = np.zeros(n_rows) if part["y_true"] is None else as_numpy(part["y_true"])
             weight = rows.get("sample_weight", np.ones(n_rows))
@@ -293,10 +297,12 @@ def metric(measure: Callable[Arguments, float]) -> Callable[Arguments, float]:
     `control_features` and `attributes`: the decorator reads them, and returns the worst value.
     """
     signature = inspect.signature(measure)
+    # A metric that can do without groups, such as an error rate, has nothing to leave out.
     compares = signature.parameters["sensitive_features"].default is inspect.Parameter.empty
 
     @functools.wraps(measure)
     def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
+        # The usual call has neither, and binding arguments takes longer than small metrics.
         if not PARTS.keys() & kwargs.keys():
             return measure(*args, **kwargs)
         bound = signature.bind(*args, **kwargs)  # raises TypeError

@@ -120,6 +120,7 @@ class Boosting(PlainClassifier):
 
     def build(self, X: Features, weight: Tensor, n_outputs: int, alpha: float) -> LinearModel:
         """Return a linear model of raw scores, whose intercept shifts them."""
+        # Repairs then move along intercepts, as they do for every linear model.
         zero = torch.zeros(n_outputs, dtype=weight.dtype, device=weight.device)
         return LinearModel(n_outputs, zero, torch.ones_like(zero), fit_intercept=True)
 
@@ -138,6 +139,7 @@ class Boosting(PlainClassifier):
     ) -> Finish:
         """Fit the booster with gradients that `step` completes; return what cuts it to rounds."""
         model, family = self.seeded(seed), self.family
+        # Boosters take their loss and callbacks as parameters: the user's come back after the fit.
         before = {name: getattr(model, name) for name in family.replaced}
         task = Task(rows.X, rows.classes[rows.y], weight, start, step)
         with one_openmp_thread(rows.X):
@@ -157,6 +159,7 @@ class RawScores:
     def __init__(self, n_rows: int, n_outputs: int, like: Tensor):
         self.shape = n_rows, n_outputs
         self.n_params = n_rows * n_outputs
+        # Scores of rows have no intercepts, along which repairs could move.
         self.offsets = torch.zeros(0, dtype=torch.long)
         self.none = Penalty(like.new_zeros(()), like.new_zeros(1))
 

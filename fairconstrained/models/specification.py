@@ -58,6 +58,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         `reset`.
         """
         refuse_texts_and_dates(X)
+        # Where scikit-learn takes tensors, they stay on their device, in double precision.
         stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
         dtype = torch.float64 if stays else [np.float64, np.float32]
         numbers = {"accept_sparse": "csr", "dtype": dtype, "order": "C"}
@@ -168,6 +169,7 @@ class Network(Specification):
 
     def check(self) -> None:
         """Raise ValueError unless the layers are sizes or a callable, which a module is not."""
+        # A module is callable too, so that this comes first.
         if isinstance(self.layers, nn.Module):
             raise ValueError(
                 "model must be a function that makes a module, so that each fit begins with a new "

@@ -343,6 +343,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         if not compared.any():
             return float("nan")
         kept, values = kept[compared], self._values()[compared]
+        # Groups that are not compared are no extremes.
         low = np.where(kept, values, np.inf).min(axis=1)
         high = np.where(kept, values, -np.inf).max(axis=1)
         if self._rule.of_cap:
@@ -421,6 +422,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             return n_before
         if self.n_rows_ >= FIRST_ROWS and self._comparisons:
             self._batch += 1
+            # Earlier comparisons keep their stake: taking from them would change bets that were
+            # made.
             self._stakes_before = list(self._stakes)
         size = 1 if self._rule.of_cap else 2
         self._comparisons += [
@@ -442,6 +445,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         Two groups are compared from the row on that follows the first one of the later group, in
         whatever chunks rows come.
         """
+        # Cells first in the order of bets, since windows are cut from rows as they come.
         order = self._order(groups)
         cells, groups = (2 * true + decisions)[order], groups[order]
         came = {g: groups == g for g in np.unique(groups).tolist()}
@@ -459,6 +463,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             if not others:
                 comparison.bet(hits[event, rows])
                 continue
+            # Rows before the later group came would be bets on a comparison that nobody had chosen
+            # yet; its first row has chosen it.
             rows[: 1 + max(begins.get(g, -1) for g in compared)] = False
             comparison.bet(comparison.windows(hits[event, rows], first[rows]))
 
@@ -467,6 +473,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         rows = np.arange(len(groups))
         runs = 1 + np.count_nonzero(np.diff(groups))
         if len(rows) > WINDOW and runs == len(np.unique(groups)) > 1:
+            # A seed that all see beforehand: shuffling in hindsight could choose the evidence.
             np.random.default_rng(self.n_rows_).shuffle(rows)
         return rows
 

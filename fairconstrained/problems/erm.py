@@ -189,6 +189,7 @@ class FairERM(ERM):
             group if group.ndim == 1 else group.argmax(dim=1)
         )  # a row with probabilities counts for its likeliest group
         cell = y * (group.max() + 1) + group
+        # Drawn on the CPU, so that a seed holds out the same rows on every device.
         train, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
         # A label without rows held out could not be judged.
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
@@ -262,6 +263,7 @@ class FairERM(ERM):
 
         def bounds(scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
             with torch.no_grad():
+                # The bound is in the scores: no derivative by the anchor's parameters is needed.
                 scores_0 = self.model.scores(w_0, rows.X)
             at = (scores_0.requires_grad_(), aux_0.clone().requires_grad_())
             placed = self.placed_rows(rows)

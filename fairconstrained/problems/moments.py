@@ -47,6 +47,7 @@ class RankingERM(FairERM):
         if x.any():
             return x
         free = replace(self, constraint=stacked(self.constraint.space, []))
+        # Any direction that ranks better than chance will do; this one costs one pass.
         step = -free.linearize(x).pullback(x.new_ones(1))
         spread = self.model.scores(step, self.data.quantiles.X).std(correction=0)
         return step / spread if spread > 0 else x
@@ -104,6 +105,7 @@ class GroupMoments:
             weights = cell_weights(rows)
             return torch.cat((weights.sum(dim=0)[:, None], rows.X.t_matmul(weights).T), dim=1)
 
+        # Two passes, since sums of squares about zero lose digits where means are far from it.
         weight, mean = data.total(sums).tensor_split([1], dim=1)
         mean = mean / torch.where(weight > 0, weight, 1.0)
 
@@ -213,6 +215,7 @@ class MomentERM(FixedSoftness, FairERM):
 
     def baselines(self) -> list[Baseline]:
         """Return zero, where all scores are equal, and the unconstrained solution."""
+        # An intercept changes no AUC: there are no other constants.
         zero = Baseline(self.model.init(), equal=True)
         return [zero] if self.free is None else [zero, Baseline(self.free)]
 

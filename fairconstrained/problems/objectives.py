@@ -60,6 +60,7 @@ class Objective:
 
     def hard(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """Return the value by which solvers choose feasible points, (); a tie counts one half."""
+        # Exact AUCs need one sort, which numpy does faster than torch.
         w, positive = weight.cpu().numpy(), y.cpu().numpy() == 1
         sides = np.where(positive, w, 0.0), np.where(positive, 0.0, w)
         won = sides[0] @ wins(ranks(scores[:, 0].cpu().numpy()), sides[1])
@@ -141,6 +142,7 @@ class Costs:
         table = torch.as_tensor(sum(r.hits / (r.possible.max(axis=1) @ weight) for r in rates))
         if not table.any():
             raise ValueError(f"costs must not all be zero; got {costs!r}.")
+        # In units of the largest cost errors are at most 1, as tolerances of solvers expect.
         table = table / table.max()
         return MeanLoss(cls(table), cls(table).label_costs)
 
@@ -189,6 +191,7 @@ class PairwiseLoss(Objective):
 
     def from_sums(self, sums: Tensor) -> Tensor:
         """Compute the surrogate loss from sums by label, divided by the total weight."""
+        # Known fractions, not those of the batch: means are unbiased, and a batch may lack a label.
         means = sums.reshape(2, -1) / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])
 

@@ -162,6 +162,7 @@ class ERM:
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Evaluate soft and hard values in one pass of the model in evaluation mode."""
+        # Evaluation mode normalises by statistics of all the data at this point.
         self.model.update_batch_norm(x[: self.model.n_params], self.data.X)
         w, aux = x.tensor_split([self.model.n_params])
         if self.sums_decide:
@@ -199,6 +200,7 @@ class ERM:
         some = self.data.sample
         scores = self.model.scores(w, some.X).detach()
         errors = self.constraint.deviations(scores, self.placed_rows(some), aux)
+        # The sample stands for all rows: errors fall with the root of their number.
         return errors * sqrt(some.n_rows / self.n_rows)
 
     # ------------------------------------------------------------------ sums over rows

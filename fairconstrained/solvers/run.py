@@ -124,6 +124,8 @@ def run(
             history.append(record(iterate) if record else iterate)
             converged, stop = iterate.residual <= tol, False
             candidates = [iterate] if chosen is None or converged else [chosen, iterate]
+            # A converged point counts, although an earlier one may have had a smaller error by
+            # chance.
             chosen = iterate if converged else solver.select(candidates)
             times.append(time.perf_counter() - start)
             for callback in callbacks:

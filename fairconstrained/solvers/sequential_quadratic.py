@@ -168,6 +168,7 @@ class SequentialQuadratic(Solver):
             # Then sharper soft values gain more than another step.
             if max(iterate.residual, moved) <= 2e-3 and iterate.excess <= FEASIBILITY_TOL:
                 break
+            # Shifts that swing move by less and less, until they settle.
             fraction = fraction if moved < last else 0.7 * fraction
             shift = shift + fraction * change
 

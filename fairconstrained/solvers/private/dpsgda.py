@@ -196,6 +196,7 @@ class DPSGDA(NoisySteps):
             averages.see(x, float(dual @ values / dual.sum().clamp_min(1e-12)))
             x = x - step_size * gradient
             dual = (dual + steps * values).clamp_min(0.0)
+            # A bounded sum keeps gradients within the clip, which infeasible slacks would exceed.
             dual = dual * (self.max_dual / dual.sum().clamp_min(self.max_dual))
             recent.append(values)
             if step in ends:
@@ -259,6 +260,7 @@ class TiltedAverages:
         violated: Tensor | None = None  # by the plain average
         for _ in range(MOST_RELEASES):
             x = self._between(position)
+            # Each look costs a release, planned beforehand; looking less often spends less.
             values = release(x)
             over = (values - 2.0 * noise).clamp_min(0.0)
             tried.append((max(over.tolist(), default=0.0), position, x, values))
