@@ -30,6 +30,7 @@ from fairconstrained.audit.sample import (
 from fairconstrained.audit.wording import Question
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
+from fairconstrained.inputs.labels import order_of
 from fairconstrained.metrics.statements import plain
 
 
@@ -223,7 +224,8 @@ def report(
     >>> print(audit.answer)
     No (gap 24.0 points). ...
     """
-    arguments = {"threshold": threshold, "pos_label": pos_label}
+    orders = order_of(y_true), order_of(before)
+    arguments = {"threshold": threshold, "pos_label": pos_label, "orders": orders}
     if is_model(y_pred):
         y_pred, scores = decisions_and_scores(y_pred, X, sensitive_features, **arguments)
         y_score = scores if y_score is None else y_score

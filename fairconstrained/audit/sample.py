@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairconstrained.arrays import Array, Floats, Ints, as_numpy
+from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import (
     computed,
@@ -23,7 +23,7 @@ from fairconstrained.inputs.groups import (
     named_columns,
     recoded,
 )
-from fairconstrained.inputs.labels import order_of
+from fairconstrained.inputs.labels import label_array, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.inputs.values import listed, notes_on, to_array
@@ -241,7 +241,7 @@ def _column(name: str, values: Any) -> pd.Series[Any]:
         column = values.reset_index(drop=True)
     else:
         values = computed(values)
-        array, order = np.asarray(as_numpy(values)), order_of(values)
+        array, order = label_array(values), order_of(values)
         if array.ndim == 2 and array.shape[1] == 1:
             array = array[:, 0]
         if array.ndim != 1:

@@ -24,7 +24,6 @@ from fairconstrained.fit.rows import (
     checked_weight,
     described_before,
     refuse_lacking,
-    refuse_other_kinds,
 )
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import (
@@ -33,7 +32,6 @@ from fairconstrained.inputs.groups import (
     computed,
     encode_groups,
     joined,
-    kind_of_labels,
     read_groups,
     recoded,
 )
@@ -156,7 +154,8 @@ def encoded(values: Any, n_samples: int, name: str) -> tuple[Array, Array]:
         piece = rows_of(values, slice(start, start + _ENCODED_ROWS))
         (codes, labels), _ = read_groups(piece, name=name)
         pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
-    labels, places = joined([labels for _, labels in pieces])
+    columns = values if isinstance(values, dict) else ()
+    labels, places = joined([labels for _, labels in pieces], name, columns)
     small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch has it
     each = zip(places, pieces, strict=True)
     return np.concatenate([recoded(codes, at).astype(small) for at, (codes, _) in each]), labels
@@ -176,6 +175,7 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
         start = float(np.linalg.norm(np.concatenate([np.ravel(part) for part in last])))
     params = {k: value for k, value in sorted(task.params.items()) if k not in _UNCOMPARED}
     n_columns = getattr(estimator, "n_features_in_", None)
+    form = None if rows.groups is None else "shares" if rows.group.ndim == 2 else "groups"
     same = {
         "parameters": plain(params),
         "last fits, where a warm start begins": start,
@@ -183,21 +183,20 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
         "order of the labels in y": rows.order,
         "columns of sensitive_features": rows.columns,
         "numbers of control_features": rows.n_control,
+        "kind of sensitive_features": form,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())
-    kind = "shares" if np.ndim(rows.group) == 2 else kind_of_labels(rows.groups)
-    answers = workers.gather((same, rows.classes, rows.groups, kind, *ends))
-    compared, all_classes, all_groups, kinds, heaviest, lightest = zip(*answers, strict=True)
-    refuse_other_kinds("labels in y", list(map(kind_of_labels, all_classes)))
-    refuse_other_kinds("sensitive_features", kinds)
+    answers = workers.gather((same, rows.classes, rows.groups, *ends))
+    compared, all_classes, all_groups, heaviest, lightest = zip(*answers, strict=True)
     for name in same:
         refuse_difference(name, [worker[name] for worker in compared])
-    classes, places = joined(all_classes)
+    classes, places = joined(all_classes, "y")
     rows = replace(rows, y=places[workers.rank][rows.y], classes=classes, workers=workers)
     if rows.groups is not None and rows.group.ndim == 2:
         refuse_difference("groups", [labels.tolist() for labels in all_groups])
     elif rows.groups is not None:
-        groups, places = joined(all_groups)
+        names = () if task.is_private else rows.columns or ()
+        groups, places = joined(all_groups, columns=names)
         rows = replace(rows, group=recoded(rows.group, places[workers.rank]), groups=groups)
     return replace(rows, weight_range=(min(lightest), max(heaviest)))
 

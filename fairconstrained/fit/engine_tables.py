@@ -22,11 +22,10 @@ from fairconstrained.fit.rows import (
     TrainingRows,
     described_before,
     refuse_lacking,
-    refuse_other_kinds,
     validated,
 )
 from fairconstrained.fit.task import Task
-from fairconstrained.inputs.groups import joined, kind_of_labels
+from fairconstrained.inputs.groups import joined
 from fairconstrained.models.specification import Specification
 from fairconstrained.problems.rows import Rows
 
@@ -148,14 +147,12 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     noted, all_classes, all_groups, all_missing, lightest, heaviest, orders = zip(
         *summaries, strict=True
     )
-    for role, labels in (("y", all_classes), ("sensitive_features", all_groups)):
-        refuse_other_kinds(role, list(map(kind_of_labels, labels)))
     for attribute, value in noted[0].items():
         setattr(estimator, attribute, value)
-    classes, places = joined(all_classes)
+    classes, places = joined(all_classes, "y")
     groups, group_places = None, [np.zeros(1, dtype=np.int64)] * len(summaries)
     if columns.sensitive_features:
-        groups, group_places = joined(all_groups)
+        groups, group_places = joined(all_groups, columns=columns.sensitive_features)
     unknown = groups is not None and len(groups) > 0 and any(all_missing)
     no_label, any_missing = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)
     rows = TrainingRows(None, no_label, any_missing, np.ones(0), classes, groups)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from torch import Tensor
 from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.constraints.notions import naming
 from fairconstrained.constraints.tables import Space
-from fairconstrained.distributed import ALONE, Workers, refuse_difference
+from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     SmallGroupWarning,
@@ -327,12 +326,6 @@ def _in_domain(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, A
     array = np.empty(len(domain), dtype=object)  # labels of crossed columns are tuples
     array[:] = domain
     return recoded(codes, places), array if isinstance(domain[0], tuple) else np.array(domain)
-
-
-def refuse_other_kinds(name: str, kinds: Sequence[str]) -> None:
-    """Raise ValueError if labels of workers are of different kinds, except where one has none."""
-    known = next(filter(None, kinds), "")
-    refuse_difference(f"kinds of {name}", [kind or known for kind in kinds])
 
 
 def refuse_lacking(rows: TrainingRows, cells: Tensor, which: str) -> None:

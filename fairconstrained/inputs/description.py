@@ -42,12 +42,18 @@ class Description:
         check_kind(labels[:1], self.labels[:1], name)
         return replace(self, labels=tuple(dict.fromkeys([*self.labels, *labels])))
 
+    def with_favourable(self, label: Any) -> Description:
+        """Describe the favourable label too, None if not known; raise ValueError for another."""
+        if None not in (label, self.favourable) and label != self.favourable:
+            raise ValueError(
+                f"the favourable label must be the same as before, {self.favourable!r}; got "
+                f"{label!r}."
+            )
+        return self if label is None else replace(self, favourable=label)
+
     def also(self, other: Description, name: str = "sensitive_features") -> Description:
         """Describe the data of another description too; raise ValueError if they differ."""
-        best = {self.favourable, other.favourable} - {None}
-        if len(best) > 1:
-            raise ValueError(f"the favourable label must be the same; got {listed(best)}.")
-        both = replace(self.with_labels(other.labels, "labels"), favourable=next(iter(best), None))
+        both = self.with_labels(other.labels, "labels").with_favourable(other.favourable)
         groups = list(map(self.placing(other, name), other.groups))
         return described(groups, other.columns, both, name)
 
@@ -65,13 +71,18 @@ def described(
 ) -> Description:
     """Return the description of groups after those `before`; raise ValueError if kinds differ."""
     before = Description() if before is None else before
-    first = groups[0] if groups else ()
-    examples = first if isinstance(first, tuple) else (first,)
+    examples = examples_of(groups)
     check_kind(examples, before.examples, name)
     if before.columns not in (None, (0,)) or columns is None:
         columns = before.columns
     groups = tuple(dict.fromkeys([*before.groups, *groups]))
     return replace(before, columns=columns, examples=before.examples or examples, groups=groups)
+
+
+def examples_of(groups: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a value of each column of groups, which shows the kind of all; () of no group."""
+    first = groups[0] if len(groups) else ()
+    return first if isinstance(first, tuple) else (first,)
 
 
 def check_kind(values: Sequence[Any], before: Sequence[Any], name: str) -> None:

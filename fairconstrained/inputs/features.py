@@ -13,6 +13,7 @@ from fairconstrained.inputs.values import kind_of
 
 _WAYS_OUT = {
     "text": "texts as indicators of their values, by OneHotEncoder in a pipeline or as `model`",
+    "bytes": "bytes as texts, by decode",
     "dates": "dates as numbers, such as the days since one of them",
     "lengths of time": "lengths of time as numbers, such as their days",
 }

@@ -7,7 +7,7 @@ Estimators, metrics and splitters accept the same inputs because all of them cal
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple, Self
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import Array
-from fairconstrained.inputs.description import Description, described
+from fairconstrained.inputs.description import Description, described, examples_of
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
 
 _GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
@@ -136,12 +136,13 @@ def read_groups(
         columns = before.in_order(columns, name)
     arrays = {key: to_array(column, name) for key, column in columns.items()}
     groups, levels = _crossed(arrays, n_samples, name)
-    for (key, column), values in zip(columns.items(), levels, strict=True):
-        # Categories may be declared because it is secret which of them occur.
-        dtype = getattr(column, "dtype", None)
-        values = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else values
-        own_name = f"{name} {key!r}" if isinstance(key, str) else name
-        warn_of_values(values.tolist(), own_name, "group")
+    # Categories may be declared because it is secret which of them occur.
+    dtypes = [getattr(column, "dtype", None) for column in columns.values()]
+    values = [
+        dtype.categories if isinstance(dtype, pd.CategoricalDtype) else level
+        for dtype, level in zip(dtypes, levels, strict=True)
+    ]
+    _warn_of_groups(columns, values, name)
     return groups, described(groups.labels.tolist(), tuple(columns), before, name)
 
 
@@ -183,24 +184,35 @@ def _crossed(
     return Groups(placed, labels), levels
 
 
-def joined(levels: Sequence[Array]) -> tuple[Array, list[Array]]:
-    """Join several lists of labels; return them with the places of each list's labels."""
-    typed = [labels for labels in levels if len(labels)]  # others know no group, and so no type
+def joined(
+    levels: Sequence[Array], name: str = "sensitive_features", columns: Iterable[Any] = ()
+) -> tuple[Array, list[Array]]:
+    """Join the labels of several parts of the rows; return them with the places of each part's.
+
+    A warning names values of these `columns` that may not have been meant as groups. Raises
+    ValueError if the labels of two parts are of different kinds.
+    """
+    typed = [labels for labels in levels if len(labels)]  # others know no group, and so no kind
+    kinds = {" & ".join(map(kind_of, examples_of(labels.tolist()))) for labels in typed}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{name} holds values of different kinds in parts of the rows: {listed(sorted(kinds))}."
+        )
     every = np.concatenate(typed or levels)
-    columns = {0: every}
+    values = {0: every}
     if any(isinstance(label, tuple) for label in every[-1:]):
-        columns = dict(enumerate(np.array(every.tolist(), dtype=object).T))
-    (codes, labels), _ = _crossed(columns, None, "sensitive_features")
+        values = dict(enumerate(np.array(every.tolist(), dtype=object).T))
+    (codes, labels), each = _crossed(values, None, name)
+    _warn_of_groups(columns, each, name)
     ends = np.cumsum([len(labels) for labels in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
 
 
-def kind_of_labels(labels: Array | None) -> str:
-    """Return the kind of the labels, or of each crossed column; "" if there is no label."""
-    if labels is None:
-        return "none"
-    values = labels[0] if any(isinstance(label, tuple) for label in labels[:1]) else labels[:1]
-    return " & ".join(map(kind_of, values))
+def _warn_of_groups(columns: Iterable[Any], values: Sequence[Any], name: str) -> None:
+    """Warn of values of each column that may not have been meant as groups of their own."""
+    for key, column in zip(columns, values, strict=False):
+        column_name = f"{name} {key!r}" if isinstance(key, str) else name
+        warn_of_values(column.tolist(), column_name, "group")
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:

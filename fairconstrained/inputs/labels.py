@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints, as_numpy, check_array
 from fairconstrained.inputs.description import Description
-from fairconstrained.inputs.values import kind_of, plain, spelling, warn_of_values
+from fairconstrained.inputs.values import kind_of, listed, plain, spelling, warn_of_values
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 
@@ -38,14 +38,19 @@ class Classes(NamedTuple):
             refuse_unknown(self.labels)
 
 
+def label_array(values: Any) -> Array:
+    """Return labels as an array; numbers and missing values in a list of texts stay what they are."""
+    array = np.asarray(as_numpy(values))
+    mixed = isinstance(values, (list, tuple)) and array.dtype.kind == "U"
+    return np.asarray(values, dtype=object) if mixed else array
+
+
 def plain_labels(values: Any, name: str = "y") -> Any:
     """Return labels as an array of numbers, booleans or texts; what is no column stays as it is.
 
-    Raises ValueError for missing values of a column of objects.
+    Raises ValueError for missing values, and for values of several types, of a column of objects.
     """
-    if values is None:
-        return None
-    array = np.asarray(as_numpy(values))
+    array = label_array(values)
     if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values
     column = array.reshape(-1)
@@ -54,21 +59,34 @@ def plain_labels(values: Any, name: str = "y") -> Any:
             f"{name} has missing values: leave these rows out, such as X[{name}.notna()] and "
             f"{name}[{name}.notna()] of pandas."
         )
-    return plain(column).reshape(array.shape)
+    labels = plain(column)
+    _refuse_other_types(labels, name)
+    is_list = isinstance(values, (list, tuple))
+    return (np.asarray(labels.tolist()) if is_list else labels).reshape(array.shape)
 
 
 def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> Array:
     """Return one-dimensional class labels without missing values; errors say `name`."""
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
     labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise ValueError(f"{name} must have one label per row; got shape {labels.shape}.")
+    labels = _one_column(labels, name)
     if n_samples is not None and len(labels) != n_samples:
         raise ValueError(f"{name} has {len(labels)} rows, but y_true has {n_samples}.")
     if pd.isna(labels).any():
         raise ValueError(f"{name} has missing values.")
+    _refuse_other_types(labels, name)
+    return labels
+
+
+def _one_column(labels: Array, name: str) -> Array:
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must have one label per row; got shape {labels.shape}.")
+    return labels
+
+
+def _refuse_other_types(labels: Array, name: str) -> None:
+    """Raise ValueError for labels of several types, and for scores."""
     if pd.api.types.infer_dtype(labels).startswith("mixed"):
         raise ValueError(f"{name} must hold labels of one type; got some text and some numbers.")
     if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
@@ -76,7 +94,6 @@ def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> 
             f"{name} must hold class labels; got {fractions[0]}. Turn scores or probabilities "
             "into labels first (scores > 0, probabilities > 0.5)."
         )
-    return np.asarray(labels)
 
 
 def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
@@ -98,9 +115,8 @@ def classes_of(seen: Sequence[Any], pos_label: Any, *columns: Any) -> Classes:
     With two classes that is the favourable one, with more it is each. If only one label was seen, a
     second class without rows is added. Ordered `columns` say which label is the favourable one.
     """
-    seen, best = list(seen), pos_label
-    if best is None and len(seen) <= 2:
-        best = best_of(seen, *map(order_of, columns))
+    seen = list(seen)
+    best = best_of(seen, *map(order_of, columns)) if pos_label is None else pos_label
     if best is None:
         if len(seen) > 2:
             return Classes(seen, list(range(len(seen))), True)
@@ -126,27 +142,30 @@ def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, list
 
 
 def read_decisions(
-    values: Any, name: str, before: Description, pos_label: Any, missing: bool = False
+    values: Any,
+    name: str,
+    before: Description,
+    pos_label: Any,
+    orders: Sequence[list[Any] | None] = (),
+    missing: bool = False,
 ) -> tuple[Ints, Description]:
     """Return 1 for the favourable label, 0 for the other one and -1 for none, and a description.
 
     The description is of the labels here and of those `before`. Raises ValueError for a third
-    label, for labels of another kind, if the favourable one is not known, and for values that are
-    missing unless they may be.
+    label, for labels of another kind, if the favourable one is not known, or another one by the
+    `orders` of categories than before, and for values that are missing unless they may be.
     """
-    array, order = np.asarray(as_numpy(values)), order_of(values)
-    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one label per row; got shape {array.shape}.")
-    codes, seen = pd.factorize(array)
+    codes, seen = pd.factorize(_one_column(label_array(values), name))
+    seen = plain(np.asarray(seen))
+    _refuse_other_types(seen, name)
     if not missing and (codes < 0).any():
         raise ValueError(f"{name} has missing values.")
-    after = before.with_labels(plain(np.asarray(seen)).tolist(), name)
-    best = pos_label if before.favourable is None else before.favourable
-    if best is None and len(after.labels) <= 2:
-        best = best_of(after.labels, order)
-    if best is None and len(after.labels) <= 2 and not is_known(after.labels):
-        refuse_unknown(after.labels, f"{name} holds {after.labels[-1]!r}: pos_label")
+    after = before.with_labels(seen.tolist(), name)
+    if pos_label is None:
+        after = after.with_favourable(best_of(after.labels, *orders))
+        if after.favourable is None and len(after.labels) <= 2 and not is_known(after.labels):
+            refuse_unknown(after.labels, f"{name} holds {after.labels[-1]!r}: pos_label")
+    best = after.favourable if pos_label is None else pos_label
     if best is None:  # 1, or "1" of texts; it may come later
         best = next((label for label in after.labels if spelling(label) == 1.0), None)
     if len({*after.labels, best} - {None}) > 2:
@@ -155,7 +174,7 @@ def read_decisions(
             f"{list(after.labels)}."
         )
     warn_of_values(after.labels, name, "label")
-    good = np.array([label == best for label in plain(np.asarray(seen)).tolist()], dtype=np.int64)
+    good = np.array([label == best for label in seen.tolist()], dtype=np.int64)
     return np.append(good, -1)[codes], replace(after, favourable=best)
 
 
@@ -192,10 +211,16 @@ def order_of(values: Any) -> list[Any] | None:
 
 
 def best_of(seen: Sequence[Any], *orders: list[Any] | None) -> Any:
-    """Return the best of two labels by the first order that has them, None without any.
+    """Return the best of two labels by the orders that have them, None without any.
 
-    If one label was seen it is the last one of the order.
+    If one label was seen it is the last one of the order. Raises ValueError if orders disagree.
     """
-    for order in (order for order in orders if order and set(seen) <= set(order)):
-        return max(seen, key=order.index) if len(seen) == 2 else order[-1]
-    return None
+    some = set(seen) if 0 < len(seen) <= 2 else {None}
+    having = [order for order in orders if order and some <= set(order)]
+    best = {max(seen, key=order.index) if len(seen) == 2 else order[-1] for order in having}
+    if len(best) > 1:
+        raise ValueError(
+            f"pos_label must say which label is the favourable one: the orders of categories, "
+            f"{listed(having)}, disagree."
+        )
+    return next(iter(best), None)

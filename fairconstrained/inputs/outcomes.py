@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Array
-from fairconstrained.inputs.labels import is_known, order_of
+from fairconstrained.inputs.labels import best_of, is_known, order_of
 from fairconstrained.inputs.values import alternatives, listed, spelling
 
 
@@ -29,22 +29,15 @@ class Outcomes(NamedTuple):
 
 
 def favourable_values(
-    values: Sequence[Any],
-    pos_label: Any,
-    name: str,
-    parameter: str = "pos_label",
-    order: list[Any] | None = None,
+    values: Sequence[Any], pos_label: Any, name: str, parameter: str = "pos_label"
 ) -> list[bool]:
-    """Return which of these values are favourable: those that the user names, or what is known.
+    """Return which of these values are favourable: those that the user names, or 1 and True.
 
-    Known are 1, True and the last one of an `order`. Case, and blanks around words, do not matter,
-    and neither does the type: "1", 1 and 1.0 are one value. Raises ValueError, which says
-    `parameter`, if there is no answer.
+    Case, and blanks around words, do not matter, and neither does the type: "1", 1 and 1.0 are one
+    value. Raises ValueError, which says `parameter`, if there is no answer.
     """
     seen = f"the values of {name} are {listed(sorted(values, key=str)) or 'missing'}"
-    if pos_label is None and order is not None and len(order) == 2:
-        pos_label = order[-1]
-    elif pos_label is None and not is_known(values):
+    if pos_label is None and not is_known(values):
         raise ValueError(
             f"{seen}. Name the favourable one by {parameter}: only 1 of 0 and 1 (or -1 and 1), "
             "True, and the last of two ordered categories are known."
@@ -65,14 +58,20 @@ def read_outcomes(
     """Read decisions, earlier ones and labels; missing ones stay missing.
 
     The favourable value must occur in each column, or in another one that has all of its values.
+    The order of categories of one column is that of all.
     """
     values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
-    outcomes = {}
+    orders, outcomes = list(map(order_of, columns.values())), {}
     for name, column in columns.items():
-        spellings = set(map(spelling, values[name]))
-        wider = (other for other in values.values() if spellings <= set(map(spelling, other)))
-        vocabulary = list(dict.fromkeys(value for others in wider for value in others))
-        outcomes[name] = _outcomes(column, vocabulary, pos_label, parameter)
+        best, spellings = pos_label, set(map(spelling, values[name]))
+        vocabulary = [values[name]]
+        if best is None:
+            best = best_of(values[name], *orders)
+            vocabulary += [] if best is None else [[best]]
+        else:
+            vocabulary += [v for v in values.values() if spellings <= set(map(spelling, v))]
+        every = list(dict.fromkeys(value for some in vocabulary for value in some))
+        outcomes[name] = _outcomes(column, every, best, parameter)
     return outcomes
 
 
@@ -80,10 +79,10 @@ def _outcomes(
     column: pd.Series[Any], vocabulary: list[Any], pos_label: Any, parameter: str
 ) -> Outcomes:
     """Read a column, whose values are among a vocabulary."""
-    name, order = str(column.name), order_of(column)
+    name = str(column.name)
     codes, seen = pd.factorize(column.to_numpy(dtype=object))
-    counts = favourable_values(order or vocabulary, pos_label, name, parameter, order)
-    meaning = dict(zip(order or vocabulary, counts, strict=True))
+    counts = favourable_values(vocabulary, pos_label, name, parameter)
+    meaning = dict(zip(vocabulary, counts, strict=True))
     good = [meaning[value] for value in seen.tolist()]
     rows = np.bincount(codes[codes >= 0], minlength=len(seen)).tolist()
     number = not any(isinstance(value, str) for value in meaning)

@@ -26,6 +26,8 @@ def to_array(values: Any, name: str) -> Array:
         if array.dtype.kind in "US" and not hasattr(values, "dtype"):
             # numpy turns a nested list of mixed types into strings; this keeps the values.
             array = np.asarray(values, dtype=object)
+        elif array.dtype.kind in "mM":  # whose values Python has, as it has none of nanoseconds
+            array = array.astype(f"{array.dtype.kind}8[us]")
     except ValueError as error:
         raise ValueError(
             f"{name} is ragged: give one row per sample with the same number of values in each."
@@ -34,13 +36,15 @@ def to_array(values: Any, name: str) -> Array:
 
 
 def plain(array: Array) -> Array:
-    """Return numbers and booleans in an array of objects as an array of numbers or booleans."""
+    """Return numbers, booleans and dates in an array of objects as an array of these."""
     if array.dtype != object or not len(array):
         return array
     if all(isinstance(value, (bool, np.bool_)) for value in array):
         return array.astype(bool)
     if all(isinstance(value, (Real, np.bool_)) for value in array):
         return np.array(array.tolist())
+    if all(isinstance(value, date) and not getattr(value, "tzinfo", None) for value in array):
+        return np.array(array.tolist(), dtype="M8[us]")
     return array
 
 
@@ -67,7 +71,8 @@ def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, In
 def kind_of(value: Any) -> str:
     """Return the kind of a value: those of one kind may be equal, those of two never are."""
     kinds = {
-        "text": (str, bytes),
+        "text": (str,),
+        "bytes": (bytes,),
         "dates": (date, np.datetime64),
         "lengths of time": (timedelta, np.timedelta64),  # numpy's are integers, too
         "numbers": (Real, np.bool_),
@@ -117,10 +122,11 @@ def as_written(parsed: pd.Series[Any], written: pd.Series[Any]) -> tuple[pd.Seri
 
 
 def alternatives(values: Sequence[Any]) -> list[str]:
-    """Return values that have another spelling among them: by case, blanks or leading zeros."""
+    """Return values that have another spelling among them: by case, blanks, zeros, or True of 1."""
     kinds: dict[Any, list[str]] = {}
     for value in values:
-        kinds.setdefault(spelling(value), []).append(repr(value))
+        key = spelling(value)
+        kinds.setdefault({"true": 1.0, "false": 0.0}.get(key, key), []).append(repr(value))
     return sorted(name for names in kinds.values() if len(names) > 1 for name in names)
 
 

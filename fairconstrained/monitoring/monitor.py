@@ -15,7 +15,7 @@ from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import group_name, read_groups
-from fairconstrained.inputs.labels import read_decisions
+from fairconstrained.inputs.labels import order_of, read_decisions
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.inputs import predicted
@@ -208,15 +208,15 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._begin()
         rule = self._rule
         check_samples(y_pred=y_pred, sensitive_features=sensitive_features, y_true=y_true)
-        best = rule.claim.pos_label
-        decisions, seen = read_decisions(y_pred, "y_pred", self._seen, best)
+        best, orders = rule.claim.pos_label, (order_of(y_pred), order_of(y_true))
+        decisions, seen = read_decisions(y_pred, "y_pred", self._seen, best, orders)
         true = np.zeros(len(decisions), dtype=np.int64)
         if rule.claim.needs_labels:
             if y_true is None:
                 raise ValueError(
                     f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
                 )
-            true, seen = read_decisions(y_true, "y_true", seen, best, missing=True)
+            true, seen = read_decisions(y_true, "y_true", seen, best, orders, missing=True)
         if len(true) != len(decisions):
             raise ValueError(f"y_true has {len(true)} rows, but y_pred has {len(decisions)}.")
         codes, names, self._seen = self._groups(sensitive_features, len(decisions), seen)

@@ -156,7 +156,7 @@ def test_what_is_wrong_on_one_worker_is_said_on_all(tmp_path):
     for case, words in {
         "parameter": "workers must agree in their parameters: worker 0 has",
         "columns": "workers must agree in their columns of X: worker 0 has (13, None), worker 1",
-        "no groups on one": "kinds of sensitive_features: worker 0 has text, worker 1 has none",
+        "no groups on one": "kind of sensitive_features: worker 0 has groups, worker 1 has None",
         "one class in all": "needs samples of at least 2 classes; the data have only one",
         "stream": "AUCFairClassifier.partial_fit must be called outside of sharded_rows",
         "network": "RateConstrainedClassifier.model must be linear or a fitted classifier",
