@@ -10,7 +10,7 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,9 +117,14 @@ def _excel(
     frame = pd.read_excel(book, sheet_name=sheets[place])
     if frame.empty and not len(frame.columns):
         raise Unusable(f"{name} is empty.")
+    options: Any = {"sheet_name": sheets[place]}
+    _refuse_twice(pd.read_excel(book, header=None, nrows=1, **options).iloc[0], columns, name)
+    notes = _keep_as_written(
+        frame, pd.read_excel(book, dtype=str, keep_default_na=False, **options), columns
+    )
     others = [other for other in sheets if other != sheets[place]]
     note = f"The sheet {sheets[place]!r} was read; --sheet names another: {listed(others)}."
-    return frame, [note] if others and sheet is None else []
+    return frame, notes + ([note] if others and sheet is None else [])
 
 
 def _parquet(data: bytes, name: str) -> pd.DataFrame:
@@ -186,12 +191,25 @@ def _text(
             f"{name}, read with {way}, has rows with more columns than its header: "
             f"{listed(list(frame))}."
         )
+    _refuse_twice(_rows(text, sep)[0], columns, name)
     written = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options)
+    return frame, decimal, _keep_as_written(frame, written, columns)
+
+
+def _refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> None:
+    """Raise `Unusable` if a header has a column that is asked for more than once."""
+    names = [str(column).strip() for column in header]
+    if twice := [column for column in dict.fromkeys(columns) if names.count(column) > 1]:
+        raise Unusable(f"{name} has several columns of the name {listed(map(repr, twice))}.")
+
+
+def _keep_as_written(frame: Any, written: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Restore texts that numbers would merge in the columns that are asked for; return notes."""
     notes: list[str] = []
     for column in [column for column in frame if str(column).strip() in columns]:
         frame[column], more = as_written(frame[column], written[column])
         notes += more
-    return frame, decimal, notes
+    return notes
 
 
 def _separator(text: str, columns: Sequence[str]) -> str | None:

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> None:
     audit = audited(sample, _question(options))
     origin = {"file": file.name, "sha256": file.sha256, "command": options.command}
     audit = replace(audit, left_out=file.notes + audit.left_out)
-    print("\n".join([audit.question, audit.answer, *audit.findings]))
+    print("\n".join([audit.question, audit.answer, *file.notes, *audit.findings]))
     write(replace(audit, provenance={**audit.provenance, **origin}), options.output)
     print(f"Written to {options.output}: audit.html, audit.json.")
     failed = {"not-kept": {NOT_KEPT: 1}, "not-proved": {NOT_KEPT: 1, NOT_PROVED: 3}}

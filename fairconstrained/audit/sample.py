@@ -26,7 +26,7 @@ from fairconstrained.inputs.groups import (
 from fairconstrained.inputs.labels import label_array, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_samples, check_weights
-from fairconstrained.inputs.values import listed, notes_on, to_array
+from fairconstrained.inputs.values import listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores
 
@@ -249,7 +249,8 @@ def _column(name: str, values: Any) -> pd.Series[Any]:
         ordered: Any = array if order is None else pd.Categorical(array, order, ordered=True)
         column = pd.Series(ordered, name=getattr(values, "name", None))
     label = _NAMES[name] if column.name is None else column.name
-    return pd.Series(_whole(name, column) if column.dtype.kind == "f" else column, name=label)
+    codes = whole_numbers(column, name) if column.dtype.kind == "f" else column
+    return pd.Series(codes, name=label)
 
 
 def _people(sensitive_features: Any) -> pd.DataFrame:
@@ -257,7 +258,7 @@ def _people(sensitive_features: Any) -> pd.DataFrame:
     columns = named_columns(sensitive_features)
     if list(columns) == ["column 0"]:
         columns = {"group": columns["column 0"]}
-    return pd.DataFrame({name: _whole(name, column) for name, column in columns.items()})
+    return pd.DataFrame({name: whole_numbers(column, name) for name, column in columns.items()})
 
 
 def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
@@ -273,19 +274,6 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
         if group not in values:
             raise ValueError(f"reference {group!r} is no group of {name}: {listed(values)}.")
     return groups
-
-
-def _whole(name: str, column: Any) -> Any:
-    """Return codes as whole numbers, which missing values turn into 1.0 and 2.0."""
-    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
-        return column.reset_index(drop=True)
-    values = to_array(column, name)
-    if values.dtype.kind != "f":
-        return values
-    known = values[~np.isnan(values)]
-    if (known != np.floor(known)).any() or np.isinf(known).any():
-        return values
-    return pd.Series(values, dtype="Int64").astype(object)
 
 
 def _grouping(people: pd.DataFrame, min_cell: int) -> Grouping:

@@ -39,7 +39,7 @@ class Classes(NamedTuple):
 
 
 def label_array(values: Any) -> Array:
-    """Return labels as an array; numbers and missing values in a list of texts stay what they are."""
+    """Return labels as an array; numbers and missing values in a list of texts stay."""
     array = np.asarray(as_numpy(values))
     mixed = isinstance(values, (list, tuple)) and array.dtype.kind == "U"
     return np.asarray(values, dtype=object) if mixed else array

@@ -35,6 +35,19 @@ def to_array(values: Any, name: str) -> Array:
     return array
 
 
+def whole_numbers(column: Any, name: str) -> Any:
+    """Return a column with codes as whole numbers, which missing values turn into 1.0 and 2.0."""
+    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
+        return column.reset_index(drop=True)
+    values = to_array(column, name)
+    if values.dtype.kind != "f":
+        return values
+    known = values[~np.isnan(values)]
+    if (known != np.floor(known)).any() or np.isinf(known).any():
+        return values
+    return pd.Series(values, dtype="Int64").astype(object)
+
+
 def plain(array: Array) -> Array:
     """Return numbers, booleans and dates in an array of objects as an array of these."""
     if array.dtype != object or not len(array):

@@ -131,7 +131,7 @@ def test_kinds_of_groups_that_differ_between_partitions_are_refused(columns):
     rows = frame(300).assign(age=pd.Series([1] * 150 + ["1"] * 150, dtype=object))
     with dask.config.set({"dataframe.convert-string": False}):
         lazy = partitions(rows.filter(regex=rf"^x|label|weight|{'|'.join(columns)}"), 150)
-    with pytest.raises(ValueError, match=r"sensitive_features holds values of different kinds .*numbers"):
+    with pytest.raises(ValueError, match="sensitive_features holds values of different kinds"):
         elsewhere(LossParityClassifier(), lazy, sex=columns)
 
 
