@@ -312,10 +312,12 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     if twice := [key for key in dict.fromkeys(names) if names.count(key) > 1]:
         raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
     if isinstance(table, dict):
-        return table
+        return {key: computed(column, "to_pylist") for key, column in table.items()}
     if hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
         return dict(zip(names, map(table.__getitem__, names), strict=True))
     array = to_array(table, name)
+    if array.dtype.names:  # a structured array
+        return {key: array[key] for key in array.dtype.names}
     if array.ndim not in (1, 2):
         raise ValueError(
             f"{name} must have one or two dimensions; got {array.ndim}. Give one "

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from numbers import Real
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,9 @@ from fairconstrained.exceptions import InputWarning, warn_caller
 
 MOST_NAMED = 12  # values in a message
 # Texts that other programs write where a value is missing.
-_AS_IF_MISSING = frozenset({"", "nan", "na", "n/a", "<na>", "nat", "none", "null"})
+_AS_IF_MISSING = frozenset(
+    {"", "?", "-", "nan", "-nan", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nat", "none", "null"}
+)
 
 
 def to_array(values: Any, name: str) -> Array:
@@ -71,13 +74,14 @@ def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, In
         levels, places = np.unique(levels, return_inverse=True)
     except TypeError:  # values of different types cannot be sorted
         first: dict[str, Any] = {}
-        for value in levels:
-            if (other := first.setdefault(str(value), value)) != value:
+        words = list(map(str, levels))
+        for word, value in zip(words, levels, strict=True):
+            if (other := first.setdefault(word, value)) != value:
                 raise ValueError(
                     f"{name} has groups of different types with the same name: "
                     f"{other!r} and {value!r}. Convert the column to one type."
                 ) from None
-        levels, places = np.unique(levels.astype(str), return_inverse=True)
+        levels, places = np.unique(words, return_inverse=True)
     return levels, np.append(places.reshape(-1), -1)[codes]
 
 
@@ -145,10 +149,12 @@ def alternatives(values: Sequence[Any]) -> list[str]:
 
 def spelling(value: Any) -> Any:
     """Return what two spellings of one value have in common."""
+    if isinstance(value, Real):
+        return value
     try:
         return float(value)
     except (TypeError, ValueError):
-        return str(value).strip().casefold()
+        return normalize("NFKC", str(value)).strip().casefold()
 
 
 def listed(values: Iterable[Any], most: int = MOST_NAMED) -> str:

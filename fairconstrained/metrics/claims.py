@@ -196,8 +196,8 @@ def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any
     same = set(known) & set(seen)
     # Without a group in common the model's groups are by other columns.
     absent = [group for group in known if same and group not in seen]
-    values = list(zip(*seen, strict=True)) if isinstance(seen[0], tuple) else [seen]
     by_column = list(columns_of(columns).values())
+    values = list(zip(*seen, strict=True)) if len(by_column) > 1 else [seen]
     if len(values) > 1 and all(map(declared, by_column)):
         named = {*seen, *absent}
         absent += [group for group in product(*map(dict.fromkeys, values)) if group not in named]

@@ -1,6 +1,7 @@
 """The command: from a file to a page, and a sentence for each way in which a file can be wrong."""
 
 import hashlib
+import io
 import json
 from contextlib import nullcontext
 
@@ -147,11 +148,21 @@ def test_decisions_that_are_all_0_have_a_favourable_one(run):
     assert out.splitlines()[1] == alone  # no groups at 0.0 %, no bound
 
 
-def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path):
+def excel(frame):
+    pytest.importorskip("openpyxl")
+    file = io.BytesIO()
+    frame.to_excel(file, index=False)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("write", [lambda frame: frame, excel])
+def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path, write):
     frame = table()
     frame.loc[:3, "sex"] = "NA"
     frame["zip"] = np.where(np.arange(N) % 2, "01234", "1234")
-    run(frame, "--decision", "decision", "--sensitive", "sex", "zip", "--positive", "granted")
+    argv = ["--decision", "decision", "--sensitive", "sex", "zip", "--positive", "granted"]
+    out = run(write(frame), *argv)
+    assert "'NA' in sex: these count as missing." in out.splitlines()
     facts = json.loads((tmp_path / "new" / "audit.json").read_text())
     assert facts["left_out"][:2] == [
         "'NA' in sex: these count as missing.",
@@ -159,6 +170,16 @@ def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path):
     ]
     assert {f["group"] for f in facts["groups"] if f["attribute"] == "zip"} >= {"01234", "1234"}
     assert "'01234', '1234' in zip are different groups." in facts["findings"]
+
+
+@pytest.mark.parametrize("write", [lambda frame: frame, excel])
+def test_a_header_that_has_a_column_twice_is_refused(run, capsys, write):
+    frame = table()
+    twice = frame[["sex", "decision", "score"]].set_axis(["sex", "decision", "sex"], axis=1)
+    with pytest.raises(SystemExit, match="2"):
+        run(write(twice), *ASKED)
+    assert "has several columns of the name 'sex'." in capsys.readouterr().err
+    run(write(frame.set_axis([*frame.columns[:-1], "age"], axis=1)), *ASKED)  # not asked for
 
 
 def test_one_label_and_one_decision_are_said(run):

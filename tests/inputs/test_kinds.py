@@ -1,0 +1,215 @@
+"""Values of one kind are the same everywhere; those of several kinds are named or refused."""
+
+import datetime
+import warnings
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import fairconstrained
+from fairconstrained import LossParityClassifier, RateConstrainedClassifier
+from fairconstrained.exceptions import InputWarning
+from fairconstrained.inputs.groups import encode_groups
+from fairconstrained.metrics import (
+    certify,
+    demographic_parity_difference,
+    equal_opportunity_difference,
+)
+from fairconstrained.monitoring import FairnessMonitor
+from tests.helpers.fits import table
+
+X, Y, GROUP = table()
+DECISION = np.random.default_rng(0).permutation(Y)
+NAMES = ["refused", "granted"]
+WORDS, DECIDED = np.array(NAMES)[Y], np.array(NAMES)[DECISION]
+UP = pd.CategoricalDtype(NAMES, ordered=True)
+DOWN = pd.CategoricalDtype(NAMES[::-1], ordered=True)
+DAYS = [datetime.date(2020 + int(g), 1, 1) for g in GROUP]
+
+
+def opportunities(y_true, y_pred):
+    """Each reader's gap of equal opportunity."""
+    rows = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": GROUP}
+    claim = {"constraint": "equal_opportunity", "slack": 0.5}
+    monitor = FairnessMonitor("equal_opportunity")
+    return [
+        lambda: equal_opportunity_difference(**rows),
+        lambda: certify(**rows, **claim).estimate,
+        lambda: fairconstrained.report(**rows, **claim).to_dict()["certificates"][0]["estimate"],
+        lambda: monitor.update(**rows).estimate_,
+    ]
+
+
+def arrow(values, **options):
+    return pytest.importorskip("pyarrow").array(values, **options)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (lambda: pd.Series(WORDS, dtype=UP), lambda: DECIDED),
+        (lambda: WORDS, lambda: pd.Series(DECIDED, dtype=UP)),
+        (lambda: pl.Series(WORDS, dtype=pl.Enum(NAMES)), lambda: DECIDED.tolist()),
+        (lambda: pd.Series(WORDS, dtype=UP), lambda: pl.Series(DECIDED, dtype=pl.Enum(NAMES))),
+        (lambda: arrow(pd.Categorical(WORDS, dtype=UP)), lambda: arrow(DECIDED.tolist())),
+    ],
+)
+def test_the_order_of_one_column_is_that_of_the_other(columns):
+    expected = equal_opportunity_difference(Y, DECISION, sensitive_features=GROUP)
+    for gap in opportunities(*(column() for column in columns)):
+        assert gap() == pytest.approx(expected, abs=1e-12)
+
+
+def test_orders_that_disagree_are_refused():
+    for gap in opportunities(pd.Series(WORDS, dtype=UP), pd.Series(DECIDED, dtype=DOWN)):
+        with pytest.raises(ValueError, match=r"pos_label must say .* orders of categories.*disagre"):
+            gap()
+
+
+def test_an_order_in_a_later_batch_must_be_the_same():
+    monitor = FairnessMonitor().update(pd.Series(DECIDED, dtype=UP), sensitive_features=GROUP)
+    monitor.update(DECIDED, sensitive_features=GROUP)
+    with pytest.raises(ValueError, match="favourable label must be the same as before, 'granted'"):
+        monitor.update(pd.Series(DECIDED, dtype=DOWN), sensitive_features=GROUP)
+    other = FairnessMonitor().update(pd.Series(DECIDED, dtype=DOWN), sensitive_features=GROUP)
+    with pytest.raises(ValueError, match="favourable label must be the same as before, 'granted'"):
+        monitor.merge(other)
+
+
+@pytest.mark.parametrize("values", [[1, "1"], [True, "True"], ["a", 2.0]])
+@pytest.mark.parametrize("container", [list, lambda values: pd.Series(values, dtype=object)])
+def test_labels_of_two_types_are_refused_alike(values, container):
+    labels = container(values * 200)
+    for reads in (
+        lambda: RateConstrainedClassifier().fit(X, labels, sensitive_features=GROUP),
+        lambda: demographic_parity_difference(labels, labels, sensitive_features=GROUP),
+        lambda: certify(
+            y_pred=labels, sensitive_features=GROUP, constraint="demographic_parity", slack=0.5
+        ),
+        lambda: FairnessMonitor().update(labels, sensitive_features=GROUP),
+    ):
+        with pytest.raises(ValueError, match="must hold labels of one type; got some text and"):
+            reads()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(Y, dtype="Int64"),
+        pd.Series(Y, dtype="boolean"),
+        pd.Series(Y, dtype=object),
+        pd.Series(Y == 1, dtype=object),
+        pd.Series(Y, dtype="category"),
+        pl.Series(Y),
+        pl.Series(Y == 1),
+        pl.DataFrame({"y": Y}),
+        Y.tolist(),
+        Y[:, None].astype(np.int8),
+        (Y == 1).tolist(),
+        lambda: arrow(Y),
+        lambda: pytest.importorskip("pyarrow").chunked_array([Y[:9].tolist(), Y[9:].tolist()]),
+        lambda: dd.from_pandas(pd.Series(Y), npartitions=3),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_labels_of_any_table_are_their_plain_kind(labels):
+    labels = labels() if callable(labels) else labels
+    clf = RateConstrainedClassifier(slack=0.2)
+    expected = clf.fit(X, Y, sensitive_features=GROUP).coef_
+    np.testing.assert_array_equal(clf.fit(X, labels, sensitive_features=GROUP).coef_, expected)
+    assert clf.classes_.dtype.kind in "bi"
+    metric, *others = opportunities(labels, DECISION)
+    assert metric() == equal_opportunity_difference(Y, DECISION, sensitive_features=GROUP)
+    assert all(gap() == pytest.approx(metric(), abs=1e-12) for gap in others)
+
+
+@pytest.mark.parametrize(
+    "days",
+    [
+        DAYS,
+        np.array(DAYS),
+        np.array(DAYS, dtype="M8[D]"),
+        np.array(DAYS, dtype="M8[ns]"),
+        pd.Series(pd.to_datetime(pd.Series(DAYS))),
+        pl.Series(DAYS),
+        [datetime.datetime.combine(day, datetime.time()) for day in DAYS],
+        lambda: arrow(DAYS),
+    ],
+)
+def test_days_are_the_same_groups_in_every_library(days):
+    days = days() if callable(days) else days
+    monitor = FairnessMonitor().update(DECISION, sensitive_features=DAYS)
+    monitor.update(DECISION, sensitive_features=days)
+    assert [rate["rows"] for rate in monitor.rates_] == (2 * np.bincount(GROUP)).tolist()
+    with pytest.raises(ValueError, match="holds values of another kind than before"):
+        monitor.update(DECISION, sensitive_features=list(map(str, DAYS)))
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (["True", "1"], "'1', 'True' in sensitive_features are different groups"),
+        (["Jos\u00e9", "Jose\u0301"], "are different groups"),
+        (["m", "m\u00a0"], "are different groups"),
+        (["m", "?"], r"has the text '\?', which counts as a group of its own"),
+        (np.array(["m", np.nan], dtype="U"), "has the text 'nan'"),
+    ],
+)
+def test_values_that_look_alike_or_stand_for_missing_ones_are_named(values, note):
+    with pytest.warns(InputWarning, match=note):
+        assert len(encode_groups(values).labels) == 2
+
+
+def test_numbers_that_floats_cannot_tell_apart_are_not_alike():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(encode_groups([2**53, 2**53 + 1]).labels) == 2
+
+
+def test_texts_and_bytes_are_two_groups():
+    assert encode_groups(["a", b"a"]).codes.tolist() in ([0, 1], [1, 0])
+
+
+@pytest.mark.parametrize(
+    "people",
+    [
+        lambda sex, old: {"sex": arrow(sex), "old": pl.Series(old)},
+        lambda sex, old: np.rec.fromarrays([sex, old], names="sex,old"),
+        lambda sex, old: {"old": old, "sex": dd.from_pandas(pd.Series(sex), npartitions=2)},
+    ],
+)
+def test_columns_of_other_tables_are_found_by_name(people):
+    sex, old = np.where(GROUP == 1, "f", "m"), np.arange(len(Y)) % 2
+    monitor = FairnessMonitor()
+    monitor.update(DECISION, sensitive_features=pd.DataFrame({"sex": sex, "old": old}))
+    monitor.update(DECISION, sensitive_features=people(sex, old))
+    assert set(monitor.groups_) == {("f", 0), ("f", 1), ("m", 0), ("m", 1)}
+    rows = {"y_pred": DECISION, "sensitive_features": people(sex, old)}
+    certificate = certify(**rows, constraint="demographic_parity", slack=0.9)
+    assert certificate.estimate == pytest.approx(monitor.estimate_)
+
+
+def partitions(first, second):
+    """A table of which each half is a partition."""
+    half = len(Y) // 2
+    group = pd.Series([*first, *second] * (half // 2), dtype=object)
+    rows = pd.DataFrame(X).rename(columns=str).assign(label=Y)
+    rows["sex"] = group.to_numpy().reshape(-1, 2, len(first)).swapaxes(0, 1).reshape(-1)
+    with dask.config.set({"dataframe.convert-string": False}):
+        return dd.from_pandas(rows, npartitions=2)
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+def test_partitions_are_one_column():
+    """What each partition holds by itself says nothing wrong; what they hold together is said."""
+    clf = LossParityClassifier(slack=0.5)
+    with pytest.warns(InputWarning, match="'F', 'f' in sensitive_features 'sex' are different"):
+        clf.fit(partitions(["F", "m"], ["f", "m"]), "label", sensitive_features="sex")
+    assert clf.groups_.tolist() == ["F", "f", "m"]
+    with pytest.raises(ValueError, match="different kinds in parts of the rows: numbers, text"):
+        clf.fit(partitions([1, 2], ["1", "2"]), "label", sensitive_features="sex")
+    assert clf.groups_.tolist() == ["F", "f", "m"]
