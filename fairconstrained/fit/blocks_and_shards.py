@@ -181,9 +181,9 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
         "last fits, where a warm start begins": start,
         "columns of X": (n_columns, None if names is None else tuple(names)),
         "order of the labels in y": rows.order,
+        "kind of sensitive_features": form,
         "columns of sensitive_features": rows.columns,
         "numbers of control_features": rows.n_control,
-        "kind of sensitive_features": form,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())
     answers = workers.gather((same, rows.classes, rows.groups, *ends))

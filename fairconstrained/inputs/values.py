@@ -85,6 +85,15 @@ def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, In
     return levels, np.append(places.reshape(-1), -1)[codes]
 
 
+def texts(column: Any, name: str) -> Array:
+    """Return the values of a column as texts, None where they are missing.
+
+    Raises ValueError for two values of the same name, such as 1 and "1".
+    """
+    levels, codes = levels_of(to_array(whole_numbers(column, name), name), name)
+    return np.array([*map(str, levels.tolist()), None], dtype=object)[codes]
+
+
 def kind_of(value: Any) -> str:
     """Return the kind of a value: those of one kind may be equal, those of two never are."""
     kinds = {

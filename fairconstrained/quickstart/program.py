@@ -17,6 +17,7 @@ from sklearn import config_context
 from fairconstrained.audit.facts import Audit, report
 from fairconstrained.audit.measures import quiet
 from fairconstrained.audit.program import write
+from fairconstrained.audit.sample import without_warnings_of_values
 from fairconstrained.audit.wording import points
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.exceptions import (
@@ -32,6 +33,7 @@ from fairconstrained.quickstart.steps import Result, Table
 Chosen = tuple[str, float]  # method and slack
 
 
+@without_warnings_of_values()
 def run(options: argparse.Namespace) -> None:
     """Run the quick start; `Unusable` says why it cannot."""
     if options.csv is not None:

@@ -31,7 +31,7 @@ from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.exceptions import NoUsefulModelError
 from fairconstrained.inputs.groups import encode_groups, group_name
-from fairconstrained.inputs.values import listed
+from fairconstrained.inputs.values import listed, notes_on, texts
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection.choice import select_feasible
@@ -164,19 +164,24 @@ def _labels(
 
 
 def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
-    """Return the groups as words, None where they are missing, and a note about these rows."""
+    """Return the groups as words, None where they are missing, and notes about them."""
     check_groups(columns)
-    groups = columns.astype(str).astype(object).where(columns.notna(), None)
+    try:
+        groups = pd.DataFrame({name: texts(columns[name], str(name)) for name in columns})
+    except ValueError as error:
+        raise Unusable(f"In {name_of_file}, {error}") from None
     known = groups.notna().all(axis=1)
     if len(groups[known].drop_duplicates()) < 2:
         which = "" if known.all() else " whose group is known"
         same = f"All rows of {name_of_file}{which} have the same {' and '.join(groups)}"
         raise Unusable(f"{same}: there are no groups to compare.")
-    notes = [
-        f"{(~known).sum()} rows have no {' or '.join(groups)}: they train the model, and are in no "
-        "group."
-    ]
-    return groups.iloc[:, 0] if groups.shape[1] == 1 else groups, [] if known.all() else notes
+    notes = [note for name in groups for note in notes_on(groups[name].unique(), name, "group")]
+    if not known.all():
+        notes.append(
+            f"{(~known).sum()} rows have no {' or '.join(groups)}: they train the model, and are "
+            "in no group."
+        )
+    return groups.iloc[:, 0] if groups.shape[1] == 1 else groups, notes
 
 
 def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], list[str]]:

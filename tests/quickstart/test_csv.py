@@ -203,6 +203,31 @@ def test_too_few_rows_are_refused(written):
         held_out(from_file(written(frame)), odds)
 
 
+def test_groups_keep_the_values_of_the_file(tmp_path):
+    """Numbers of which some are missing are codes; a day and its name are not merged."""
+    pytest.importorskip("openpyxl")
+    path = tmp_path / "loans.xlsx"
+    codes = np.array([1, 2, None, 2], dtype=object)[np.arange(400) % 4]
+    loans().assign(code=codes).to_excel(path, index=False)
+    argv = ["--csv", str(path), "--label", "decision", "--positive", "granted"]
+    options = read([*argv, "--sensitive", "code"], None)
+    table = from_file(options)
+    assert table.groups.fillna("unknown").tolist() == ["1", "2", "unknown", "2"] * 100
+    assert table.notes[-1].startswith("100 rows have no code")
+    for a, b, note in [
+        ("F", "f", "'F', 'f' in code are different groups."),
+        ("F", "-", "text '-'"),
+    ]:
+        loans().assign(code=[a, b] * 200).to_excel(path, index=False)
+        table = from_file(options)
+        assert set(table.groups) == {a, b}
+        assert note in table.notes[-1]
+    day = pd.Timestamp("2020-01-01")
+    loans().assign(code=[day, str(day)] * 200).to_excel(path, index=False)
+    with pytest.raises(Unusable, match="code has groups of different types with the same name: "):
+        from_file(options)
+
+
 def changed(**columns):
     return loans().assign(**columns)
 
