@@ -31,7 +31,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.ratios import RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.inputs.groups import group_name
-from fairconstrained.inputs.labels import is_known, refuse_unknown
+from fairconstrained.inputs.labels import classes_of
 from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.rate_definitions import Rate, is_symmetric
 
@@ -101,19 +101,11 @@ class Notion(BaseEstimator):  # type: ignore[misc]
             If ``pos_label`` is none of the classes, or is not given where the criterion depends on
             it and which label is the favourable one is not known.
         """
-        if self.pos_label is None:
-            if len(classes) != 2:
-                return list(range(len(classes)))
-            if self.needs_favourable and not is_known(classes):
-                refuse_unknown(classes, f"{type(self).__name__}.pos_label")
-            return [1]
-        places = [i for i, label in enumerate(classes) if label == self.pos_label]
-        if not places:
-            raise ValueError(
-                f"{type(self).__name__}.pos_label must be one of the labels "
-                f"{np.asarray(classes).tolist()}; got {self.pos_label!r}."
-            )
-        return places
+        name = f"{type(self).__name__}.pos_label"
+        read = classes_of(np.asarray(classes).tolist(), self.pos_label, parameter=name)
+        if self.needs_favourable:
+            read.require_known(name)
+        return read.targets
 
     def title(self, classes: Sequence[Any]) -> str:
         """Return the name of the constraint on these labels in descriptions of its values."""

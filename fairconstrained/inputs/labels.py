@@ -32,10 +32,10 @@ class Classes(NamedTuple):
     targets: list[int]
     known: bool  # whether the favourable one of two labels is known; True if there are more
 
-    def require_known(self) -> None:
+    def require_known(self, parameter: str = "pos_label") -> None:
         """Raise ValueError if which of two labels is the favourable one is not known."""
         if not self.known:
-            refuse_unknown(self.labels)
+            refuse_unknown(self.labels, parameter)
 
 
 def label_array(values: Any) -> Array:
@@ -109,7 +109,9 @@ def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
     return np.split(codes.astype(np.int64), ends), seen.tolist()
 
 
-def classes_of(seen: Sequence[Any], pos_label: Any, *columns: Any) -> Classes:
+def classes_of(
+    seen: Sequence[Any], pos_label: Any, *columns: Any, parameter: str = "pos_label"
+) -> Classes:
     """Return all classes, of which these are `seen`, and those that a criterion looks at.
 
     With two classes that is the favourable one, with more it is each. If only one label was seen, a
@@ -128,7 +130,7 @@ def classes_of(seen: Sequence[Any], pos_label: Any, *columns: Any) -> Classes:
         other = UNSEEN if seen[0] == best else best
         return Classes([*seen, other], [int(seen[0] != best)], True)
     if best not in seen:
-        raise ValueError(f"pos_label must be one of the labels {seen}; got {best!r}.")
+        raise ValueError(f"{parameter} must be one of the labels {seen}; got {best!r}.")
     return Classes(seen, [seen.index(best)], True)
 
 

@@ -66,9 +66,7 @@ def test_the_order_of_one_column_is_that_of_the_other(columns):
 
 def test_orders_that_disagree_are_refused():
     for gap in opportunities(pd.Series(WORDS, dtype=UP), pd.Series(DECIDED, dtype=DOWN)):
-        with pytest.raises(
-            ValueError, match=r"pos_label must say .* orders of .* disagree"
-        ):
+        with pytest.raises(ValueError, match=r"pos_label must say .* orders of .* disagree"):
             gap()
 
 
