@@ -92,7 +92,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         The violation of the rows so far: the largest gap or rate, or one minus the smallest ratio;
         nan while there is nothing to compare.
     left_out_ : list of str
-        The groups, or groups within a label, without rows or with none to be compared with.
+        The groups, or groups within a label, with too few rows or with none to be compared with, by
+        the rule of fits and certificates (``min_group_size="auto"``): they are in `rates_`, and no
+        part of `estimate_`.
     history_ : dict of str to list
         "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture
         (:class:`~fairconstrained.display.MonitorDisplay`).
@@ -367,7 +369,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _compared(self) -> Compared:
-        """Compare every group with a row, as the evidence allows for small numbers."""
+        """Decide who is in the estimate; the evidence allows for small numbers."""
         return self._rule.claim.compared(self._rows.T, sets=0)
 
     def _values(self) -> Floats:

@@ -39,7 +39,10 @@ def read_rule(constraint: Any, slack: Any, pos_label: Any) -> Rule:
     bound = constraint_bound(constraint)
     most = slack if bound is None else bound
     claim = read_claim(
-        *(constraint, most, pos_label), interval=None, min_group_size=1, known=[*PARITIES, *CAPS]
+        *(constraint, most, pos_label),
+        interval=None,
+        min_group_size="auto",
+        known=[*PARITIES, *CAPS],
     )
     if claim.attributes != "crossed":
         raise ValueError(

@@ -1,0 +1,150 @@
+"""Fits, metrics, certificates, reports and monitors compare the same cells of any rows.
+
+The rule is written here a second time, from the guide: a cell needs 1 / slack rows, or a quarter of
+what the second largest cell of its attribute has; of the cells that have them, those of a stratum
+are compared if there are two.
+"""
+
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fairconstrained
+from fairconstrained import RateConstrainedClassifier, metrics
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity
+from fairconstrained.metrics import certify
+from fairconstrained.monitoring import FairnessMonitor
+
+CRITERIA = {
+    DemographicParity: (metrics.demographic_parity_difference, [[0, 1]]),
+    EqualOpportunity: (metrics.equal_opportunity_difference, [[1]]),
+    EqualizedOdds: (metrics.equalized_odds_difference, [[0], [1]]),
+}
+# The same columns in other orders, types and tables.
+RETYPED = [
+    lambda people: people[["race", "sex"]],
+    lambda people: pl.from_pandas(people),
+    lambda people: people.assign(sex=people.sex.astype(float)),
+    lambda people: people.assign(sex=people.sex == 1).to_dict("list"),
+    lambda people: people.astype("category"),
+]
+
+
+def expected(events, y, decision, columns, stratum, slack):
+    """The largest gap of the cells that are compared; nan if there is none."""
+    gaps = []
+    for labels in events:
+        for column in columns:
+            rows = pd.DataFrame({"s": stratum, "g": column, "d": decision})[np.isin(y, labels)]
+            cells = rows.groupby(["s", "g"], dropna=True)["d"].agg(["size", "mean"]).reset_index()
+            sizes = np.sort(cells["size"])
+            least = np.clip(sizes[-2] / 4, 1, 1 / slack) if len(sizes) > 1 else 1
+            rates = cells[cells["size"] >= least].groupby("s")["mean"]
+            gaps += (rates.max() - rates.min())[rates.size() > 1].tolist()
+    return max(gaps, default=np.nan)
+
+
+def drawn(seed, n, n_small, without_label):
+    """Decisions about people, of whom a few are of race c, perhaps all with one label."""
+    rng = np.random.default_rng(seed)
+    race = np.where(np.arange(n) < n_small, "c", rng.choice(["a", "b"], n)).astype(object)
+    people = pd.DataFrame({"sex": rng.integers(0, 2, n), "race": race})
+    X, y = rng.normal(size=(n, 2)), rng.integers(0, 2, n)
+    if without_label:
+        y[:n_small] = 0
+    return rng, X, y, people
+
+
+ROWS = {
+    "seed": st.integers(0, 2**32 - 1),
+    "n": st.integers(40, 160),
+    "n_small": st.integers(0, 9),
+    "without_label": st.booleans(),
+    "slack": st.sampled_from([0.02, 0.1, 0.3]),
+    "criterion": st.sampled_from(list(CRITERIA)),
+}
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(**ROWS, side_by_side=st.booleans(), in_strata=st.booleans(), retype=st.sampled_from(RETYPED))
+def test_fits_certificates_and_reports_compare_the_same_cells(
+    seed, n, n_small, without_label, slack, criterion, side_by_side, in_strata, retype
+):
+    rng, X, y, people = drawn(seed, n, n_small, without_label)
+    strata = rng.choice(["x", "y"], n, p=[0.8, 0.2]) if in_strata else None
+    more = {"control_features": strata}
+    notion = criterion(slack=slack, attributes="parallel" if side_by_side else "crossed")
+    columns = [people.sex, people.race]
+    crossed = [people.sex.astype(str) + people.race]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = RateConstrainedClassifier(notion, max_iter=1)
+        clf.fit(X, y, sensitive_features=retype(people), **more)
+        decision = rng.permutation(clf.predict(X)) if seed % 2 else clf.predict(X)
+        rows = {"y_true": y, "y_pred": decision, "sensitive_features": retype(people), **more}
+        certificate = certify(**rows, constraint=notion, slack=slack)
+        facts = fairconstrained.report(**rows, constraint=notion, slack=slack, min_cell=1)
+        metric, events = CRITERIA[criterion]
+        measured = metric(**rows, attributes=notion.attributes)
+    stratum = np.zeros(n) if strata is None else strata
+    gap = expected(events, y, decision, columns if side_by_side else crossed, stratum, slack)
+    assert certificate.estimate == pytest.approx(gap, abs=1e-9, nan_ok=True)
+    reported = [expected(events, y, decision, columns, stratum, slack), gap]
+    estimates = [one["estimate"] for one in facts.to_dict()["certificates"]]
+    assert np.nanmax([*estimates, -1]) == pytest.approx(np.nanmax([*reported, -1]), abs=1e-9)
+    trained = expected(
+        events, y, clf.predict(X), columns if side_by_side else crossed, stratum, slack
+    )
+    assert clf.violation_ == pytest.approx(trained, abs=1e-9, nan_ok=True)
+    assert clf.feasible_ == (trained <= slack + 1e-12)
+    if not certificate.left_out:
+        assert measured == pytest.approx(gap, abs=1e-9)
+    if np.isnan(gap):
+        assert not certificate.kept
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(
+    **ROWS,
+    unknown=st.integers(0, 20),
+    cuts=st.lists(st.integers(0, 160), max_size=4),
+    retypes=st.lists(st.sampled_from([*RETYPED, lambda people: people]), min_size=6, max_size=6),
+)
+def test_monitors_of_any_batches_compare_what_the_certificate_of_all_rows_does(
+    seed, n, n_small, without_label, slack, criterion, unknown, cuts, retypes
+):
+    """Empty batches, batches of nobody known, and parts that are merged, too."""
+    rng, _, y, people = drawn(seed, n, n_small, without_label)
+    people.loc[people.index[rng.permutation(n) < unknown], "race"] = None
+    decision, notion = rng.integers(0, 2, n), criterion(slack=slack)
+    whole, parts = FairnessMonitor(notion), []
+    ends = [0, *sorted(min(cut, n) for cut in cuts), n]
+    for place, (start, end) in enumerate(pairwise(ends)):
+        batch = people[start:end].reset_index(drop=True)
+        batch = batch if place == 0 else retypes[place](batch)
+        rows = {"sensitive_features": batch, "y_true": y[start:end]}
+        whole.update(decision[start:end], **rows)
+        parts.append(FairnessMonitor(notion).update(decision[start:end], **rows))
+    merged = parts[0]
+    for part in parts[1:]:
+        merged.merge(part)
+    rows = {"y_true": y, "y_pred": decision, "sensitive_features": people}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        certificate = certify(**rows, constraint=notion, slack=slack)
+    crossed = [(people.sex.astype(str) + people.race).where(people.race.notna())]
+    gap = expected(CRITERIA[criterion][1], y, decision, crossed, np.zeros(n), slack)
+    for monitor in (whole, merged):
+        assert monitor.estimate_ == pytest.approx(gap, abs=1e-9, nan_ok=True)
+        assert monitor.n_unknown_ == people.race.isna().sum()
+        assert monitor.n_rows_ == n - monitor.n_unknown_
+        assert len(monitor.left_out_) == len(certificate.left_out)  # "0.0" may be the name of "0"
+    assert certificate.estimate == pytest.approx(gap, abs=1e-9, nan_ok=True)
