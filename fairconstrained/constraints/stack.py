@@ -56,6 +56,7 @@ class Stack(MomentConstraint):
         each = [member.statistic for member in members]
         self._owners = [each.index(statistic) for statistic in statistics]
         starts = np.cumsum([0, *(statistic.n_columns for statistic in statistics)])
+        self._aux_sizes = [member.n_aux for member in members]
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, each)]
 
     @property
@@ -69,7 +70,7 @@ class Stack(MomentConstraint):
     def statistic_at(self, aux: Tensor) -> Statistic:
         if self.n_aux == 0:
             return self.statistic
-        pieces = zip(self.members, self._split_aux(aux), strict=True)
+        pieces = zip(self.members, torch.split(aux, self._aux_sizes), strict=True)
         at = [member.statistic_at(member_aux) for member, member_aux in pieces]
         return side_by_side(tuple(at[i] for i in self._owners))
 
@@ -154,7 +155,7 @@ class Stack(MomentConstraint):
     ) -> Iterator[tuple[MomentConstraint, tuple[Tensor, Tensor, Tensor]]]:
         """Yield each member with its table, counts and extra variables."""
         members = zip(self.members, self.member_parts, strict=True)
-        pieces = zip(members, self.member_columns, self._split_aux(aux), strict=True)
+        pieces = zip(members, self.member_columns, torch.split(aux, self._aux_sizes), strict=True)
         for (member, part), columns, member_aux in pieces:
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
             member_table = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
@@ -164,12 +165,11 @@ class Stack(MomentConstraint):
         self, rows: Placement, aux: Tensor
     ) -> Iterator[tuple[MomentConstraint, tuple[Placement, Tensor]]]:
         """Yield each member with its parts of the rows and its extra variables."""
-        pieces = zip(self.members, self.member_parts, self._split_aux(aux), strict=True)
+        pieces = zip(
+            self.members, self.member_parts, torch.split(aux, self._aux_sizes), strict=True
+        )
         for member, part, member_aux in pieces:
             yield member, (rows.in_unions(part, member.n_parts), member_aux)
-
-    def _split_aux(self, aux: Tensor) -> Sequence[Tensor]:
-        return torch.split(aux, [member.n_aux for member in self.members])
 
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str

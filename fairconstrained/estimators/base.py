@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from fairconstrained.arrays import Array, Floats, as_numpy
 from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.distributed import check_device, one_thread, refuse_difference, taken_workers
-from fairconstrained.engines import as_table
+from fairconstrained.engines import Table, as_table
 from fairconstrained.fit.columns import admitted, generator, random_seed
-from fairconstrained.fit.engine_tables import accepts_tables
+from fairconstrained.fit.engine_tables import predictions_of_table
 from fairconstrained.fit.result import attributes_to_predict, store
 from fairconstrained.fit.rows import FitInputs, TrainingRows
 from fairconstrained.fit.task import Fit, Task, check_parameters
@@ -76,6 +76,19 @@ def data_by_position(*names: str) -> Callable[[Method], Method]:
         return cast("Method", checked)
 
     return decorate
+
+
+def accepts_tables(method: Method) -> Method:
+    """Let a method that predicts take tables of an engine, and give lazy columns of its kind."""
+
+    @wraps(method)
+    def predict(self: Any, X: Any, **groups: Any) -> Any:
+        table = as_table(X)
+        if not isinstance(table, Table):
+            return method(self, X, **groups)
+        return predictions_of_table(self, method, table, groups)
+
+    return cast("Method", predict)
 
 
 @contextmanager

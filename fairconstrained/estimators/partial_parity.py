@@ -20,11 +20,10 @@ from fairconstrained.constraints.partial_notions import (
     PartialStatisticalParity,
 )
 from fairconstrained.constraints.stack import stacked
-from fairconstrained.estimators.base import labels_of, like
+from fairconstrained.estimators.base import accepts_tables, labels_of, like
 from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.fit import columns, exact
-from fairconstrained.fit.engine_tables import accepts_tables
 from fairconstrained.fit.private_records import as_records
 from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.fit.task import Fit, Task

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread
-from fairconstrained.engines import Parts, Table, as_table
+from fairconstrained.engines import Parts, Table
 from fairconstrained.engines.columns import RowsToPredict
 from fairconstrained.fit.rows import (
     FitInputs,
@@ -32,7 +32,6 @@ from fairconstrained.problems.rows import Rows
 # Set by scikit-learn when it validates X.
 FROM_VALIDATION = ("n_features_in_", "feature_names_in_")
 T = TypeVar("T")
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,20 +284,9 @@ def _transformed(
 # ---------------------------------------------------------------------- predictions
 
 
-def accepts_tables(method: Method) -> Method:
-    """Let a method that predicts take tables of an engine, and give lazy columns of its kind."""
-
-    @wraps(method)
-    def predict(self: Any, X: Any, **groups: Any) -> Any:
-        table = as_table(X)
-        if not isinstance(table, Table):
-            return method(self, X, **groups)
-        return _mapped(self, method, table, groups)
-
-    return cast("Method", predict)
-
-
-def _mapped(clf: Any, method: Callable[..., Any], table: Table, groups: dict[str, Any]) -> Any:
+def predictions_of_table(
+    clf: Any, method: Callable[..., Any], table: Table, groups: dict[str, Any]
+) -> Any:
     """Return the predictions for a table, by the columns that the model was fitted to."""
     classes = [str(label) for label in clf.classes_]
     names = list(getattr(clf, "feature_names_in_", table.columns))

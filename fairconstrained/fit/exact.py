@@ -19,7 +19,6 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.fit.columns import build_model, learn, measure_training_rows, read
-from fairconstrained.fit.neighbours import ends, nearest, shared_solution
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in, checked, stack
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.perceptron import PerceptronModel
@@ -112,7 +111,10 @@ def without_constraints(fit: Fit, problem: Any) -> Tensor:
     free = replace(problem, constraint=stacked(fit.rows.space, []))
     if not fit.task.is_linear:
         return _solved(fit, free, fit.task.solver).x
-    return shared_solution(fit, partial(_solved, fit, free, AugmentedLagrangian())).x
+    # It does not depend on the slack: one of the fits of clones computes it for all.
+    solved = partial(_solved, fit, free, AugmentedLagrangian())
+    shared: Iterate = fit.task.handle.recall(fit.digest and (fit.digest, "free"), solved)
+    return shared.x
 
 
 def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
@@ -125,6 +127,28 @@ def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
     w, aux = solution.x.tensor_split([model.n_params])
     coef, intercept = model.unpack(w)
     return torch.cat((problem.model.from_linear(coef.T, intercept), aux)), solution.dual
+
+
+def ends_by_slack(fit: Fit) -> dict[float, tuple[Tensor, Tensor]]:
+    """Return points and multipliers of fits with other slacks; none if this one begins anew."""
+    # Networks begin anew: held-out rows decide when their training stops, and fits that start at
+    # one another follow the training rows more closely, one after another.
+    if not (fit.task.handle.follows and fit.task.is_linear):
+        return {}
+    key = fit.digest and (fit.digest, "ends")
+    points: dict[float, tuple[Tensor, Tensor]] = fit.task.handle.recall(key, dict)
+    return points
+
+
+def nearest_end(
+    points: dict[float, tuple[Tensor, Tensor]], slack: float, x: Tensor, dual: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the end of the fit with the next larger slack, or this start if there is none."""
+    wider = [other for other in points if other >= slack]
+    near = points[min(wider)] if wider else (x, dual)
+    # Fits that leave out other groups have other variables.
+    same = len(near[0]) == len(x) and len(near[1]) == len(dual)
+    return near if same else (x, dual)
 
 
 def _solved(fit: Fit, problem: Any, solver: Solver) -> Iterate:
@@ -155,7 +179,7 @@ def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
 
 def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start) -> Solved:
     """Solve the problem from a start, and roughly before, where a margin needs errors there."""
-    problem, task, points = start(fit, problem), fit.task, ends(fit)
+    problem, task, points = start(fit, problem), fit.task, ends_by_slack(fit)
     x = problem.start()
     dual = x.new_zeros(problem.n_constraints)
     if task.last is not None:
@@ -164,7 +188,7 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
             dual = torch.as_tensor(multipliers, dtype=dual.dtype, device=dual.device)
         x = problem.variables(w.to(x))
     elif points:
-        x, dual = nearest(points, task.params["slack"], x, dual)
+        x, dual = nearest_end(points, task.params["slack"], x, dual)
     if task.margin > 0 and problem.constraint.members:
         stages = solve_with_margin(fit, problem, x, dual)
     else:
