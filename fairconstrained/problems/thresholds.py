@@ -144,6 +144,12 @@ def _program(
 
 def _hull(points: Floats) -> Floats:
     """Return the corners of the upper convex hull of points with ascending coordinates."""
+    # Points that lie below their neighbours are no corners; a few are left to the loop.
+    below = np.ones(1, dtype=bool)
+    while len(points) > 2 and below.mean() > 0.1:
+        step = np.diff(points, axis=0)
+        below = step[:-1, 1] * step[1:, 0] < step[1:, 1] * step[:-1, 0]
+        points = points[np.concatenate(([True], ~below, [True]))]
     corners: list[list[float]] = []
     for point in points.tolist():  # numbers of Python, for they are compared one by one
         while len(corners) > 1:
