@@ -27,6 +27,7 @@ from fairconstrained import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.export import model_card
+from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.models import Linear, Posteriors
 from fairconstrained.solvers import NoisyTables
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
@@ -151,6 +152,27 @@ class Slow:
     def predict_proba(self, X):
         Slow.rows += len(X)
         return self.model.predict_proba(X)
+
+
+class CountingTree(DecisionTreeClassifier):
+    """A tree that counts the rows that it and its clones are asked about."""
+
+    rows = 0
+
+    def predict_proba(self, X, check_input=True):
+        CountingTree.rows += len(X)
+        return super().predict_proba(X, check_input)
+
+
+def test_no_model_is_asked_about_a_training_row_twice():
+    X, y, group = table(n=1000)
+    clf = RateConstrainedClassifier(model=CountingTree(max_depth=4), slack=0.1, random_state=0)
+    CountingTree.rows = 0
+    clf.fit(X, y, sensitive_features=group)
+    assert CountingTree.rows == 2 * 3 * 1000
+    gap = demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
+    assert clf.training_violation_ == pytest.approx(gap, abs=1e-12)
+    assert CountingTree.rows == 2 * 2 * 3 * 1000
 
 
 @pytest.mark.parametrize("constraint", NOTIONS)
