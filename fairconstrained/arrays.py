@@ -20,17 +20,17 @@ CHOSEN_WORKERS: ContextVar[Any] = ContextVar("chosen_workers", default=None)
 
 
 def as_numpy(values: Any) -> Any:
-    """Tensors on any device as numpy arrays, and anything else as it is."""
+    """Return tensors on any device as numpy arrays, and anything else as it is."""
     return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
 def check_array(values: Any, **options: Any) -> NDArray[Any]:
-    """scikit-learn's ``check_array`` of tensors, too; a numpy array comes out."""
+    """Run scikit-learn's ``check_array``, on tensors too; return a numpy array."""
     return check_numpy_array(as_numpy(values), **options)  # type: ignore[no-any-return]
 
 
 def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
-    """Rows, by positions or a mask, of a table, an array, a list, or the columns of a dict.
+    """Return rows, by positions or a mask, of a table, an array, a list, or the columns of a dict.
 
     Values without an entry for each row, such as numbers and texts, stay as they are.
     """
@@ -41,7 +41,7 @@ def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
 
 
 def read_columns(X: Any, column: Any) -> dict[str, Any]:
-    """Columns of X, of any kind of table, by their places in the list `column`.
+    """Return columns of X, any kind of table, by their places in the list `column`.
 
     They are given by name or position; an integer that is no column's name is a position.
     """
@@ -50,7 +50,7 @@ def read_columns(X: Any, column: Any) -> dict[str, Any]:
 
 
 def other_columns(X: Any, column: Any) -> Any:
-    """X without these columns."""
+    """Return X without these columns."""
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     left_out = _places(X, column)
     kept = [place for place in range(X.shape[1]) if place not in left_out]
@@ -93,7 +93,7 @@ def bisected(holds: Callable[[Any], Any], near: Any, far: Any, n_halvings: int) 
 
 
 def made_up_like(X: Any, n_rows: int) -> Any:
-    """Rows with the columns of X and their types, which are public, and with no entry of it."""
+    """Make up rows with the columns and types of X, which are public, and no entry of it."""
     rng = np.random.default_rng(0)
     if not hasattr(X, "iloc"):
         rows = 3.0 * rng.normal(size=(n_rows, np.shape(X)[1]))

@@ -179,7 +179,7 @@ class EstimatedGroups(UncertainGroups):
 
 
 def known_fraction(known: NDArray[np.bool_], y: Any = None) -> NDArray[np.float64]:
-    """Of the rows with the label of each, or of all rows, the fraction whose group is known."""
+    """Return for each row the fraction, within its label or of all, whose group is known."""
     of_row = np.zeros(len(known)) if y is None else np.asarray(as_numpy(y)).reshape(-1)
     if len(of_row) != len(known):
         raise ValueError(f"y has {len(of_row)} rows, but sensitive_features has {len(known)}.")
@@ -292,7 +292,7 @@ class RecordedGroups(UncertainGroups):
         return Groups(np.linalg.inv(self.confusion)[self.rows], self.labels)
 
     def corners(self, bound: Any) -> list[Self]:
-        """The same records with the corners of the matrices within a bound of the confusion matrix.
+        """Return the records with each corner of the matrices within a bound of `confusion`.
 
         The rate of each true group is largest and smallest at one of them. With two groups, so is
         the gap.
@@ -376,7 +376,7 @@ def matrices_within(
 
 
 def corners_within(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Any]:
-    """Corners of the fractions within bounds that add up to one: all but one are at an end.
+    """Return corners of the fractions within bounds that add up to one: all but one are at an end.
 
     >>> corners = corners_within(np.array([0.8, 0.0]), np.array([1.0, 0.1]))
     >>> [corner.round(2).tolist() for corner in corners]

@@ -30,7 +30,7 @@ class Loss(Protocol):
 
 
 def n_outputs(n_classes: int) -> int:
-    """Number of columns of the scores for `n_classes` classes."""
+    """Return the number of columns of the scores for `n_classes` classes."""
     return 1 if n_classes == 2 else n_classes
 
 

@@ -448,7 +448,7 @@ def _pairwise(n_groups: int) -> tuple[Any, Any]:
 
 
 def _against(others: Floats, paired: Floats) -> tuple[Any, Any]:
-    """Compare the rate of each group, with both signs, with that of one of other sets.
+    """Compare the rate of each group, with both signs, with the rate of one of other sets.
 
     `others` (n_sets, n_groups) has the sets, `paired` (n_groups, n_sets) the one for each group.
     """

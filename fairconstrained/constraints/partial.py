@@ -129,7 +129,7 @@ class WithinIntervals(MomentConstraint):
         return self.space.describe(self.partition.part_of_cell.numpy() == int(part))
 
     def _n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count the rows of each part, from those of each label and group."""
+        """Count the rows of each part, from counts by label and group."""
         return np.array([rows[cells].sum() for cells in self.partition.cells()])
 
     def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
@@ -371,7 +371,7 @@ class PartialDistributions(WithinIntervals):
         return theta
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        """Return values from the table, first those of upper and then those of lower bounds."""
+        """Return values from the table, first of upper and then of lower bounds."""
         rates = sums / counts[:, None]
         return self._values(rates - self.most.to(sums), self.least.to(sums) - rates)
 

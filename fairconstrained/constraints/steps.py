@@ -130,7 +130,7 @@ class ScoreBins(Statistic):
         return self._weights((scores > self._thresholds(scores)).to(scores.dtype))
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Predictions have a threshold of 0; in the bin that has it labels may be either."""
+        """Return counts of predicted labels, with a threshold of 0, whose bin may have either."""
         below = int((self._thresholds(table) <= 0).sum())
         above = int((self._thresholds(table) < 0).sum()) + 1
         return torch.stack((table[:, :below].sum(dim=1), table[:, above:].sum(dim=1)), dim=1)

@@ -366,7 +366,7 @@ def _posteriors_of_parts(graph: _Graph, model: PartModel, evidence: Any, label: 
 
 
 def _evidence(graph: _Graph, ensemble: Ensemble, model: Any, X: Any) -> Any:
-    """Return what one of the classifiers says of the kinds."""
+    """Return the evidence of one of the classifiers on the kinds."""
     logs = graph.Log(graph.Max(graph.sub_model(model, X), np.array([LEAST_GIVEN])))
     place = ensemble.kinds[None] == model.classes_[:, None]
     return graph.Add(graph.product(logs, place), np.log(LEAST_GIVEN) * ~place.any(axis=0))

@@ -84,7 +84,7 @@ def read(
     workers: Workers,
     domains: Domains = WHATEVER_OCCURS,
 ) -> TrainingRows:
-    """Validate the samples; return those of positive weight, labels and groups as indices.
+    """Validate the samples; return rows of positive weight, labels and groups as indices.
 
     scikit-learn notes the columns of X on the estimator, which serves no other purpose here.
     """

@@ -175,7 +175,7 @@ def gathered_inputs(inputs: FitInputs) -> FitInputs:
 def _validated_partition(
     bare: Any, specification: Specification, columns: Columns, frame: pd.DataFrame
 ) -> Any:
-    """On a worker: return the validated rows with the attributes that validation has set.
+    """Return, on a worker, the validated rows with the attributes that validation has set.
 
     Without rows return None, after an error the error.
     """
@@ -195,7 +195,7 @@ def _validated_partition(
 
 
 def _summary(part: Any) -> Any:
-    """On a worker: summarise a partition for the driver, or return its error."""
+    """Summarise a partition for the driver, on a worker, or return its error."""
     if isinstance(part, Exception):
         return part
     rows, noted = part
@@ -205,7 +205,7 @@ def _summary(part: Any) -> Any:
 
 
 def _coded(like: TrainingRows, part: Any, places: tuple[Array, Array]) -> TrainingRows:
-    """On a worker: return the rows with the codes of all partitions, in integers of few bytes."""
+    """Return, on a worker, the rows with the codes of all partitions, in small integers."""
     n_classes, n_groups = like.space.shape
     (rows, _), (class_places, group_places) = part, places
     group = np.zeros(len(rows.y), dtype=np.int64) if rows.group is None else rows.group
@@ -270,7 +270,7 @@ def _transformed(
     rows: TrainingRows,
     about: tuple[Workers, Learnt | None],
 ) -> Rows:
-    """On a worker: return its rows as a problem sees them."""
+    """Return the rows of a worker, there, as a problem sees them."""
     workers, learnt = about
     with one_thread():
         columns = specification.transform(rows.X)

@@ -106,7 +106,7 @@ def solve(fit: Fit, problem: Any) -> Solved:
 
 
 def read(task: Task, estimator: Any, inputs: FitInputs, workers: Workers) -> TrainingRows:
-    """Read the samples; count all of a public domain, so as not to reveal what occurs."""
+    """Read the samples; count all of a public domain, so as not to reveal which values occur."""
     # What numpy and scikit-learn warn of depends on single entries and labels.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes")

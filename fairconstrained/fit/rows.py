@@ -157,7 +157,7 @@ class TrainingRows:
 def validated(
     estimator: Any, specification: Specification, inputs: FitInputs, before: Description | None
 ) -> TrainingRows:
-    """Validate the samples of this worker; drop those of weight zero.
+    """Validate the samples of this worker; drop rows of weight zero.
 
     scikit-learn notes the columns of X on the estimator. Groups agree with the description of an
     earlier fit, if there is one.
@@ -230,7 +230,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
 
 
 def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known; say what constraints then leave out."""
+    """Return the rows, in one group if none are known; warn of constraints without a say."""
     groups, declared = rows.groups, rows.unknown
     missing = groups is not None and rows.group.ndim == 1
     missing = missing and any(rows.workers.gather(bool((rows.group < 0).any())))
@@ -266,7 +266,7 @@ def warn_or_raise_missing(task: Task, message: str) -> None:
 
 
 def unknown_groups(task: Task, rows: TrainingRows) -> str:
-    """Say what becomes of rows of unknown group; of a private fit their number is secret."""
+    """Describe the treatment of rows of unknown group, whose number private fits keep secret."""
     count = f"{int(rows.cells[:, -1].sum()):,} of {int(rows.cells.sum()):,} rows"
     rest = "the others of a label stand for all of it"
     right = "groups are missing at random within each label"

@@ -137,7 +137,7 @@ class Boosting(PlainClassifier):
     def boost(
         self, rows: Any, weight: Floats | None, seed: int, start: Floats, step: Step
     ) -> Finish:
-        """Fit the booster with gradients that `step` completes; return what cuts it to rounds."""
+        """Fit the booster with gradients that `step` completes; return a function that cuts it."""
         model, family = self.seeded(seed), self.family
         # Boosters take their loss and callbacks as parameters: the user's come back after the fit.
         before = {name: getattr(model, name) for name in family.replaced}

@@ -104,7 +104,7 @@ class InKinds:
         self.is_kind = np.eye(len(self.classes_))[kind.reshape(-1)]
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of the kinds, (n, n_kinds), which add up to one."""
+        """Return probabilities of the kinds, (n, n_kinds), which add up to one."""
         given = np.nan_to_num(_given(copy.deepcopy(self.model), X, self.names))
         return np.asarray(softmax(given, axis=1) @ self.is_kind)
 
@@ -191,7 +191,7 @@ def cross_fit(
 
 
 def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
-    """Return what a model says of the `kinds`, which must be finite."""
+    """Return the evidence of a model on the `kinds`, which must be finite."""
     evidence = _given(model, X, kinds, least)
     if not np.isfinite(evidence).all():
         raise ValueError(

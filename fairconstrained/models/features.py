@@ -163,7 +163,7 @@ class DenseFeatures(Features):
         return self.X.double()
 
     def _blocks(self, *columns: Tensor, size: int = PIECE_ROWS) -> Iterator[tuple[Tensor, ...]]:
-        """Iterate over blocks of rows in double precision, with those of other columns.
+        """Iterate over blocks of rows in double precision, and of other columns.
 
         A block is valid until the next one: to allocate each anew leaves holes in the memory.
         """

@@ -30,7 +30,7 @@ def estimate_group_probabilities(
     cv: int = 5,
     random_state: Any = None,
 ) -> EstimatedGroups:
-    r"""Groups of all rows from those whose group is known, by any classifier.
+    r"""Estimate the groups of all rows from rows of known group, by any classifier.
 
     It estimates the probability of each group, which the known groups correct.
 

@@ -86,7 +86,7 @@ class NetworkModel:
         ]
 
     def for_ranking(self) -> NetworkModel:
-        """The network with a last layer that :meth:`rescaled` can set."""
+        """Return the network with a last layer that :meth:`rescaled` can set."""
         identity = Standardize(self._first.new_zeros(1), self._first.new_ones(1))
         return NetworkModel(nn.Sequential(self.network, identity))
 
@@ -201,7 +201,7 @@ class NetworkModel:
         return {"module_": fresh.eval().cpu()}
 
     def restore(self, attributes: Mapping[str, Any]) -> Tensor:
-        """Return the parameters of a ``module_``; its buffers replace those of the network."""
+        """Return the parameters of a ``module_``, whose buffers replace the network's own."""
         fitted = attribute(attributes, "module_")
         self.network.load_state_dict(fitted.state_dict())
         parameters = dict(self.network.named_parameters())
@@ -212,7 +212,7 @@ class NetworkModel:
         return {name: piece.reshape(shape) for name, piece, shape in pieces}
 
     def _score(self, w: Tensor, X: Tensor) -> Tensor:
-        """Scores that leave no trace in buffers and in parameters that are not trained."""
+        """Compute scores that leave no trace in buffers and in parameters that are not trained."""
         state = (*self.network.named_buffers(), *self.network.named_parameters())
         copies = {name: tensor.clone() for name, tensor in state if not tensor.requires_grad}
         return self._forward({**copies, **self._unflatten(w)}, X)

@@ -124,7 +124,7 @@ class SingleFit(PlainClassifier, Posteriors):
             )
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Return the columns of posteriors, out of fold, and keep those of rows seen in each fold.
+        """Return columns of posteriors, out of fold, and keep columns of rows seen in each fold.
 
         A row then has columns by the models of every fold, out of one of which it was.
         """
@@ -166,7 +166,7 @@ class SingleFit(PlainClassifier, Posteriors):
         self.classes_ = rows.classes
 
     def forget(self) -> None:
-        """Drop what only training needs."""
+        """Drop the attributes that only training needs."""
         del self.seed_, self.folds_, self.seen_
 
     def _fitted_to(self, rows: Any, used: Ints, taught: Floats) -> Any:

@@ -86,7 +86,7 @@ def _standard_error(problem: ERM, x: Tensor) -> float:
 
 
 def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
-    """Return points between the unconstrained solution and that of a convex relaxation.
+    """Return points between the unconstrained solution and the solution of a relaxation.
 
     At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
     Setting these to zero is the covariance constraint of Zafar et al. (2017, "Fairness

@@ -48,7 +48,7 @@ class Coordinates(NamedTuple):
 def release_scales(
     X: Features, n_rows: int, public: Coordinates, releases: Releases, rng: Generator
 ) -> Coordinates:
-    r"""Scales of columns without a public range: powers of 4 where numbers are large, else 1.
+    r"""Release scales of columns without a public range: powers of 4, where numbers are large.
 
     The release is a table of counts
 
@@ -85,7 +85,7 @@ def release_scales(
 def release_coordinates(
     X: Features, n_rows: int, public: Coordinates, releases: Releases, rng: Generator
 ) -> Coordinates:
-    r"""Coordinates from releases of the rows' mean squared norm and of the columns' moments.
+    r"""Release the rows' mean squared norm and the columns' moments; return coordinates.
 
     With :math:`u_i = (x_i - c) / s` in public coordinates that bring columns to [0, 1], and
     :math:`v_i = (u_i, u_i \circ u_i)`,
@@ -131,7 +131,7 @@ def release_coordinates(
 
 
 def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
-    r"""Fourth roots of the columns' variances v, times a common factor.
+    r"""Return fourth roots of the columns' variances v, times a common factor.
 
     In columns :math:`x_j / s_j` noise costs about :math:`\sum_j s_j^2 / v_j` in the loss, because
     the curvature along a coefficient is in proportion to the variance. Rows may have norms of
@@ -150,7 +150,7 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
 
 
 def _runs(variance: Tensor, least: float) -> Tensor:
-    r"""Indices of the runs of columns whose variances v are not told from noise, -1 for others.
+    r"""Number the runs of columns whose variances v are not told from noise; -1 for others.
 
     A rare category can hardly be learnt by itself, but its neighbours are often alike, because
     encoders sort categories by their codes: models get a coefficient for the sum of each run. Runs
@@ -166,7 +166,7 @@ def _runs(variance: Tensor, least: float) -> Tensor:
 def chunk_sums(
     X: Features, centre: Tensor, scale: Tensor, chunk_sum: Callable[[slice, Tensor], Tensor]
 ) -> Tensor:
-    """Sum of a function of some rows at a time, given their places and dense (x - centre) / scale.
+    """Sum a function of some rows at a time, given their places and dense (x - centre) / scale.
 
     The difference comes first: where a centre is many scales away from zero, sums of x and of the
     centre differ by rounding errors that are larger than what a row may add.

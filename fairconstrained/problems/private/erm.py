@@ -114,7 +114,7 @@ class PrivateERM:
         return len(self.values(self._uniform))
 
     def start(self) -> Tensor:
-        """Point at which a fit begins; it does not depend on the secret."""
+        """Return the point at which a fit begins; it does not depend on the secret."""
         return self.model.init()
 
     def release(
@@ -173,13 +173,13 @@ class PrivateERM:
         return (int(label), error) if error < 0.05 and share > 1.0 - error else None
 
     def values(self, table: Tensor) -> Tensor:
-        """Constraint values from a released table, (m,)."""
+        """Return constraint values from a released table, (m,)."""
         if self._affine is None:
             return self.constraint.evaluate_hard(table, self.counts, self.counts[:0])
         return self._affine.values(table)
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
-        """Derivative of dual . g with respect to the table, (n_parts, n_columns)."""
+        """Return the derivative of dual . g by the table, (n_parts, n_columns)."""
         if self._affine is not None:
             return self._affine.on_table(dual)
         none = self.counts[:0]
@@ -232,14 +232,14 @@ class PrivateERM:
         return self._less_means(noisy) + self.counts[:, None] * self._means.diagonal()
 
     def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
-        """Gradients of weighted sums of statistics with respect to the scores."""
+        """Return gradients of weighted sums of statistics with respect to the scores."""
         _, pullback = self.constraint.statistic.linearize(scores, y)
         of_rows = pad(weights, (0, 0, 0, 1)).index_select(0, part)  # zeros for rows in no part
         on_scores: Tensor = pullback(of_rows)
         return on_scores
 
     def _less_means(self, table: Tensor) -> Tensor:
-        """Entries less the means of the columns that add up to one for each row."""
+        """Subtract from the entries the means of columns that add up to one for each row."""
         return table - table @ self._means
 
 
@@ -261,7 +261,7 @@ class RecordFermi(PrivateERM):
         self.weight = weight
 
     def weights(self, table: Tensor, dual: Tensor) -> Tensor:
-        """Derivative of the penalty at W with respect to the table, (n_parts, n_columns)."""
+        """Return the derivative of the penalty at W by the table, (n_parts, n_columns)."""
         return self.weight * self.information.weights(dual)
 
 
@@ -327,7 +327,7 @@ class AttributeFermi(RecordFermi):
         return drawn[(drawn >= 0) & (drawn < n_own)]
 
     def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
-        """Derivative by scores of the loss and of the term of psi that all groups share."""
+        """Return the derivative by scores of the loss and of the term of psi that groups share."""
         _, pullback = self.constraint.statistic.linearize(scores, y)
         of_label = self._shared @ (dual * dual)
         return log_loss.gradient(scores, y) - pullback(of_label.index_select(0, y))

@@ -66,7 +66,7 @@ class Released:
 
 
 def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
-    """Moments of no data: standard normal rows, as many in each cell."""
+    """Make up moments of no data: standard normal rows, as many in each cell."""
     weight = torch.full((n_cells,), n_rows / n_cells, dtype=torch.float64)
     mean = weight.new_zeros((n_cells, n_features))
     one = torch.eye(n_features, dtype=torch.float64)
@@ -130,7 +130,7 @@ def release(
 
 
 def score_table(z: Tensor, cell: Tensor, n_cells: int) -> Tensor:
-    """Rows of each cell in bins of standardised scores, equally likely if normal, (C, bins)."""
+    """Count rows of each cell by bins of scores, equally likely if normal, (C, bins)."""
     index = (torch.special.ndtr(z) * _SCORE_BINS).long().clamp(0, _SCORE_BINS - 1)
     counts = torch.bincount(cell * _SCORE_BINS + index, minlength=n_cells * _SCORE_BINS)
     return counts.reshape(n_cells, _SCORE_BINS).to(z)
@@ -155,7 +155,7 @@ def _repaired(counts: Tensor, sums: Tensor, squares: Tensor, noise: float) -> Gr
 
 
 def _semidefinite(matrix: Tensor) -> Tensor:
-    """Without its negative eigenvalues: the nearest positive semidefinite matrix."""
+    """Return the nearest positive semidefinite matrix: drop negative eigenvalues."""
     values, vectors = torch.linalg.eigh(matrix)
     repaired: Tensor = (vectors * values.clamp_min(0.0)) @ vectors.T
     return repaired
@@ -207,16 +207,16 @@ class PrivateMomentERM(MomentERM):
         )
 
     def deviations_of_estimates(self) -> Tensor:
-        """Standard deviations of the noise on the measured gaps, (m,)."""
+        """Return standard deviations of the noise on the measured gaps, (m,)."""
         return self.noise
 
     def values(self, x: Tensor) -> Tensor:
-        """(f, c_1, ..., c_m), the constraints moved by the shift."""
+        """Return (f, c_1, ..., c_m), the constraints moved by the shift."""
         values = super().values(x)
         return values + torch.cat((values.new_zeros(1), self.shift))
 
     def corrected(self, x: Tensor, X: Features, cell: Tensor, rng: Generator) -> PrivateMomentERM:
-        """The problem whose gaps agree at x with a noisy table of the rows' scores there."""
+        """Return the problem whose gaps agree at x with a noisy table of the scores there."""
         coef = self.model.unpack(x)[0] / self.released.scale[:, None]
         scores = (X.matmul(coef) - self.released.centre @ coef)[:, 0]
         mean, square = torch.tensor(self.risk.fractions).to(x) @ self._score_moments(x)
@@ -247,7 +247,7 @@ class PrivateMomentERM(MomentERM):
         return Evaluation(soft, hard)
 
     def log_odds_scale(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Slope and offset that make normal scores of equal variances log odds."""
+        """Return the slope and offset that make normal scores of equal variances log odds."""
         mean, square = self._score_moments(x).T
         weight = torch.stack([label.weight[0] for label in self.moments.by_label()])
         variance = (weight @ (square - mean**2) / weight.sum()).clamp_min(1e-12)
@@ -255,7 +255,7 @@ class PrivateMomentERM(MomentERM):
         return slope, torch.log(weight[1] / weight[0]) - slope * (0.5 * (mean[0] + mean[1]))
 
     def _score_moments(self, x: Tensor) -> Tensor:
-        """Means of (z, z^2) of the negatives and of the positives, (2, 2)."""
+        """Return means of (z, z^2) of the negatives and of the positives, (2, 2)."""
         coef = self.model.unpack(x)[0][:, 0]
         rows = []
         for label in self.moments.by_label():

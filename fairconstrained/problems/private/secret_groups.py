@@ -112,7 +112,7 @@ class SecretGroups:
         return (found.pop(), 0.0) if len(found) == 1 else None
 
     def start(self) -> Tensor:
-        """Point at which a fit begins; it does not depend on the secret."""
+        """Return the point at which a fit begins; it does not depend on the secret."""
         return self.model.init()
 
     def release(self, name: str, queries: Tensor, rng: Generator) -> None:
@@ -144,17 +144,17 @@ class SecretGroups:
         return replace(self.public, data=replace(self.data, group=fractions))
 
     def mean(self, values: Tensor) -> Tensor:
-        """Weighted means (m,) of public values (n, m), over the rows of all workers."""
+        """Return weighted means (m,) of public values (n, m), over the rows of all workers."""
         weight, workers = self.data.weight, self.data.workers
         return workers.sum(weight @ values) / workers.sum(weight.sum())
 
     def quantile(self, values: Tensor, level: float) -> float:
-        """A quantile of a public value (n,) of all workers; of many, of some evenly spaced."""
+        """Return a quantile of a public value (n,) of all workers, or of evenly spaced rows."""
         some = values[self.data.spaced()]
         return float(torch.cat(self.data.workers.gather(some)).quantile(level))
 
     def deviations_of_estimates(self) -> Tensor:
-        """Standard deviations of the noise of the last release on values of its sums, (m,).
+        """Return standard deviations of the noise of the last release on values of its sums, (m,).
 
         That release was of the hard statistics. The noise on totals over groups, which is undone,
         is not subtracted: of differences between groups these are the deviations, of caps a bound.
@@ -172,14 +172,14 @@ class SecretGroups:
         return deviations
 
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Soft and hard statistics of the rows, such as class probabilities, which are public."""
+        """Return soft and hard statistics of the rows, such as probabilities, which are public."""
         scores = torch.cat([self.model.scores(x, rows.X) for rows in self.data.pieces()])
         statistic = self.constraint.statistic
         return statistic.soft(scores, self.data.y), statistic.hard(scores, self.data.y)
 
 
 def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
-    """Coefficients (m, n_groups) of the ridge regression of largest likelihood for all groups."""
+    """Return coefficients (m, n_groups) of the ridge regression of largest likelihood."""
     # In coordinates in which the noise has covariance 1 and the Gram matrix is diagonal.
     noise = (variances + NEGLIGIBLE * gram.diagonal().mean()).sqrt()
     values, vectors = torch.linalg.eigh(gram / noise[:, None] / noise)
@@ -196,7 +196,7 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
 
 
 def principal_components(data: Rows, n_components: int) -> Tensor:
-    """A constant and the leading components of the standardised columns, each of mean square 1.
+    """Return a constant and leading components of the columns, each of mean square 1.
 
     Of several workers each gets those of its own rows, (n, n_components + 1). They depend on
     features only. With more columns than components a random sketch (with a seed of its own) and

@@ -135,7 +135,7 @@ class DPFERMI(_NoisySaddle):
     dual_step_size: float = positive(0.2)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
-        """W by noisy ascent from 0; that of a step does not know the step's table yet."""
+        """Choose W by noisy ascent from 0, a step behind: it does not know the step's own table."""
         information = problem.information
         matrix = problem.counts.new_zeros((information.n_parts, information.n_classes))
 
@@ -179,7 +179,7 @@ class NoisyTables(_NoisySaddle):
     memory: float = nonnegative(0.8, below=1)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
-        """The best W for an average of the tables so far, that of the step included."""
+        """Return the best W for an average of the tables so far, including the step's own."""
         information = problem.information
         past, weight = torch.zeros_like(problem.counts)[:, None], 0.0
 

@@ -48,14 +48,14 @@ class NoisySteps(Solver):
 
 
 def sampling_rate(n_rows: int, batch_size: int | None = None) -> float:
-    """Sampling rate for batches of an expected size; by default one that suits so many rows."""
+    """Return the sampling rate for batches of an expected size; by default for so many rows."""
     fewest, most, rate = 256, 8192, 0.05  # a twentieth of the rows, between these sizes
     least = max(fewest / n_rows, min(rate, most / n_rows))
     return min(1.0, least if batch_size is None else batch_size / n_rows)
 
 
 def unreleased(x: Tensor, soft: Tensor, hard: Tensor, dual: Tensor) -> Iterate:
-    """An iterate whose objective and error are not released."""
+    """Return an iterate whose objective and error are not released."""
     unknown = soft.new_tensor([torch.nan])
     return Iterate(x, torch.cat((unknown, soft)), torch.cat((unknown, hard)), dual, torch.inf)
 
@@ -232,7 +232,7 @@ class TiltedAverages:
         self.points = torch.empty(0)
 
     def see(self, x: Tensor, violated: float) -> None:
-        """The iterate of a step, and its violations by its noisy table."""
+        """Add the iterate of a step, with its violations by its noisy table."""
         if len(self._early) < self._start:
             self._early.append(violated)
             return
@@ -248,7 +248,7 @@ class TiltedAverages:
         self.points += (weights / self._totals)[:, None] * (x - self.points)
 
     def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The least tilted average that violates nothing by over two standard deviations of noise.
+        """Return the least tilted average that violates nothing by over two deviations of noise.
 
         Bisection on what the plain average violates: too much tilt violates the opposite. `release`
         gives noisy constraint values of a point, with these deviations of the noise. Returned are
@@ -277,6 +277,6 @@ class TiltedAverages:
         return x, values
 
     def _between(self, position: float) -> Tensor:
-        """An average of two neighbouring averages."""
+        """Average two neighbouring averages."""
         k = min(int(position), len(_TILTS) - 2)
         return torch.lerp(self.points[k], self.points[k + 1], position - k)

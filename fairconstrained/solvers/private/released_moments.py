@@ -173,13 +173,13 @@ def _solution(
 
 
 def _measured(problem: SecretGroups, found: Iterate) -> Iterate:
-    """A solution with its values by all releases so far."""
+    """Return a solution with its values by all releases so far."""
     soft, hard = problem.estimated().evaluate(found.x)
     return found._replace(soft=soft, hard=hard)
 
 
 def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> Tensor:
-    """Statistics such as predictions, and directions in which they move."""
+    """Return statistics such as predictions, and directions in which they move."""
     soft, hard = problem.predictions(x)
     widths = problem.constraint.statistic.widths
     spread = (len(widths) - (soft**2).sum(dim=1, keepdim=True)).clamp_min(0.0)
