@@ -136,7 +136,7 @@ class TrainingRows:
     @property
     def space(self) -> Space:
         """The labels and groups to which criteria are bound."""
-        groups: Any = ["all"] if self.groups is None else self.groups
+        groups: Any = np.array(["all"]) if self.groups is None else self.groups
         classes: Any = self.classes
         return Space(classes, groups, self.unknown, self.n_control, self.stands_for)
 

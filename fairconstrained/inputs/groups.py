@@ -135,6 +135,9 @@ def read_groups(
     if before is not None:
         columns = before.in_order(columns, name)
     arrays = {key: to_array(column, name) for key, column in columns.items()}
+    if isinstance(sensitive_features, dict) and arrays:
+        whole = " Searches and cross_validate do not split a dict: give a DataFrame of its columns."
+        _check_length(len(next(iter(arrays.values()))), n_samples, name, whole)
     groups, levels = _crossed(arrays, n_samples, name)
     # Categories may be declared because it is secret which of them occur.
     dtypes = [getattr(column, "dtype", None) for column in columns.values()]
@@ -146,12 +149,12 @@ def read_groups(
     return groups, described(groups.labels.tolist(), tuple(columns), before, name)
 
 
-def _check_length(n_rows: int, n_samples: int | None, name: str) -> None:
-    """Raise ValueError unless there is a row for each sample."""
+def _check_length(n_rows: int, n_samples: int | None, name: str, hint: str = "") -> None:
+    """Raise ValueError, with a hint, unless there is a row for each sample."""
     if n_samples is not None and n_rows != n_samples:
         raise ValueError(
-            f"{name} has {n_rows} rows, but X and y have {n_samples}. Give one row "
-            "per sample, in the order of X (resampling steps of a pipeline break this order)."
+            f"{name} has {n_rows} rows, but X and y have {n_samples}. Give one row per sample, in "
+            f"the order of X (resampling steps of a pipeline break this order).{hint}"
         )
 
 

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, make_scorer
 
@@ -162,13 +163,14 @@ def _score(score: float, predictions: Any, metric: Metric) -> float:
 
 
 def _use(score: float, predictions: Any, metric: Metric) -> float:
-    return float(not nearly_constant(predictions))
+    return float(not nearly_constant(predictions) and not np.isnan(score))
 
 
 def scoring_all_models(scoring: Mapping[str, Any]) -> dict[str, Any]:
     """Return scorers that score near constants too, each beside one that says which they are.
 
-    The second one is 1 if the predictions are of use, otherwise 0; its name begins with `USEFUL`.
+    The second one is 1 if the predictions are of use and there is a score, otherwise 0; its name
+    begins with `USEFUL`.
     """
     scorers = dict(scoring)
     for name, scorer in scoring.items():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -75,6 +77,20 @@ class DelegatingClassifier(
 def plain_objects(y: Any) -> Any:
     """Return a column of objects as labels of one type; whatever else comes stays as it is."""
     return plain_labels(y) if getattr(y, "dtype", None) == np.dtype("O") else y
+
+
+@contextmanager
+def explained_requests(user: str) -> Iterator[None]:
+    """Add to scikit-learn's error how an estimator says whether it uses metadata."""
+    try:
+        yield
+    except UnsetMetadataPassedError as error:
+        names = ", ".join(f"{name}=True" for name in error.unrequested_params)
+        raise ValueError(
+            f"{error} {user} passes metadata by requests, also with routing off. Make them by "
+            "`with sklearn.config_context(enable_metadata_routing=True): "
+            f"estimator.set_fit_request({names})`, with False for a step that does not use them."
+        ) from error
 
 
 def warn_of_exact_scores(estimator: Any, what: str, varied: Iterable[str] = ()) -> None:

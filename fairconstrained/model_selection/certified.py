@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -14,7 +13,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -43,6 +41,7 @@ from fairconstrained.metrics.inputs import (
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.model_selection._common import (
     DelegatingClassifier,
+    explained_requests,
     plain_objects,
     warn_of_exact_scores,
 )
@@ -271,7 +270,7 @@ class CertifiedClassifier(DelegatingClassifier):
         metadata = {**fit_params}
         if sensitive_features is not None:
             metadata["sensitive_features"] = sensitive_features
-        with config_context(enable_metadata_routing=True), _explained_requests():
+        with config_context(enable_metadata_routing=True), explained_requests(type(self).__name__):
             routed = process_routing(self, "fit", **metadata).estimator.fit
             own, other = (
                 tuple(rows_of(values, rows) for values in (X, y, sensitive_features))
@@ -452,20 +451,6 @@ class CertifiedClassifier(DelegatingClassifier):
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (scikit-learn's way)
-
-
-@contextmanager
-def _explained_requests() -> Iterator[None]:
-    """Add to scikit-learn's error how an estimator says whether it uses metadata."""
-    try:
-        yield
-    except UnsetMetadataPassedError as error:
-        names = ", ".join(f"{name}=True" for name in error.unrequested_params)
-        raise ValueError(
-            f"{error} CertifiedClassifier passes metadata by requests, also with routing off. Make "
-            "them by `with sklearn.config_context(enable_metadata_routing=True): "
-            f"estimator.set_fit_request({names})`, with False for a step that does not use them."
-        ) from error
 
 
 def sequences(

@@ -25,7 +25,11 @@ from fairconstrained.exceptions import (
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, scoring_all_models
-from fairconstrained.model_selection._common import plain_objects, warn_of_exact_scores
+from fairconstrained.model_selection._common import (
+    explained_requests,
+    plain_objects,
+    warn_of_exact_scores,
+)
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
 from fairconstrained.sharing import follow
 
@@ -232,7 +236,7 @@ def tradeoff_curve(
     ordered = {name: [values[i] for i in order] for name in grid}
     task = estimator, ordered, scorers, {"X": X, "y": y, **metadata}
 
-    with config_context(enable_metadata_routing=True):
+    with config_context(enable_metadata_routing=True), explained_requests("tradeoff_curve"):
         routes = MetadataRouter(owner="tradeoff_curve").add(
             splitter=cv, method_mapping=MethodMapping().add(caller="fit", callee="split")
         )

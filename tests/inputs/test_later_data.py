@@ -8,7 +8,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_validate
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -24,6 +26,7 @@ from fairconstrained.metrics import (
     demographic_parity_difference,
     demographic_parity_ratio,
 )
+from fairconstrained.model_selection import tradeoff_curve
 from fairconstrained.models import SingleFit
 from fairconstrained.monitoring import FairnessMonitor
 
@@ -270,3 +273,31 @@ def test_metrics_do_not_depend_on_names_types_or_tables(order, kind):
     expected = demographic_parity_difference(Y, Y, sensitive_features=PEOPLE)
     for table in (people, pl.from_pandas(people.astype(float)), people.to_dict("list")):
         assert demographic_parity_difference(Y, Y, sensitive_features=table) == expected
+
+
+def test_a_dict_of_columns_is_not_split_and_the_error_says_what_is():
+    clf, people = RateConstrainedClassifier(slack=0.5), {"old": OLD, "woman": WOMAN}
+    with (
+        config_context(enable_metadata_routing=True),
+        pytest.raises(ValueError, match="do not split a dict: give a DataFrame of its columns"),
+    ):
+        cross_validate(clf, X, Y, params={"sensitive_features": people}, error_score="raise")
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+def test_a_model_whose_gap_compares_nobody_is_of_no_use_in_a_curve():
+    curve = tradeoff_curve(
+        *(LogisticRegression(), X, Y),
+        **{"sensitive_features": np.full(N, "everybody"), "cv": 2},
+        **{"param_name": "C", "param_range": [0.1, 1.0]},
+    )
+    assert curve["mean_test_dp"].isna().all()
+    assert not curve["useful"].any()
+
+
+def test_one_group_of_all_is_an_array_as_groups_are():
+    for groups in (None, [None] * N):
+        clf = RateConstrainedClassifier().fit(X, Y, sensitive_features=groups)
+        assert isinstance(clf.groups_, np.ndarray)
+        assert clf.groups_.tolist() == ["all"]

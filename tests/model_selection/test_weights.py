@@ -116,6 +116,8 @@ def test_weights_reach_a_step_of_a_pipeline_by_its_name_without_routing():
     words = "passes metadata by requests, also with routing off.*config_context"
     with pytest.raises(ValueError, match=words):
         CertifiedClassifier(pipe, **CLAIM).fit(X, Y, **GIVEN)
+    with pytest.raises(ValueError, match=f"tradeoff_curve {words}"):
+        WAYS["curve"](pipe, "clf__")
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "SingleFit"])
