@@ -9,14 +9,12 @@ from fairconstrained.display._groups import (
     GroupScoreDisplay,
     ParityCurveDisplay,
 )
-from fairconstrained.display._monitor import MonitorDisplay
 from fairconstrained.display._tradeoff import TradeoffDisplay
 
 __all__ = [
     "ConvergenceDisplay",
     "GroupReportDisplay",
     "GroupScoreDisplay",
-    "MonitorDisplay",
     "ParityCurveDisplay",
     "TradeoffDisplay",
 ]

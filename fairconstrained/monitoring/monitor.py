@@ -96,8 +96,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         the rule of fits and certificates (``min_group_size="auto"``): they are in `rates_`, and no
         part of `estimate_`.
     history_ : dict of str to list
-        "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture
-        (:class:`~fairconstrained.display.MonitorDisplay`).
+        "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture.
     n_rows_, n_unknown_, n_unlabelled_ : int
         Rows that count; rows of unknown group, and rows without the label that the criterion needs,
         which do not.

@@ -19,7 +19,6 @@ from fairconstrained.display import (
     ConvergenceDisplay,
     GroupReportDisplay,
     GroupScoreDisplay,
-    MonitorDisplay,
     ParityCurveDisplay,
     TradeoffDisplay,
 )
@@ -29,7 +28,6 @@ from fairconstrained.metrics import (
     group_report,
 )
 from fairconstrained.model_selection import pareto_front, tradeoff_curve
-from fairconstrained.monitoring import FairnessMonitor
 
 mpl.use("Agg")
 plt = importlib.import_module("matplotlib.pyplot")
@@ -189,24 +187,6 @@ def test_group_report_draws_every_group_with_its_interval():
     assert labels(display.ax_) == ["selection rate", "error"]
     with pytest.raises(ValueError, match="rates"):
         GroupReportDisplay(report=report, rates=["fairness"]).plot()
-
-
-def test_a_monitor_is_drawn_with_its_bounds_its_slack_and_its_alarm():
-    rng, monitor = np.random.default_rng(0), FairnessMonitor(slack=0.1)
-    with pytest.raises(ValueError, match="must have seen rows"):
-        MonitorDisplay.from_monitor(monitor)
-    for _ in range(10):
-        groups = rng.integers(2, size=50)
-        monitor.update(rng.random(50) < 0.3 + 0.4 * groups, sensitive_features=groups)
-    display = MonitorDisplay.from_monitor(monitor, name="2026")
-    assert display.lines_[0].get_ydata().tolist() == monitor.history_["estimate"]
-    assert display.lines_[1].get_ydata().tolist() == monitor.history_["evidence"]
-    assert labels(display.ax_[0]) == ["2026", "slack 0.1"]
-    assert labels(display.ax_[1]) == ["alarm at 20"]
-    second = MonitorDisplay(history=monitor.history_).plot(display.ax_, name="other")
-    assert second.lines_[0].get_color() != display.lines_[0].get_color()
-    with pytest.raises(ValueError, match="one Axes per panel"):
-        MonitorDisplay(history=monitor.history_).plot(display.ax_[:1])
 
 
 # --- scores of groups ----------------------------------------------------------------------------
