@@ -179,8 +179,8 @@ class LinearMoments(MomentConstraint):
         )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
         # Rates of several classes share their rows: who is compared by one of them is not alone.
-        used = {self._rate_names[r] for r in np.flatnonzero(needed)}
-        unused = np.array([name not in used for name in self._rate_names], dtype=bool)
+        names = np.array(self._rate_names, dtype=object)
+        unused = ~np.isin(names, names[needed])
         comparison = comparison._replace(alone=comparison.enough & is_group & unused)
         if comparison.kept.all():
             return self, []

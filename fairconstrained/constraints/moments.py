@@ -59,10 +59,6 @@ class MomentConstraint:
         """Return the constraints of single criteria that this one consists of."""
         return (self,)
 
-    def sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Return the table of soft statistics, (n_parts, n_columns)."""
-        return self.statistic_at(aux).sums(scores, rows)
-
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         """Return values, (m,), from the table of soft statistics."""
         raise NotImplementedError
@@ -73,7 +69,8 @@ class MomentConstraint:
 
     def values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Return the values on these rows, (m,)."""
-        return self.evaluate(self.sums(scores, rows, aux), rows.counts(), aux)
+        sums = self.statistic_at(aux).sums(scores, rows)
+        return self.evaluate(sums, rows.counts(), aux)
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Return hard values on these rows, (m,), as users measure them; here from the table."""
@@ -238,5 +235,6 @@ def compared_rates(
     n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]
     gap = float(gaps.min()) if len(gaps) else NEVER_BINDS
     by_place = compared(n[:, None], gap, min_rows, families=family)
-    comparison = Compared(*(values[places, 0] for values in by_place))
+    n_rows, least, alone = by_place
+    comparison = Compared(n_rows[places, 0], least[places, 0], alone[places, 0])
     return comparison, np.array(family, dtype=int)[places] >= 0

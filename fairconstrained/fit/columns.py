@@ -159,7 +159,8 @@ def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any =
         weight = np.ones_like(weight)
     if weight.strides == (0,):  # one number in memory, and it stays so
         weight = weight[:1].copy()
-    y, group, weights = (torch.as_tensor(v, device=device) for v in (rows.y, rows.group, weight))
+    on_device = partial(torch.as_tensor, device=device)
+    y, group, weights = map(on_device, (rows.y, rows.group, weight))
     blocks = table if isinstance(table, tuple) else _blocks(rows, table, device, expand)
     return Rows(blocks, y, group, weights.expand(len(y)), rows.workers)
 

@@ -106,14 +106,14 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
 
 def history(task: Task, stages: Sequence[Stage]) -> dict[str, Any]:
     """Return the history of all stages, without times where steps tell the sizes of batches."""
-    records, times = [], np.zeros(1)
+    records, times, n_iter = [], np.zeros(1), 0
     for _, solution in stages:  # times go on from one to the next
         records += solution.history
+        n_iter += solution.n_iter
         times = np.append(times, times[-1] + np.array(solution.times))
     columns = dict(zip(Record._fields, np.array(records).T, strict=True))
     # A step takes as long as its batch is large, and sizes of batches are secret.
     times = np.full(len(times) - 1, np.nan) if task.is_private else times[1:]
-    n_iter = sum(solution.n_iter for _, solution in stages)
     return {"n_iter_": n_iter, "history_": {**columns, "time": times}}
 
 

@@ -286,8 +286,8 @@ def stack(
     members, left_out = [], []
     counted = COUNTED if task.is_private else ""
     for member, dropped in bound_constraints(task, rows, counts, least):
-        left_out += [f"{words}{counted}" for words in dropped]
         if dropped:
+            left_out += [f"{words}{counted}" for words in dropped]
             rest = "says nothing about them"
             if not len(member.slack):
                 rest = "has nothing left to compare, so that feasible_ is False"

@@ -173,7 +173,7 @@ class FairERM(ERM):
 
     def _values(self, scores: Tensor, aux: Tensor, rows: Rows) -> Tensor:
         """Estimate the constraints from drawn rows."""
-        sums = self.constraint.sums(scores, self.placed_rows(rows), aux)
+        sums = self.constraint.statistic_at(aux).sums(scores, self.placed_rows(rows))
         if self.affine is None:
             return self.constraint.evaluate(sums, self.counts, aux)
         return self.affine.values(sums)

@@ -315,7 +315,7 @@ class ERM:
     def _sums(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Sum objective and then constraint over a piece of the rows, as one vector."""
         risk = self.risk.sums(scores, rows.y, rows.weight) / self.data.total_weight
-        table = self.constraint.sums(scores, rows, aux)
+        table = self.constraint.statistic_at(aux).sums(scores, rows)
         return torch.cat((risk.reshape(-1), table.reshape(-1)))
 
     def _from_sums(self, sums: Tensor, aux: Tensor) -> Tensor:

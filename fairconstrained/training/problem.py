@@ -157,7 +157,7 @@ class NotionConstraint(Term):
     def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
         rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)
         scores = outputs.reshape(len(outputs), -1)
-        return self._stack.sums(scores, rows, outputs.new_zeros(0)).reshape(-1)
+        return self._stack.statistic.sums(scores, rows).reshape(-1)
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
         rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)

@@ -64,7 +64,7 @@ def soft_values(constraint, rows, aux=NO_AUX):
 
 def table(constraint, rows):
     """The table of soft statistics of a constraint without extra variables."""
-    return constraint.sums(rows.scores, rows.on(constraint), NO_AUX)
+    return constraint.statistic_at(NO_AUX).sums(rows.scores, rows.on(constraint))
 
 
 def hard_values(constraint, rows, aux=NO_AUX):

@@ -147,7 +147,7 @@ def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them
 
     def table(group):
         rows = exact.constraint.partition.place(exact.data.y, group, exact.data.weight)
-        return exact.constraint.sums(scores, rows, x[:0])
+        return exact.constraint.statistic.sums(scores, rows)
 
     mean = torch.stack([table(group) for group in drawn]).mean(dim=0)
     assert_close(mean, table(fractions), rtol=0.02, atol=0.0)
