@@ -17,7 +17,12 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import Array
-from fairconstrained.inputs.description import Description, described, examples_of
+from fairconstrained.inputs.description import (
+    Description,
+    check_kind,
+    described,
+    examples_of,
+)
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
 
 _GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
@@ -267,6 +272,29 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
             f"control_features has {lengths[-1]} rows, but sensitive_features has {lengths[0]}."
         )
     return columns, sum(name.startswith(_STRATA) for name in columns)
+
+
+def as_described(sensitive_features: Any, before: Description | None) -> Any:
+    """Return columns in the order of a model's, if they have its names; others stay as they are.
+
+    Raises ValueError if a column holds values of another kind than the model's of this name.
+    """
+    if before is None or before.columns is None or sensitive_features is None:
+        return sensitive_features
+    examples = {
+        str(key).removeprefix(_GROUPS): example
+        for key, example in zip(before.columns, before.examples, strict=False)
+        if isinstance(key, str) and not key.startswith(_STRATA)
+    }
+    columns = columns_of(sensitive_features)
+    if set(columns) != set(examples):
+        return sensitive_features
+    for key, example in examples.items():
+        values = to_array(columns[key], key)
+        check_kind(values[~pd.isna(values)][:1], [example], f"sensitive_features {key!r}")
+    if list(columns) == list(examples):
+        return sensitive_features
+    return {key: columns[key] for key in examples}
 
 
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:

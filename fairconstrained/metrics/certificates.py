@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array, Ints, as_numpy
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
-from fairconstrained.inputs.groups import Groups, encode_groups, group_name, within_strata
+from fairconstrained.inputs.groups import (
+    Groups,
+    UncertainGroups,
+    as_described,
+    encode_groups,
+    group_name,
+    within_strata,
+)
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import bounds
@@ -34,7 +41,7 @@ from fairconstrained.metrics.inputs import (
     GroupedRows,
     Labels,
     counted,
-    groups_within,
+    grouped_within,
     read_labels,
 )
 from fairconstrained.metrics.partial import Scored, read_scored
@@ -221,7 +228,7 @@ def certify(
     model = "the given predictions"
     if estimator is not None:
         rows, model = predict_rows(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
-    claim = _with_known(claim, estimator, rows, y, y_true, y_pred)
+    claim, rows = _with_known(claim, estimator, rows, y, y_true, y_pred)
     rows = check_rows(rows, claim, population is not None and population.needs_labels)
     claim = claim._replace(labels=labels_of(rows, claim.labels)).naming(y, y_true, y_pred)
     judged = _judge(rows, claim) if population is None else _judge_drawn(population, rows, claim)
@@ -246,8 +253,11 @@ def certify(
     )
 
 
-def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> Claim:
-    """Return the claim, about all labels and groups that the model and these columns know."""
+def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Claim, Rows]:
+    """Return the claim, about all labels and groups that the model and these columns know.
+
+    The rows have the columns of their groups in the order of the model's.
+    """
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
     known += [label for column in labels for label in declared(column)]
     true, decided = (
@@ -255,7 +265,13 @@ def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> Claim:
         for column in rows[:2]
     )
     known += true if set(decided) <= set(true) else []  # labels that nobody is predicted
-    return claim._replace(labels=list(dict.fromkeys(known)), groups=groups_within(model))
+    models, people = grouped_within(model), rows.sensitive_features
+    if not isinstance(people, UncertainGroups):
+        for one in models:
+            people = as_described(people, getattr(one, "_description_", None))
+    groups = list(dict.fromkeys(group for one in models for group in one.groups_))
+    claim = claim._replace(labels=list(dict.fromkeys(known)), groups=groups)
+    return claim, rows._replace(sensitive_features=people)
 
 
 class _Judged(NamedTuple):

@@ -214,17 +214,16 @@ def last_step(estimator: Any) -> Any:
     return estimator
 
 
-def groups_within(model: Any) -> list[Any]:
-    """Return the groups that a model, or a model that it wraps, was fitted to; none if unknown."""
+def grouped_within(model: Any) -> list[Any]:
+    """Return the models that know groups: a model itself, or those that it wraps."""
     model = last_step(model)
     if hasattr(model, "groups_"):
-        return list(model.groups_)
+        return [model]
     one = ("best_estimator_", "estimator_", "estimator")
     several = ("calibrated_classifiers_", "estimators_")
     wrapped = [getattr(model, name) for name in one if hasattr(model, name)]
     wrapped += [inside for name in several for inside in getattr(model, name, ())]
-    groups = map(groups_within, wrapped)
-    return list(dict.fromkeys(group for some in groups for group in some))
+    return [known for inside in wrapped for known in grouped_within(inside)]
 
 
 def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:

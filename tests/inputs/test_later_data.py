@@ -18,6 +18,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
     report,
 )
+from fairconstrained.constraints import DemographicParity
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, read_groups
 from fairconstrained.metrics import (
@@ -301,3 +302,25 @@ def test_one_group_of_all_is_an_array_as_groups_are():
         clf = RateConstrainedClassifier().fit(X, Y, sensitive_features=groups)
         assert isinstance(clf.groups_, np.ndarray)
         assert clf.groups_.tolist() == ["all"]
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize("attributes", ["crossed", "parallel"])
+def test_a_certificate_finds_the_columns_of_the_model_by_name(attributes):
+    """A group that the model knows and the sample lacks is named, whatever the order."""
+    people = PEOPLE.assign(old=np.where(np.arange(N) < 40, 2, OLD))
+    clf = RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people)
+    claim = {"constraint": DemographicParity(slack=0.9, attributes=attributes)}
+    later = people[40:].reset_index(drop=True)
+    expected = certify(clf, X[40:], Y[40:], sensitive_features=later, **claim)
+    assert any("2 (0 rows)" in group for group in expected.left_out)
+    for alike in ALIKE.values():
+        if alike in (ALIKE["booleans"], ALIKE["floats"]):
+            continue  # of which 2 is none, or 2.0
+        found = certify(clf, X[40:], Y[40:], sensitive_features=alike(later), **claim)
+        assert found.left_out == expected.left_out
+        assert (found.estimate, found.upper) == (expected.estimate, expected.upper)
+    with pytest.raises(ValueError, match="sensitive_features 'woman' holds values of another kind"):
+        certify(clf, X[40:], Y[40:], sensitive_features=later.astype(str), **claim)
+    other = np.where(later.old == 1, "old", "young")  # no attribute of the model's
+    assert certify(clf, X[40:], Y[40:], sensitive_features=other, **claim).left_out == []
