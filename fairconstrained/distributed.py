@@ -373,7 +373,7 @@ def sharded_rows(group: Any = None) -> Iterator[None]:
     workers = Workers.initialised(group)
     if workers.rank < 0:
         raise ValueError(
-            "sharded_rows: this process is not in the group, so that it has no part of the rows."
+            "sharded_rows must be called by the processes of `group`; this process is not in it."
         )
     before = CHOSEN_WORKERS.set(workers)
     try:

@@ -222,7 +222,7 @@ def warn_of_weights(constraint: MomentConstraint, cells: Tensor, plan: PrivacyGu
             warn_caller(
                 f"{constraint.space.describe(part)} makes up {fraction:.2%} of the rows that are "
                 "compared, by the released counts, which are noisy: its weight 1/sqrt(fraction) in "
-                f"the penalty is {fraction**-0.5:.0f}, and what noise there is grows with it. Set "
+                f"the penalty is {fraction**-0.5:.0f}, and multiplies the noise. Set "
                 "min_group_size to leave it out.",
                 SmallGroupWarning,
             )

@@ -44,7 +44,7 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
             if workers.size > 1:
                 raise ValueError(
                     "planned_privacy, and so PrivateGridSearch, must be called outside of "
-                    "sharded_rows: a worker knows how many rows it has, and not how many all have."
+                    "sharded_rows: a worker knows the number of its own rows only."
                 )
         if task.plan is None:
             raise ValueError(
@@ -66,8 +66,8 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
         for parameter, promises_less in zip(("delta", "protect"), less, strict=True):
             if parameter in changed and promises_less:
                 raise ValueError(
-                    f"{type(self).__name__}.epsilon promises less than {type(self).__name__}."
-                    f"{parameter}={getattr(self, parameter)!r}; got {budget!r}. Give one of both."
+                    f"{type(self).__name__}.epsilon is a weaker promise than {type(self).__name__}."
+                    f"{parameter}={getattr(self, parameter)!r}; got {budget!r}. Give one only."
                 )
         return budget
 

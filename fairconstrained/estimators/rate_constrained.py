@@ -84,8 +84,8 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         Costs of at least 0 in place of errors, true label by predicted label, in the sorted order
         of the labels; "balanced": the mean over labels of the error rate within each. The log loss
         of a row is weighted by the cost of mistaking its label, and feasible points are compared by
-        their mean cost. Rates count all rows alike. `predict_proba` then gives the probabilities of
-        labels that occur as often as weighted. `history_` has costs as fractions of the largest.
+        their mean cost. Rates count all rows alike. `predict_proba` then gives probabilities
+        under the cost-weighted class frequencies. `history_` has costs as fractions of the largest.
         Must be None with `epsilon`. For a cap on the mean cost see
         :class:`~fairconstrained.constraints.ExpectedCost`.
     model : "linear", tuple of int, callable, or model object, default="linear"

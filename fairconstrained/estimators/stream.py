@@ -128,7 +128,7 @@ def extended_stream(
         if isinstance(task.solver, LevelSet) and not groups.known.all():
             raise ValueError(
                 "sensitive_features must have the group of every row in partial_fit with LevelSet, "
-                f"whose state has no place for others; it is missing in row "
+                f"whose state holds no rows of unknown group; it is missing in row "
                 f"{int(groups.known.argmin())}."
             )
     if stream is None:

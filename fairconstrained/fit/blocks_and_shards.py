@@ -67,9 +67,9 @@ def check_parts(task: Task, X: Any) -> None:
     if wrapped and not isinstance(specification.estimator, FrozenEstimator):
         raise ValueError(
             f"{task.name}.model must be 'linear' or a fitted classifier, "
-            "FrozenEstimator(classifier), within sharded_rows: another would learn from the rows "
-            "of one worker. Fit it before, to other rows than these; its constrained head is "
-            "trained on the rows of all."
+            "FrozenEstimator(classifier), within sharded_rows: any other would learn from one "
+            "worker's rows alone. Fit it beforehand, on other rows; the constrained head is "
+            "trained on the rows of all workers."
         )
     check_solves(task.solver, task.problem_class, in_memory=False)
 

@@ -112,7 +112,9 @@ class Columns(NamedTuple):
         used = {column for columns in names.values() for column in columns}
         features = [column for column in inputs.X.columns if column not in used]
         if not features:
-            raise ValueError("X has no columns but those of y, groups and weights.")
+            raise ValueError(
+                "X has no columns left for features: all are used for y, groups or weights."
+            )
         (y,), (weight,) = names["y"], names.get("sample_weight", [None])
         return cls(features, y, names.get("sensitive_features", []), weight)
 

@@ -217,11 +217,11 @@ def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[S
         worst = max(nothing, key=lambda j: float(errors[j] - slack[j]))
         error = float(errors[worst]) / task.margin
         warn_caller(
-            f"margin={task.margin:g} leaves nothing of the slack for {len(nothing)} of "
-            f"{len(slack)} constraints, such as {constraint.describe(worst)} (slack "
+            f"margin={task.margin:g} uses up the slack of {len(nothing)} of {len(slack)} "
+            f"constraints, such as {constraint.describe(worst)} (slack "
             f"{float(constraint.slack[worst]):g}, standard error {error:.3g}): they are trained "
-            "for no gap at all, and on new data they may exceed the slack nevertheless. Use more "
-            "rows, a larger slack or a smaller margin.",
+            "with zero slack, and may still be violated on new data. Use more rows, a larger slack "
+            "or a smaller margin.",
             ConstraintNotSatisfiedWarning,
         )
     if task.is_linear:  # a network that starts at a rough solution ends at a larger error

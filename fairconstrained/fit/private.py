@@ -73,7 +73,7 @@ def check_private(task: Task) -> None:
     if task.params["warm_start"]:
         raise ValueError(
             f"{name}.warm_start must be False with epsilon: every fit spends the whole budget, "
-            "and the promise of this one would not cover the last one."
+            "and the guarantee of this fit would not cover the last."
         )
     if task.margin > 0:
         raise ValueError(
@@ -87,7 +87,7 @@ def check_private(task: Task) -> None:
         raise ValueError(
             f"{name}.model must be 'linear', a network or a frozen classifier (FrozenEstimator, "
             f"fitted to public rows) with epsilon: {task.params['model']!r} reads the {what} "
-            "exactly, and what it learnt of them would leave fit without noise."
+            "exactly, and its output would leak them without noise."
         )
     if isinstance(specification, Posteriors) and task.feature_range is not None:
         raise ValueError(
@@ -128,8 +128,8 @@ def check_inputs(task: Task, inputs: FitInputs) -> None:
     groups = inputs.sensitive_features
     if isinstance(groups, UncertainGroups) and groups.encoded().codes.ndim == 2:
         raise ValueError(
-            "sensitive_features must be groups with epsilon, of which some may be missing: what a "
-            f"row adds to noisy counts of groups is limited to one group; got {groups!r}."
+            "sensitive_features must hold one group per row, or a missing value, with epsilon: a "
+            f"row may add to the noisy count of one group only; got {groups!r}."
         )
     if not isinstance(task.specification, Posteriors):
         check_numbers(inputs.X)
@@ -145,9 +145,9 @@ def with_noise(fit: Fit) -> Fit:
     rng: Generator = SystemGenerator() if fit.task.random_state is None else fit.rng
     if fit.task.random_state is not None:
         warn_caller(
-            "random_state seeds the noise of private training: whoever knows it, or tries it out, "
-            "can subtract the noise, and no promise is left. That is for experiments; a model to "
-            "be released needs random_state=None.",
+            "random_state seeds the noise of private training: anyone who knows or guesses it "
+            "can subtract the noise, which leaves no privacy. Use it for experiments only; a model "
+            "to be released needs random_state=None.",
             PrivacyWarning,
         )
     check_callers(fit.task)
@@ -165,8 +165,8 @@ def check_callers(task: Task) -> None:
     if trainer:
         warn_caller(
             f"{trainer} trains this private estimator: each fit spends a whole budget, and "
-            "what is learnt of exact scores or labels of other rows is in none. privacy_ is "
-            "that of one fit. Use PrivateGridSearch, or public rows.",
+            "choices by exact scores or labels are covered by none of them. privacy_ describes "
+            "one fit. Use PrivateGridSearch, or public rows.",
             PrivacyWarning,
         )
 

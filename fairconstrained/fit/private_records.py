@@ -195,7 +195,7 @@ def warn_of_cut(public: Coordinates) -> None:
     if columns:
         warn_caller(
             f"By the released counts columns {columns} of X have entries beyond {LARGEST:.0e}, "
-            "which are cut: nothing is learnt of what lies there. Give these columns in other "
+            "which are cut: larger values make no difference. Give these columns in other "
             "units.",
             PrivacyWarning,
         )

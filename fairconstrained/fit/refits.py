@@ -28,8 +28,8 @@ def as_refits(task: Task) -> Task:
     check_solves(task.solver, FairERM)
     if task.params["warm_start"]:
         raise ValueError(
-            f"{task.name}.warm_start must be False with SingleFit: the constrained head, where it "
-            "would begin, is thrown away."
+            f"{task.name}.warm_start must be False with SingleFit: the constrained head that it "
+            "would start from is not kept."
         )
     return task
 

@@ -235,7 +235,7 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
     missing = groups is not None and rows.group.ndim == 1
     missing = missing and any(rows.workers.gather(bool((rows.group < 0).any())))
     if groups is None or not len(groups):
-        state = "not given" if groups is None else "missing in every row"
+        state = "is not given" if groups is None else "is missing in every row"
         rows = replace(rows, group=np.zeros(len(rows.y), dtype=np.int64), groups=None)
     elif missing or declared:
         # Index -1, for unknown, becomes the index after the last group: sums by cell need no
@@ -244,13 +244,13 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
         rows = replace(rows, group=places[rows.group], unknown=True)
         if missing and (not declared or task.missing_sensitive == "raise"):
             warn_or_raise_missing(task, unknown_groups(task, rows))
-        state = f"{group_name(groups[0])} wherever it is known, a single group"
+        state = f"contains only the group {group_name(groups[0])} where it is known"
     else:
-        state = f"all {group_name(groups[0])}, a single group"
+        state = f"contains only the group {group_name(groups[0])}"
     if rows.groups is None or len(rows.groups) < 2:
         warn_or_raise_missing(
             task,
-            f"sensitive_features is {state}: {task.name} cannot compare groups and imposes no "
+            f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "
             "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True).",
         )

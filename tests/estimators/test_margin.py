@@ -127,6 +127,6 @@ def test_new_rows_keep_the_slack_as_often_as_the_margin_says():
 
 
 def test_a_margin_that_leaves_nothing_is_told():
-    with pytest.warns(ConstraintNotSatisfiedWarning, match=r"margin=20 leaves nothing .* group"):
+    with pytest.warns(ConstraintNotSatisfiedWarning, match=r"margin=20 uses up the slack .* group"):
         clf = fitted(RateConstrainedClassifier(slack=0.05, margin=20.0))
     assert clf.violation_ <= 0.002

@@ -225,7 +225,7 @@ def test_secret_groups_are_no_columns_of_the_features(case):
 def test_a_budget_that_promises_less_than_a_parameter_is_refused(clf, parameter):
     unit = "sensitive_features" if isinstance(clf, DPFermiClassifier) else "record"
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit))
-    with pytest.raises(ValueError, match=rf"epsilon promises less than \w+\.{parameter}="):
+    with pytest.raises(ValueError, match=rf"epsilon is a weaker promise than \w+\.{parameter}="):
         clf.planned_privacy(1000)
     clf.set_params(epsilon=Budget(1.0, 1e-8, "record_replacement"))
     assert clf.planned_privacy(1000).delta == 1e-8

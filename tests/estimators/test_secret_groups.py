@@ -111,7 +111,7 @@ def test_the_price_grows_with_neither_rows_nor_constraints():
 @pytest.mark.parametrize("clf", [SECRET, DPFermiClassifier(random_state=0)], ids=["rates", "ERMI"])
 def test_one_known_group_and_missing_ones_are_no_secret_to_compare(clf):
     """Who is unknown stays one: what is released says it with noise."""
-    with pytest.warns(UserWarning, match="wherever it is known, a single group"):
+    with pytest.warns(UserWarning, match="contains only the group .* where it is known"):
         clf = fitted(clone(clf), np.where(PARTLY == "a", "a", None))
     assert 0.9 < clf.privacy_.epsilon <= 1.0
     assert np.isnan(clf.violation_)

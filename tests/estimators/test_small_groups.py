@@ -123,7 +123,7 @@ def test_a_column_with_one_value_is_left_out_by_name():
 
 
 NOBODY = {
-    "one group": ("demographic_parity", np.full(1500, "f"), None, "all f, a single group"),
+    "one group": ("demographic_parity", np.full(1500, "f"), None, "contains only the group f"),
     "no label in common": (
         *("equal_opportunity", np.where(DATA.target == 1, "f", "m"), None),
         r"group f, label 1 \(.* rows, nothing to compare it with\); group m, label 1 \(0 rows\)",

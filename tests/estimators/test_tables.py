@@ -187,7 +187,11 @@ BAD = {
     "another table": (LAZY, {"y": LAZY.label.compute()}, r"y must be the name of a column of X"),
     "a column of another": (LAZY, {"y": LAZY.head(9, compute=False).label}, r"y must be the name"),
     "two columns": (LAZY, {"y": ["label", "sex"]}, r"y must be one column of X; got \['label'"),
-    "no features": (LAZY[["label", "sex"]], {"weight": None}, r"X has no columns but those of y"),
+    "no features": (
+        LAZY[["label", "sex"]],
+        {"weight": None},
+        r"X has no columns left for features",
+    ),
     "no rows": (LAZY[LAZY.x0 > 1e9], {}, r"X has no rows"),
     "missing": (LAZY.assign(x1=LAZY.x1.where(LAZY.x1 < 0)), {}, r"Input X contains NaN"),
     "one class": (LAZY[LAZY.label == "no"], {}, r"needs samples of at least 2 classes"),

@@ -85,7 +85,7 @@ class SecretGroups:
         if affine is None or self.constraint.n_aux:
             raise IncompatibleSolverError(
                 "Where the groups are secret, a constraint must be linear in sums over groups, as "
-                f"those of rates and mean losses are; got {self.constraint.name}."
+                f"constraints on rates and mean losses are; got {self.constraint.name}."
             )
         self._affine = affine
         part_of_cell = self.constraint.partition.part_of_cell.to(group.device)
