@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
+from scipy.special import expit, softmax
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier
@@ -83,9 +83,18 @@ class Calibrator(NamedTuple):
     def posteriors(self, *evidence: Floats) -> Floats:
         """Return posteriors from tables of evidence, (n, n_kinds)."""
         posteriors = np.zeros((len(evidence[0]), self.n_kinds))
-        calibrated = self.model.predict_proba(_contrasts(evidence))
-        posteriors[:, self.model.classes_] = calibrated
+        posteriors[:, self.model.classes_] = self._calibrated(_contrasts(evidence))
         return posteriors
+
+    def _calibrated(self, contrasts: Floats) -> Floats:
+        """Return probabilities of the kinds that the model knows, without a check of its input."""
+        if not hasattr(self.model, "coef_"):
+            return np.asarray(self.model.predict_proba(contrasts))
+        scores = contrasts @ self.model.coef_.T + self.model.intercept_
+        if scores.shape[1] > 1:
+            return np.asarray(softmax(scores, axis=1))
+        likely = expit(scores)
+        return np.hstack((1.0 - likely, likely))
 
 
 class InKinds:

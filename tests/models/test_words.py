@@ -60,6 +60,18 @@ def test_codes_are_answered_as_words_to_the_last_bit():
             np.testing.assert_array_equal(reader.predict_proba(codes), model.predict_proba(rows))
 
 
+def test_numbers_are_read_once_too():
+    X, y, _ = frame()
+    numbers = X[["amount", "count"]]
+    for rows in (numbers, numbers.to_numpy(), numbers.to_numpy(np.float32)[:, ::-1]):
+        booster = HistGradientBoostingClassifier(max_iter=5).fit(rows, y)
+        ((reader, codes),) = as_codes([booster], rows)
+        assert reader is not booster
+        np.testing.assert_array_equal(reader.predict_proba(codes), booster.predict_proba(rows))
+        assert as_codes([booster], rows[:0])[0][0] is booster
+        assert as_codes([booster], np.ones((2, 3)))[0][0] is booster
+
+
 @pytest.mark.parametrize(
     "change",
     [

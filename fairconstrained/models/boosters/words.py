@@ -1,4 +1,4 @@
-"""Tables with words for scikit-learn's boosted trees, which are read once for several boosters."""
+"""Tables for scikit-learn's boosted trees, which are read once for several boosters."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ class Words:
 
     def codes_for(self, model: Any) -> Floats | None:
         """Return the table as the trees of a booster see it, or None where it reads for itself."""
-        is_word = model.is_categorical_
+        n_columns = len(self.columns)
+        is_word = (
+            np.zeros(n_columns, bool) if model.is_categorical_ is None else model.is_categorical_
+        )
         names = getattr(model, "feature_names_in_", None)
-        if is_word is None or names is None or not np.array_equal(names, self.names):
+        if names is None or not np.array_equal(names, self.names):
             return None
         if any(
             column is None or (column[1] is None) == word
@@ -39,12 +42,12 @@ class Words:
         ):
             return None
         order = np.argsort(~is_word, kind="stable")  # the trees see categories first
-        categories = _encoder(model).categories_
-        table = np.empty((self.n_rows, len(order)))
+        table = np.empty((self.n_rows, n_columns))
         for place, j in enumerate(order):
             values, words = cast(Column, self.columns[j])
             if words is not None:  # unknown to the booster, as a missing value, which comes last
-                code = {word: i for i, word in enumerate(categories[place].tolist())}
+                known = _encoder(model).categories_[place]
+                code = {word: i for i, word in enumerate(known.tolist())}
                 values = np.array([*(code.get(word, np.nan) for word in words), np.nan])[values]
             table[:, place] = values
         return table
@@ -69,21 +72,43 @@ def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
 
     If one of them reads the rows for itself, all do.
     """
-    if isinstance(X, pd.DataFrame) and all(
-        getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models
-    ):
-        words = Words(X)
-        tables = [words.codes_for(model) for model in models]
+    if all(getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models):
+        tables = _tables(models, X)
         if not any(table is None for table in tables):
             return list(zip(map(_reads_codes, models), tables, strict=True))
     return [(model, X) for model in models]
 
 
+def _tables(models: Sequence[Any], X: Any) -> list[Floats | None]:
+    """Return the rows as the trees of each booster see them, or None where it reads for itself."""
+    if isinstance(X, pd.DataFrame) and len(X):
+        words = Words(X)
+        return [words.codes_for(model) for model in models]
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "biuf":
+        table = np.ascontiguousarray(X, dtype=float)
+        return [
+            None
+            if hasattr(model, "feature_names_in_")
+            or model.is_categorical_ is not None
+            or model.n_features_in_ != X.shape[1]
+            else table
+            for model in models
+        ]
+    return [None]
+
+
+class _AsTheyAre:
+    """A preprocessor of tables that trees can read."""
+
+    def transform(self, X: Floats) -> Floats:
+        """Return the table."""
+        return X
+
+
 def _reads_codes(model: Any) -> Any:
     """Return a shallow copy of a fitted booster that is asked about codes."""
     model = copy.copy(model)
-    del model.feature_names_in_
-    model._preprocessor = None
+    model._preprocessor = _AsTheyAre()
     return model
 
 
