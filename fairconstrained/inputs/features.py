@@ -15,8 +15,11 @@ _WAYS_OUT = {
     "text": "texts as indicators of their values, by OneHotEncoder in a pipeline or as `model`",
     "bytes": "bytes as texts, by decode",
     "dates": "dates as numbers, such as the days since one of them",
+    "periods": "periods as numbers, such as their year",
+    "times of day": "times of day as numbers, such as their hours",
     "lengths of time": "lengths of time as numbers, such as their days",
 }
+_MISSING = {"float", "NoneType", "NAType", "NaTType"}  # types of missing values
 
 
 def check_numbers(X: Any) -> None:
@@ -78,8 +81,9 @@ def _texts_and_dates(X: Any) -> str:
 
 def _kind_in(types: dict[str, Any]) -> str:
     """Return the kind of a column by examples of its types; nothing if it is another one."""
-    kinds = [kind for kind in map(kind_of, types.values()) if kind in _WAYS_OUT]
-    return kinds[0] if kinds and len(kinds) == len(types) - ("float" in types) else ""
+    entries = [entry for name, entry in types.items() if name not in _MISSING]
+    kinds = [kind for kind in map(kind_of, entries) if kind in _WAYS_OUT]
+    return kinds[0] if kinds and len(kinds) == len(entries) else ""
 
 
 def _not_real(X: Any) -> dict[Any, dict[str, Any]]:

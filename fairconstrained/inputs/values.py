@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import date, timedelta
+from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
 from unicodedata import normalize
@@ -100,6 +100,8 @@ def kind_of(value: Any) -> str:
         "text": (str,),
         "bytes": (bytes,),
         "dates": (date, np.datetime64),
+        "periods": (pd.Period,),
+        "times of day": (time,),
         "lengths of time": (timedelta, np.timedelta64),  # numpy's are integers, too
         "numbers": (Real, np.bool_),
     }
