@@ -32,6 +32,8 @@ from fairconstrained.metrics.inputs import check_scores
 
 EVERYBODY = "everybody"
 UNKNOWN = "(unknown)"
+# Rows: rates of fewer are counted and hidden, because they may describe a person that a reader
+# knows.
 MIN_CELL = 10
 _DOWNWARDS = re.compile(r"less|under|below|younger|up to|<", re.IGNORECASE)
 _UPWARDS = re.compile(r"greater|more|over|above|older|>|\+", re.IGNORECASE)

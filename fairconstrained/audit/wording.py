@@ -34,6 +34,8 @@ RATE_NAMES = {rate: name for name, (rate, _) in RATES.items()} | {
 }
 WEIGHTED = """Rows have weights without a bound that was known before, so there are no certificates.
 Give one by Weights(values, most=...), or --most-weight."""
+# The four-fifths rule of US agencies (29 CFR 1607.4 D): a smaller ratio is generally regarded as
+# evidence of adverse impact.
 FOUR_FIFTHS = 0.8
 # A gap in another rate that a reader must know about: twice the slack that is asked for by default.
 _LARGE = 0.1

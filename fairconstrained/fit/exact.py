@@ -35,7 +35,9 @@ from fairconstrained.solvers.run import run
 ROUGH = 4
 # Added to slacks, one after another, within which hardly anything is better than equal scores.
 MORE_SLACK = (0.01, 0.04)
-NEARLY_EQUAL = 0.01  # more of the error than equal scores have is worth no warning
+# A result within this error of equal scores is not left at that (decisions: a result that is hardly
+# better than a constant).
+NEARLY_EQUAL = 0.01
 # Options of the bar of a fit that is not verbose, and of private fits: times tell the sizes of
 # their batches, also by how often a bar is drawn, and whether one comes late.
 _LATE: dict[str, Any] = {"delay": 2.0, "leave": False}

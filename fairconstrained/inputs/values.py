@@ -14,7 +14,8 @@ import pandas as pd
 from fairconstrained.arrays import Array, Ints, as_numpy
 from fairconstrained.exceptions import InputWarning, warn_caller
 
-MOST_NAMED = 12  # values in a message
+# Values in a message: more would hide what it asks for.
+MOST_NAMED = 12
 # Texts that other programs write where a value is missing.
 _AS_IF_MISSING = frozenset(
     {"", "?", "-", "nan", "-nan", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nat", "none", "null"}

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-_INDENT = 15  # of the text after a label
+# Of the text after a label, so that all texts begin in one column.
+_INDENT = 15
 
 
 @dataclass(frozen=True)

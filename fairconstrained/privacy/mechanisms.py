@@ -54,6 +54,8 @@ _SEEDS = 2**63
 # The quantile z of a word of at least _SHORT is off by less than _DOUBT * (1 + |z|), by rounding
 # and by missing bits: of 125,000 words normal quantiles by a quarter of that.
 _SHORT, _DOUBT = 2**48, 2.0**-49
+# Random bits beyond a word that decide a rounding in doubt, and the bits of that computation, more
+# than the 64 + 128 of the longer word.
 _MORE_BITS, _PRECISION = 128, 224
 
 

@@ -43,6 +43,7 @@ PhasesAt = Callable[[float], Sequence[Phase]]
 # Calibrated noise spends between this and all of the budget: noise of half a percent less would
 # change no result.
 TIGHT = 0.995
+# The search for noise ends there: more leaves nothing of the data.
 MOST_NOISE = 1e9
 NONE: Mapping[str, int] = MappingProxyType({})
 # Rounding errors of the convolutions stay orders of magnitude below this much delta
@@ -53,6 +54,7 @@ CUT = 1e-4
 # Step of the grid in standard deviations of a loss. Connecting the dots adds at most a quarter of
 # its square to the variance: 0.25 %, and half of that to epsilon.
 STEP = 0.1
+# Largest step of the grid of losses, and most points of it: half a megabyte.
 MOST_STEP, MOST_POINTS = 0.1, 1 << 16
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.

@@ -10,7 +10,8 @@ import sklearn
 from fairconstrained.arrays import Floats
 from fairconstrained.models.boosters.family import Family, Finish, Task
 
-_MANY_ROWS = 10_000  # of more rows early_stopping="auto" stops early
+# Of more rows early_stopping="auto" stops early, as scikit-learn documents.
+_MANY_ROWS = 10_000
 
 
 class _Stopped(Exception):

@@ -10,7 +10,8 @@ import xgboost
 from fairconstrained.arrays import Floats
 from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
 
-_RATE = 0.3  # the default of XGBoost
+# The default of XGBoost, which its estimators leave None.
+_RATE = 0.3
 
 
 class XGBoost(Family):

@@ -42,7 +42,7 @@ _FRACTIONS = {_CENTRE: 0.03, _NORMS: 0.02, _MOMENTS: 0.64, _SCORES: 0.30}
 _PARTS = (0.02, 0.28, 0.70)
 # Of distances: the clipping norm is right to 1/64 of twice the longest.
 _BINS = 64
-# Of scores: with more, each has less rows than noise.
+# Of scores: with more bins, each has fewer rows than noise.
 _SCORE_BINS = 12
 
 
