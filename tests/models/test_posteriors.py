@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -86,6 +86,20 @@ def test_boosters_tell_groups_apart_in_a_quarter_of_the_rounds():
         assert [m.n_iter_ for m in last] == [3, 3, 3]
     _, fitted = Posteriors(booster, booster).columns(X, y, group, ODDS)
     assert [m.n_iter_ for m in fitted.groups.models] == [10, 10, 10]
+
+
+def test_boosters_stop_early_from_two_thousand_rows_on_unless_they_say_otherwise():
+    rng = np.random.default_rng(0)
+    X, y, group = rng.normal(size=(3600, 1)), rng.integers(2, size=3600), rng.integers(2, size=3600)
+    y[:1], group[:1] = 2, 2  # no row for the other side of a split
+    booster = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=3)
+    for n_rows, how, stops in ((3599, "auto", True), (2100, "auto", False), (3599, False, False)):
+        model = make_pipeline(StandardScaler(), clone(booster).set_params(early_stopping=how))
+        part = slice(1, 1 + n_rows)
+        fitted = Posteriors(model).columns(X[part], y[part], group[part], PARITY)[1]
+        assert all((m[-1].n_iter_ < 60) == stops for m in fitted.labels.models)
+    fitted = Posteriors(booster, cv=[(np.arange(3600),) * 2]).columns(X, y, group, [[0] * 3] * 3)[1]
+    assert fitted.labels.models[0].n_iter_ == 60
 
 
 class Context(ClassifierMixin, BaseEstimator):
