@@ -208,7 +208,7 @@ def _summary(audit: Findings) -> Picture | None:
 
 
 def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
-    """Return a picture of a rate by group; the line is what the slack allows."""
+    """Return a picture of a rate by group, with a line where the slack ends."""
     numbers = [
         {
             "name": fact["group"],
@@ -380,7 +380,7 @@ def _new_rows(audit: Findings) -> Section:
 
 
 def _bound(entry: dict[str, Any], question: Question) -> str:
-    """Say what a certificate proves, and how many rows would prove the slack."""
+    """Describe the proof of a certificate, and the rows that would prove the slack."""
     needed, rows = entry["rows_needed"], entry["rows"]
     pair = entry["binding"].replace("group ", "")
     here = "no ratio on these rows, where all rates are zero"

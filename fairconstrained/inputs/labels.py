@@ -112,7 +112,7 @@ def encode_labels(*arrays: Array) -> tuple[list[Ints], list[Any]]:
 def classes_of(
     seen: Sequence[Any], pos_label: Any, *columns: Any, parameter: str = "pos_label"
 ) -> Classes:
-    """Return all classes, of which these are `seen`, and those that a criterion looks at.
+    """Return all classes, given the `seen` ones, and the classes that a criterion looks at.
 
     With two classes that is the favourable one, with more it is each. If only one label was seen, a
     second class without rows is added. Ordered `columns` say which label is the favourable one.

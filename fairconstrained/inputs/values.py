@@ -96,7 +96,7 @@ def texts(column: Any, name: str) -> Array:
 
 
 def kind_of(value: Any) -> str:
-    """Return the kind of a value: those of one kind may be equal, those of two never are."""
+    """Return the kind of a value: values of one kind may be equal, values of two never are."""
     kinds = {
         "text": (str,),
         "bytes": (bytes,),
@@ -116,7 +116,7 @@ def warn_of_values(values: Sequence[Any], name: str, role: str) -> None:
 
 
 def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
-    """Say what texts count as that stand for a missing value, or are spelled like another one."""
+    """Describe how texts count that stand for a missing value, or are spelled like another."""
     missing = [
         repr(value)
         for value in values
@@ -160,7 +160,7 @@ def alternatives(values: Sequence[Any]) -> list[str]:
 
 
 def spelling(value: Any) -> Any:
-    """Return what two spellings of one value have in common."""
+    """Return the common form of two spellings of one value."""
     if isinstance(value, Real):
         return value
     try:

@@ -90,7 +90,7 @@ def newcombe_auc(
     z = norm.ppf(0.5 + confidence / 2)
 
     def edge(outer: float) -> Array:
-        """Where values begin to be outside between the AUC and an outer one, by bisection."""
+        """Find where values begin to be outside between the AUC and an outer one, by bisection."""
 
         def inside(a: Array) -> Any:
             more = (0.5 * (m + n) - 1.0) * ((1 - a) / (2 - a) + a / (1 + a))
@@ -516,7 +516,7 @@ def _rank_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -
 
 
 def _group_auc(low: Array, middle: Array, high: Array, intervals: Intervals) -> tuple[Array, Array]:
-    """AUC(g, h) - 1/2 grows with the scores of g and falls with those of h."""
+    """Bound AUC(g, h) - 1/2, which grows with the scores of g and falls with the scores of h."""
     low, middle, high = (intervals.fraction(rank) for rank in (low, middle, high))
     bound = np.zeros((len(low), len(low)))
     for g, h in permutations(range(len(low)), 2):

@@ -29,7 +29,7 @@ BOUNDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def constraint_bound(constraint: Any) -> float | None:
-    """Return what an object bounds, in units of the violation; None if it has no bound."""
+    """Return the bound of an object, in units of the violation; None if it has none."""
     bounds = ((getattr(constraint, name, None), convert) for name, convert in BOUNDS.items())
     return next((convert(bound) for bound, convert in bounds if bound is not None), None)
 
@@ -255,7 +255,7 @@ def labels_of(rows: Rows, known: Sequence[Any]) -> list[Any]:
 
 
 def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
-    """Raise ValueError unless the rows have what the claim is about, and keep only that."""
+    """Raise ValueError unless the rows have the columns of the claim; keep only these."""
     true, labels, scores, groups, control = rows
     notion, labelled = claim.notion, labelled or claim.needs_labels
     name, kind, values = "y_score", "score", scores

@@ -141,7 +141,7 @@ def check_scores(y_score: ArrayLike, n_samples: int | None = None) -> Floats:
 def grouped_rows(
     label: Ints | int, sensitive_features: Any, sample_weight: ArrayLike | None, **inputs: Any
 ) -> GroupedRows:
-    """Check what all metrics take, and that `inputs` have the same samples in the same order.
+    """Check the arguments of all metrics, and that `inputs` have the same samples in order.
 
     Rows of known group stand for all rows of their `label`, of which there may be none: then it is
     the number of samples.

@@ -267,11 +267,11 @@ class Highest:
     """
 
     def fold(self, components: Floats) -> Floats:
-        """Return the quantity of which the largest counts."""
+        """Return the quantity whose largest value counts."""
         return components
 
     def shrunk(self, values: Floats, variance: Floats) -> Floats:
-        """Return components without what they owe to chance."""
+        """Return components less their share of chance."""
         return _shrunk(values, variance)
 
     def size(self, components: Floats) -> Floats:
@@ -284,7 +284,7 @@ class Highest:
         return np.asarray((excess.T / np.sqrt(variance[:, 0])).max(axis=-1))
 
     def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
-        """Components beyond the size are cut. If there is none, the likeliest grows.
+        """Cut components beyond the size; if there is none, the likeliest grows.
 
         The others are shrunk; where one grows, only if that takes them away from the size.
         """

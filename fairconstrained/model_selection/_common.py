@@ -54,7 +54,7 @@ class DelegatingClassifier(
         return float(super().score(X, plain_labels(y), sample_weight))
 
     def _predict_by(self, model: Any) -> None:
-        """Set the fitted estimator, and what users know of its inputs and outputs."""
+        """Set the fitted estimator, and the attributes that describe its inputs and outputs."""
         self.estimator_ = model
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(model, name):

@@ -459,7 +459,7 @@ def sequences(
     holds: Callable[[Any], bool] | None,
     X: Any,
 ) -> tuple[Iterator[Candidate], Iterator[Candidate]]:
-    """Candidates from the strictest on, and weaker models; the likelier sequence to pass is first.
+    """Return candidates from the strictest on, and weaker models; the likelier sequence first.
 
     Weaker models are the strictest candidate with thresholds at which it takes the rarer of its
     decisions less often. They are first where it does not even hold (`holds`) on the training
@@ -493,7 +493,7 @@ def in_sequences(
 
 
 def _weaker(model: Any, X: Any) -> Iterator[Candidate]:
-    """The model with thresholds at which it takes the rarer decision less often."""
+    """Return the model with thresholds at which it takes the rarer decision less often."""
     if len(model.classes_) != 2 or not hasattr(model, "decision_function"):
         return
     scores = np.asarray(model.decision_function(X))

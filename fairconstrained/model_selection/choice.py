@@ -118,7 +118,7 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
 
 
 def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
-    """Points on the Pareto front of two quantities that should be small, in O(n log n).
+    """Find points on the Pareto front of two quantities that should be small, in O(n log n).
 
     One point dominates another if it is no worse in both and better in one. Equal points do not
     dominate each other. Points with a nan are not on the front.
@@ -166,7 +166,7 @@ def tradeoff_curve(
     params: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:
-    """Cross-validated scores along one parameter, such as the slack of a constraint.
+    """Cross-validate scores along one parameter, such as the slack of a constraint.
 
     Parameters
     ----------

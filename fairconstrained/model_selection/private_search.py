@@ -327,7 +327,7 @@ class PrivateGridSearch(DelegatingClassifier):
 
 
 def _private_part(estimator: Any) -> Any:
-    """The private estimator itself, or the last step of a pipeline."""
+    """Return the private estimator itself, or the last step of a pipeline."""
     part = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if not hasattr(part, "planned_privacy"):
         raise TypeError(
@@ -354,7 +354,7 @@ def _planned_batches(model: Any, n_rows: int) -> PrivacyGuarantee:
 
 
 def _key(estimator: Any) -> str:
-    """The prefix of the names of the private part's parameters."""
+    """Return the prefix of the names of the private part's parameters."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
@@ -399,7 +399,7 @@ def _check_rows(
 
 
 def _in_whole(X: Any, y: Any, sensitive_features: Any) -> Callable[[NDArray[np.int64]], Any]:
-    """Return a function of places to rows that know what occurs in all: labels, groups, gaps.
+    """Return a function of places to rows that know the labels, groups and gaps of all.
 
     What is public of the whole is none of a random part.
     """

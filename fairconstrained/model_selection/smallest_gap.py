@@ -198,6 +198,6 @@ class SmallestGapClassifier(DelegatingClassifier):
 
 
 def _slack_of(notion: Any) -> Any:
-    """What the criterion allows by itself, or None."""
+    """Return the slack of the criterion itself, or None."""
     own = [getattr(notion, name, None) for name in ("slack", "max", "ratio")]
     return next((value for value in own if value is not None), None)

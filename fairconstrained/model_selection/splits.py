@@ -102,7 +102,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sensitive_features: Any = None
     ) -> int:
-        """Number of folds; the arguments do not matter (searches pass them)."""
+        """Return the number of folds; the arguments do not matter (searches pass them)."""
         return int(self.n_splits)
 
 

@@ -81,7 +81,7 @@ def kinds_of_groups(part_of_cell: Any) -> tuple[Ints, Ints]:
 
 
 def group_tasks(part_of_cell: Any) -> list[GroupTask]:
-    """Return what has to be told apart, given the part of each label and kind of groups, or -1.
+    """Return the parts to tell apart, given the part of each label and kind of groups, or -1.
 
     Labels whose rows fall into the same parts share a task.
 
@@ -306,7 +306,7 @@ class Posteriors(OfClassifier):
         sample_weight: Floats | None = None,
         random_state: np.random.RandomState | None = None,
     ) -> tuple[Floats, FittedPosteriors]:
-        """Fit all models; return the out-of-fold columns, and an object for those of new rows.
+        """Fit all models; return the out-of-fold columns, and an object for columns of new rows.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class Posteriors(OfClassifier):
         return table, fitted
 
     def answers_alone(self, model: Any) -> bool:
-        """Return whether one classifier, fitted to all rows, answers in place of those of folds.
+        """Return whether one classifier, fitted to all rows, answers in place of one per fold.
 
         Those that take no weights keep their rows, mostly, and are slow to ask.
         """

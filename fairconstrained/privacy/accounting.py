@@ -198,12 +198,12 @@ class Batch(NamedTuple):
     laplace: float
 
     def loss(self, of_row: float) -> float:
-        """log(1 - q + q e^loss): the loss of a sampled batch, from the loss with the row in it."""
+        """Return log(1 - q + q e^loss), the loss of a sampled batch, from a loss with the row."""
         log_rest = math.log1p(-self.rate) if self.rate < 1 else -math.inf
         return float(np.logaddexp(log_rest, math.log(self.rate) + of_row))
 
     def reach(self, log_tail: float) -> float:
-        """The loss with the row in the batch that is exceeded with probability < e^log_tail."""
+        """Return a loss, with the row in the batch, exceeded with probability < e^log_tail."""
         deviations = math.sqrt(-2.0 * log_tail)
         return self.laplace + self.gaussian * (self.gaussian / 2 + deviations)
 
@@ -284,11 +284,11 @@ class PrivacyGuarantee:
         return [*ASSUMPTIONS, OF_UNIT[self.unit]]
 
     def noise(self, release: str) -> float:
-        """Noise of a release, in units of its sensitivity; ``inf`` for one that is not planned."""
+        """Return the noise of a release in units of its sensitivity; ``inf`` if not planned."""
         return self.releases[release][0].noise if release in self.releases else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The promise as plain values, for a model card or a JSON file."""
+        """Return the promise as plain values, for a model card or a JSON file."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -314,7 +314,7 @@ class PrivacyGuarantee:
 
 
 def rounded_up(epsilon: float) -> str:
-    """Three digits, never fewer than were spent."""
+    """Format three digits, rounded up: never less than was spent."""
     if epsilon in (0, math.inf):
         return f"{epsilon:g}"
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)

@@ -85,7 +85,7 @@ def epsilon_lower_bound(
 
 
 def _bounds(samples: list[Floats], thresholds: Floats, delta: float, confidence: float) -> Floats:
-    """Bounds from the outputs above each threshold; a rate counts outputs of its own sample."""
+    """Return bounds from outputs above each threshold; rates count outputs of their sample."""
     risk = (1 - confidence) / 2
     alarms, hits = (len(x) - np.searchsorted(np.sort(x), thresholds, "right") for x in samples)
     n_alarms, n_hits = map(len, samples)

@@ -82,14 +82,14 @@ class SystemGenerator(Generator):
         self._ready: dict[tuple[Law, float], Ints] = {}
 
     def words(self, n: int) -> Any:
-        """Words of 64 bits, many drawn together."""
+        """Return words of 64 bits, many drawn together."""
         if n > len(self._words):
             self._words = np.frombuffer(os.urandom(8 * max(n, _BLOCK_WORDS)), np.uint64)
         drawn, self._words = self._words[:n], self._words[n:]
         return drawn
 
     def steps(self, law: Law, n: int, per_unit: float) -> Ints:
-        """Noise in units of which there are `per_unit` in 1, rounded as real numbers would be."""
+        """Draw noise in units of 1 / `per_unit`, rounded as real numbers would be."""
         if n > _BLOCK_WORDS:  # parts stay in the processor's cache
             sizes = [_BLOCK_WORDS] * (n // _BLOCK_WORDS) + [n % _BLOCK_WORDS]
             return np.concatenate([self.steps(law, size, per_unit) for size in sizes])
@@ -119,7 +119,7 @@ class SystemGenerator(Generator):
         return context
 
     def _decided(self, law: Law, word: int, per_unit: float) -> int:
-        """The steps of a word below the median, by more bits of the system and more digits."""
+        """Return the steps of a word below the median, by more random bits and more digits."""
         bits = word << _MORE_BITS | int.from_bytes(os.urandom(_MORE_BITS // 8))
         whole, mp = 2 ** (64 + _MORE_BITS), self._digits
         below = math.floor(per_unit * float(law.quantile((2 * bits + 1) / (2 * whole))))
@@ -128,7 +128,7 @@ class SystemGenerator(Generator):
 
 
 def _probability(words: Any) -> Floats:
-    """Numbers in (0, 1] in the middle of those with these first 64 bits."""
+    """Return numbers in (0, 1], in the middle of the numbers with these first 64 bits."""
     return (words.astype(np.float64) + 0.5) * 2.0**-64  # type: ignore[no-any-return]
 
 
@@ -163,7 +163,7 @@ class SharedGenerator(Generator):
 
 
 def _source(rng: Generator) -> Generator:
-    """The generator that draws what workers do not share."""
+    """Return the generator for draws that workers do not share."""
     return rng.own if isinstance(rng, SharedGenerator) else rng
 
 
@@ -210,7 +210,7 @@ class PoissonBatches:
         self._drawn: list[Tensor] = []
 
     def draw(self, rng: Generator) -> Tensor:
-        """Indices of the next batch, in order; it may be empty."""
+        """Return indices of the next batch, in order; it may be empty."""
         if self.rate >= 1:
             return torch.arange(self.n_rows)
         if not self._drawn:
@@ -223,7 +223,7 @@ class PoissonBatches:
 
 
 def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
-    """Indices of the rows that are chosen, each with probability `rate`, in order."""
+    """Draw indices of the rows that are chosen, each with probability `rate`, in order."""
     pieces, last = [], -1
     while last < n_rows:
         n_gaps = int(rate * (n_rows - last) + 4 * (rate * n_rows) ** 0.5) + 16
@@ -247,7 +247,7 @@ def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
 
 
 def noise_generator(seed: int | None) -> Generator:
-    """The system's randomness, or for experiments that of a seed."""
+    """Return the system's randomness or, for experiments, a seeded generator."""
     return SystemGenerator() if seed is None else Generator().manual_seed(seed)
 
 
@@ -257,7 +257,7 @@ def noisy_argmax(values: Sequence[float], scale: float, rng: Generator) -> int:
 
 
 def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Generator) -> Tensor:
-    """`value` plus `scale` times noise, both rounded to multiples of a power of two.
+    """Return `value` plus `scale` times noise, both rounded to multiples of a power of two.
 
     `spread` is the largest norm of a vector of this size with entries of at most 1.
     """
@@ -277,7 +277,7 @@ def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Ge
 
 
 def _rounded(numbers: Floats, step: float) -> Ints:
-    """In steps of the grid, as 64-bit integers; NaN counts as zero."""
+    """Convert to steps of the grid, as 64-bit integers; NaN counts as zero."""
     largest = _LARGEST * step
     numbers = np.where(numbers == numbers, numbers, 0.0)  # np.nan_to_num would double the time
     return np.rint(np.minimum(np.maximum(numbers, -largest), largest) / step).astype(np.int64)

@@ -64,7 +64,7 @@ MOST_EPSILON = 1e4
 
 
 def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record") -> float:
-    """Epsilon of everything that the phases release, at a given delta.
+    """Compute epsilon of everything that the phases release, at a given delta.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
 def privacy_guarantee(
     phases: Iterable[Phase], *, delta: float, unit: Unit = "record"
 ) -> PrivacyGuarantee:
-    """The guarantee of a training, for the attribute ``privacy_``.
+    """Return the guarantee of a training, for the attribute ``privacy_``.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def plan_releases(
 
 
 def one_off_noise(fraction: float, budget: Budget) -> float:
-    """Multiplier of one Gaussian release of all rows for a fraction of a budget."""
+    """Return the multiplier of one Gaussian release of all rows for a fraction of a budget."""
     moves = 2 if budget.unit in REPLACING else 1
     whole = moves * gaussian_multiplier(budget.epsilon, budget.delta)
     shift = math.sqrt(fraction) / whole - GRID_SHIFT
@@ -243,13 +243,13 @@ def one_off_noise(fraction: float, budget: Budget) -> float:
 
 
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
-    """The multiplier at which one Gaussian release costs (epsilon, delta); Balle and Wang, 2018."""
+    """Return the multiplier at which one release costs (epsilon, delta); Balle and Wang, 2018."""
     with np.errstate(divide="ignore"):  # of tiny epsilons
         return float(_library("").get_sigma_gaussian(min(epsilon, MOST_EPSILON), delta))
 
 
 def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit = "record") -> float:
-    """The least noise with which a training keeps a budget.
+    """Find the least noise with which a training keeps a budget.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
 
 
 def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> float:
-    """Logarithm of the noise that would meet the budget if privacy losses were normal."""
+    """Return the logarithm of the noise that meets the budget if privacy losses are normal."""
     goal = 1 / gaussian_multiplier(epsilon, delta) ** 2
 
     def excess(log_noise: float) -> float:
@@ -327,7 +327,7 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
 
 
 def _variance(batches: Iterable[Batch], replaces: bool) -> float:
-    """Roughly the variance of the privacy loss of all steps: for choices of no consequence."""
+    """Estimate the variance of the privacy loss of all steps: for choices of no consequence."""
     total = 0.0
     for batch in batches:
         square = batch.gaussian**2 + batch.laplace**2
@@ -349,7 +349,7 @@ def _library(module: str) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
-    """Smallest epsilon that the composed batches keep at `delta`, from above."""
+    """Find the smallest epsilon that the composed batches keep at `delta`, from above."""
     library = _library("")  # a missing library is an error in any case
     square, rest = 0.0, []  # all Gaussian releases of all rows are one
     for batch in batches:
@@ -406,7 +406,7 @@ def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
 
 
 def _joint(batch: Batch, interval: float, log_tail: float, *, moves: int) -> Any:
-    """The privacy-loss distribution of one joint release of Laplace and Gaussian noise.
+    """Return the privacy-loss distribution of one joint release of Laplace and Gaussian noise.
 
     With the joint laws P and Q of both releases with a row and without it, a Poisson batch has the
     law (1 - q) Q + q P. Its divergence from Q at e^epsilon is q times that of P from Q at

@@ -20,7 +20,7 @@ class HiddenSeed:
     _begun = False  # whether a private fit has released something, and perhaps failed after that
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state to copy, pickle and show."""
+        """Return the state to copy, pickle and show."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         begun = self._begun or getattr(self, "privacy_", None) is not None
         return {**state, **self._without_seed()} if begun and not self.keeps_seed else state

@@ -129,7 +129,7 @@ def _prove(
 def _audited(
     test: Table, table: Table, model: Any, before: Any, options: argparse.Namespace
 ) -> Audit:
-    """Audit the chosen model on the held-out rows; before it was the unconstrained one."""
+    """Audit the chosen model on the held-out rows, beside the unconstrained one."""
     words = np.array(table.outcomes, dtype=object)
     columns = {"decision": model.predict(test.X), "label": test.y, "unconstrained": before}
     named = {name: pd.Series(words[codes], name=name) for name, codes in columns.items()}

@@ -185,7 +185,7 @@ def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
 
 
 def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """Return features, which of them are words, and notes about what has become of columns."""
+    """Return features, the names of words among them, and notes about the fate of columns."""
     X, notes = _read_as_numbers(X, file.decimal)
     numeric = X.select_dtypes("number").columns
     beyond = X[numeric].abs() > np.finfo(np.float32).max  # in which scikit-learn's trees compute
