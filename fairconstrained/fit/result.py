@@ -216,12 +216,10 @@ def warn_of_one_label(fit: Fit, problem: Any, solution: Solution) -> None:
     answer = problem.one_label(solution.iterate.x[: problem.model.n_params])
     if answer is None:
         return
-    code, error = answer
-    which = "all rows"
-    if error:
-        which = f"all rows that are compared, by the released table (error {error:.2g})"
+    code, which = answer
     warn_caller(
-        f"{fit.task.name} predicts {fit.rows.classes[code]} for {which}: the noise, or the slack, "
-        "leaves nothing else. Try a larger epsilon or slack, more rows, or fewer columns.",
+        f"{fit.task.name} predicts {fit.rows.classes[code]} for {which}: the noise, the slack or a "
+        "rare label leaves nothing else. Try a larger epsilon or slack, more rows, or fewer "
+        "columns.",
         ConvergenceWarning,
     )

@@ -36,6 +36,7 @@ COUNTS, TABLE, GRADIENT, FINAL = "group counts", "histogram", "gradient", "final
 
 # In place of infinite scores, by which one row could make a whole table nan.
 _FINITE = {"nan": 0.0, "posinf": 1e6, "neginf": -1e6}
+SURE = 0.05  # largest error of a fraction of rows by which a model predicts one label
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
 
@@ -153,8 +154,8 @@ class PrivateERM:
         self._measured.append((x, table))
         return table
 
-    def one_label(self, x: Tensor) -> tuple[int, float] | None:
-        """Return the label of all compared rows, by the table released at `x`, and its error.
+    def one_label(self, x: Tensor) -> tuple[int, str] | None:
+        """Return the label of all compared rows by the table released at `x`, and in which sense.
 
         None if there are other labels, or if the noise leaves that open.
         """
@@ -170,7 +171,9 @@ class PrivateERM:
         share, label = (labels.sum(dim=0) / total).max(dim=0)
         error = 2.0 * noise / float(total)
         # Two standard deviations of the noise must leave no doubt that all rows get this label.
-        return (int(label), error) if error < 0.05 and share > 1.0 - error else None
+        if not (error < SURE and share > 1.0 - error):
+            return None
+        return int(label), f"all rows that are compared, by the released table (error {error:.2g})"
 
     def values(self, table: Tensor) -> Tensor:
         """Return constraint values from a released table, (m,)."""

@@ -31,6 +31,7 @@ from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.private.coordinates import chunk_sums
+from fairconstrained.problems.private.erm import SURE
 from fairconstrained.problems.rows import Rows
 
 # The releases with their fractions of the budget; 1 % is left because the accountant rounds up.
@@ -176,8 +177,27 @@ class PrivateMomentERM(MomentERM):
     # (m,): standard deviations of the gaps by the released score table
     noise: Tensor = field(kw_only=True)
 
-    def one_label(self, x: Tensor) -> None:
-        """Return None: scores are ranked, and nothing is released of the labels."""
+    def one_label(self, x: Tensor) -> tuple[int, str] | None:
+        r"""Return the label that nearly all rows are predicted to have, and in which sense.
+
+        None if the released moments leave that open. Of scores with variance v at most
+        :math:`v / (v + t^2)` are further from their mean than a threshold at distance t, on its
+        side (Cantelli's inequality); noise may have moved the mean and the variance.
+        """
+        slope, offset = self.log_odds_scale(x)
+        mean, square = self._score_moments(x).T
+        weight = torch.stack([label.weight.sum() for label in self.moments.by_label()])
+        size = torch.linalg.vector_norm(self.model.unpack(x)[0])
+        of_sums = (self.released.mean_deviation * self.moments.weight).reshape(2, -1)
+        away = (mean + offset / slope).abs() - size * of_sums.norm(dim=1) / weight
+        n_groups = of_sums.shape[1]
+        variance = square - mean**2 + size**2 * self.released.noise * n_groups**0.5 / weight
+        others = variance / (variance + away.clamp_min(0.0) ** 2)
+        error = float(weight @ others / weight.sum())
+        label, other = (slope * mean + offset > 0).int().tolist()
+        if label != other or not error < SURE:
+            return None
+        return label, f"all rows, by the released moments (error {error:.2g})"
 
     @classmethod
     def of(

@@ -101,15 +101,15 @@ class SecretGroups:
         self._prior = prior / prior.sum(dim=1, keepdim=True)
         self._released: list[tuple[Tensor, Tensor, Tensor]] = []  # queries, sums, variances
 
-    def one_label(self, x: Tensor) -> tuple[int, float] | None:
+    def one_label(self, x: Tensor) -> tuple[int, str] | None:
         """Return the label that all rows are predicted to have at `x`, if there is one."""
 
-        def labels(own: Rows) -> set[int]:
-            scores = (self.model.scores(x, rows.X) for rows in own.pieces())
+        def labels(rows: Rows) -> set[int]:
+            scores = (self.model.scores(x, piece.X) for piece in rows.pieces())
             return {label for some in scores for label in hard_classes(some).tolist()}
 
-        found = set.union(*self.data.gather(labels))
-        return (found.pop(), 0.0) if len(found) == 1 else None
+        predicted = set.union(*self.data.gather(labels))
+        return (predicted.pop(), "all rows") if len(predicted) == 1 else None
 
     def start(self) -> Tensor:
         """Return the point at which a fit begins; it does not depend on the secret."""
