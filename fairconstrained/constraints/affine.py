@@ -70,6 +70,7 @@ class Combinations(NamedTuple):
 
         Of all pairs with equal offsets it is the largest minus the smallest rate.
         """
+        # Slacks that differ make the largest pair depend on more than the extreme rates.
         if not self.families or bool((offset != offset[0]).any()):
             # 80 MB of products, of which only the largest are needed.
             pieces = torch.split(rates, max(10_000_000 // len(offset), 1), dim=1)
@@ -172,6 +173,7 @@ class AffineMap:
         n_entries = (self.n_parts + 1) * self.n_columns
         self.rates = sp.csr_array(rates)
         self.rates.resize((rates.shape[0], n_entries))
+        # Sparse products with a transposed view are slow, so both are stored.
         self._rates, self._back = as_tensor(self.rates, offset), as_tensor(self.rates.T, offset)
         small = len(offset) * n_entries <= _DENSE
         self._product = self._combined(self._rates.to_dense()) if small else None

@@ -174,6 +174,7 @@ class TradeoffDisplay:
         error = "error rate" if score == "accuracy" else f"1 - {_in_words(score)}"
         display = cls(
             error=1 - mean,
+            # Fairness scorers return negated gaps, since searches maximise.
             violation=-violation_mean,
             error_std=std,
             violation_std=violation_std,

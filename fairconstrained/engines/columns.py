@@ -29,6 +29,7 @@ class RowsToPredict:
 
     def gathered(self, function: Callable[[pd.DataFrame], Any]) -> list[Any]:
         """Return the values of a function of the rows of each partition, in their order."""
+        # Engines make empty partitions, for which functions of users have no answer.
         parts = self.table.parts(lambda frame: function(frame) if len(frame) else None)
         values = parts.gather(_itself)
         if not values:
@@ -43,6 +44,7 @@ class RowsToPredict:
         """Return the values of a function of a model's features and groups, one for each row."""
         used = {column for columns in self.roles.values() for column in columns}
         others = [column for column in self.table.columns if column not in used]
+        # In the order of training: a table may have its columns in another.
         features = list(getattr(model, "feature_names_in_", others))
         groups: Any = self.roles.get("sensitive_features", [])
         groups = groups[0] if len(groups) == 1 else groups
@@ -120,10 +122,12 @@ def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:
     values = column.to_numpy()
     if values.dtype.kind in "biuf":
         return values, None
+    # Texts repeat, and would travel once for each row.
     codes, texts = pd.factorize(values)
     return codes.astype(np.min_scalar_type(-len(texts) - 1)), texts.astype(object)
 
 
 def _unpacked(packed: tuple[Any, Any]) -> Any:
     values, texts = packed
+    # Code -1, a missing value, is the last entry.
     return values if texts is None else np.concatenate([texts, [None]])[values]

@@ -103,6 +103,7 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
         if hasattr(inner, "steps"):
             around.append(inner.steps[-1][1])
             continue
+        # Searches and wrappers of any library keep the fitted model under one of a few names.
         names = [name for name in _INSIDE if hasattr(inner, name)]
         if not names:
             raise ValueError(
@@ -169,6 +170,7 @@ def _privacy(around: list[Any]) -> str:
     """Describe the guarantee of the outermost wrapper that has one, and its limits."""
     if around[-1].privacy_ is None:
         return _NOT_PRIVATE
+    # A private search has spent more than the fit that it chose.
     place = next(i for i, model in enumerate(around) if hasattr(model, "privacy_"))
     text = f"```text\n{around[place].privacy_}\n```"
     wrapper = " and ".join(type(model).__name__ for model in around[:place])

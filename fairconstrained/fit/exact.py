@@ -244,6 +244,7 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
         return [], None
     zero = torch.zeros_like(solution.iterate.dual)
     hard = problem.evaluate(problem.variables(problem.free)).hard
+    # Equal scores are then nearly the best of this model, and no slack helps.
     if float(hard[0]) >= below:
         return [], None
     enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
@@ -254,6 +255,7 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
         start = looser.solution.iterate
         if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
             break
+    # From there the solver is past the equal scores at which it stayed.
     again = run_watched(fit, problem, start.x, start.dual)
     candidate = again.solution.iterate
     lower = float(candidate.hard[0]) < float(solution.iterate.hard[0]) - ERROR_TOL

@@ -128,9 +128,11 @@ class SingleFit(PlainClassifier, Posteriors):
 
         A row then has columns by the models of every fold, out of one of which it was.
         """
+        # scikit-learn takes seeds of 32 bits.
         self.seed_ = rng.initial_seed() % (1 << 32)
         cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(self.seed_)
         self.folds_ = self._folds(rows.X, cell, np.random.RandomState(self.seed_))
+        # The same folds for posteriors and decisions: a row's decision must not know its own label.
         teacher = copy.copy(self).set_params(cv=self.folds_)
         table = Posteriors.fit_transform(teacher, rows, part_of_cell, rng)
         with one_openmp_thread(rows.X):
@@ -159,6 +161,8 @@ class SingleFit(PlainClassifier, Posteriors):
         total = np.zeros_like(unseen)
         for (train, test), own in zip(self.folds_, taught, strict=True):
             total[train] += own
+            # A row out of a fold was not seen by its model, so that the mean is over all folds for
+            # each row.
             total[test] += unseen[test]
         mean = total / total.sum(axis=1, keepdims=True)
         with one_openmp_thread(rows.X):
@@ -176,5 +180,6 @@ class SingleFit(PlainClassifier, Posteriors):
         if len(np.unique(label)) < 2:  # which many classifiers refuse, as weights of zero
             return DummyClassifier().fit(X, rows.classes[label])
         model = seeded_where_unset(clone(self.estimator), np.random.RandomState(self.seed_))
+        # Rows near the threshold matter little to the head, and their decisions are mostly noise.
         weight = rows.weight[used] * (ordered[:, -1] - ordered[:, -2])
         return model.fit(X, rows.classes[label], **weights_for(model, weight))

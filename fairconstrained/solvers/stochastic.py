@@ -83,6 +83,7 @@ class Balanced:
         """Return endless draws of about `batch_size` rows, and how many each row represents."""
         size = max(1, round(batch_size / self.n_strata))
         n_rows = size * self.n_strata
+        # A draw costs mostly the call: batches are cut from longer ones.
         many = size * max(1, VECTOR_ROWS // n_rows)
         return Batches(n_rows, lambda: self.draw(many, rng)[0]), self.scale(size)
 

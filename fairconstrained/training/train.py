@@ -173,8 +173,10 @@ def train(
         workers.gather(own),
     )
     seed = int(torch.randint(2**31, ())) if random_state is None else int(random_state)
+    # One module on all workers begins at the same parameters.
     seed = int(workers.same(torch.tensor(seed, device=first.device)))
     with seeded(seed, first.device) as rng:
+        # Lazy layers get their shapes from the first two rows, before parameters are counted.
         _, batch = next(iter(source.chunks()))
         network = materialize(network, batch[0][:2].to(first.device))  # shapes of lazy layers
         problem = ModuleProblem(
@@ -200,6 +202,7 @@ def _copied(module: Any, device: Any) -> nn.Module:
             "steps and sums over rows are lost. Use torch.autocast in its forward for speed."
         )
     check_device("device", next(module.parameters()).device if device is None else device)
+    # The user's module keeps its parameters, also if training fails.
     copied: nn.Module = copy.deepcopy(module)
     return copied if device is None else copied.to(device)
 
@@ -241,6 +244,7 @@ def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: flo
                 f"{notions[0]!r} needs groups, and data that can be indexed; got "
                 f"{'a loader' if source.streams else 'groups=None'}."
             )
+        # Chunk by chunk: features of data sets on disk need not fit into memory.
         labels = torch.cat([batch[1].cpu().long() for _, batch in source.chunks()])
         found.append(NotionConstraint(notions, labels, group, slack))
     return found
