@@ -49,6 +49,13 @@ def acs_income_20() -> Bunch:
     return Bunch(data=data.data, target=data.target, sensitive_features=groups)
 
 
+def acs_income_white() -> Bunch:
+    """White against non-white; race itself is no feature."""
+    data = load_dataset("acs_income_ok", sensitive="white", drop="RAC1P")
+    data.data = data.data.to_numpy(dtype=float)
+    return data
+
+
 def bank_duration() -> Bunch:
     """The bank table with the duration of the call.
 
@@ -83,6 +90,7 @@ DATASETS = {
     "acs_income_race": table("acs_income_ok"),
     "acs_income_race_sex": table("acs_income_ok", sensitive=RACE_AND_SEX),  # ten groups
     "acs_income_sex": table("acs_income_ok", sensitive=["SEX"]),
+    "acs_income_white": dataset(acs_income_white),
     "adult": table("adult"),  # by sex: 48,842 rows, 107 columns
     "bank": table("bank", task=BANK),  # clients of 25 to 60 years or not: 41,188 rows, 62 columns
     "bank_duration": dataset(bank_duration),  # 63 columns

@@ -10,6 +10,9 @@ without privacy.
 ``loss_parity``: paper 5, Table 3, means and deviations of ten runs, from the printed output of its
 public notebook (snapshot 72e2e0d), which has more digits.
 
+``partial_parity``: Table 4 of the paper of partial parity, test rows: its own measure of fairness
+and the accuracy, by the number of points of the interval. With 10 it has the rows of Table 3.
+
 ``raco_dp``: what the text of the paper of RaCO-DP says of its figures, which print no numbers, and
 the last line of its public notebook (commit 698dcb1), with the epsilon that it spends.
 

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import minimize
+from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
 from benchmarks.objectives.auc_fair import (
     FREE,
     NETWORK,
     OURS,
     OURS_WITH_GROUPS,
+    PROXY,
     RESCALED,
+    ROWS,
     WITH_MARGIN,
+    differences,
 )
-from benchmarks.objectives.rate_constrained import ALPHA, Rows, base_model
+from benchmarks.objectives.rate_constrained import ALPHA, Rows, base_model, dense
 from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
-from fairconstrained.solvers import QCQP
+from fairconstrained.exact_auc import COMPARISONS
+from fairconstrained.solvers import QCQP, LevelSet, cosine
 
 # True gaps do not follow the slack of a surrogate: from 0.01 to where it no longer binds.
 SURROGATE_SLACKS = [0.01, 0.1, 0.3, 0.6, 1.0]
 WIDE = [0.2, 0.3]  # others have points there, so our frontier has to reach as far
 WEIGHTS = [0.03, 0.1, 0.2, 0.3, 1.0]  # of the penalty on the correlation
+PROXY_STEPS = 1_500
 SMOOTH = 1e-3  # |r| is sqrt(r^2 + SMOOTH^2)
 # Of the paper on rescaling; AUCs of the grid are exact to about 1 / QUANTILES.
 SCALES, OFFSETS, QUANTILES = np.arange(0.05, 5.001, 0.05), np.arange(-3.0, 3.001, 0.1), 200
@@ -159,6 +169,61 @@ def between_groups(asked: dict[str, list[Any]]) -> Cells:
     return [cell for cell in grid(asked) if cell["constraint"] in ("group_auc", "inter_group")]
 
 
+def proxy_lagrangian(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
+    """Play smooth AUCs against true ones on mini-batches (Cotter et al. 2019).
+
+    The model descends along the log loss plus the multiplier times a pairwise sigmoid, and the
+    multiplier ascends along the true gap of the batch. As in the paper, of the points that are
+    looked at the one of highest AUC that keeps the training gap is the result, or the nearest.
+    """
+    rng = np.random.default_rng(seed)
+    scale = StandardScaler().fit(dense(train.X))
+    X, y = torch.as_tensor(scale.transform(dense(train.X))), torch.as_tensor(train.y).double()
+    sets = COMPARISONS[constraint](2)[0].reshape(4, 4)[:, train.y * 2 + train.groups]
+    member = torch.as_tensor(sets).double()
+    w = torch.zeros(X.shape[1] + 1, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([w], lr=0.02)
+    multiplier, best = 0.0, (math.inf, math.inf, w.detach())
+
+    def difference(wins: Tensor, batch: Any) -> Tensor:
+        a, b, c, d = member[:, batch]  # a set without rows counts as a tie
+        first, second = ((u.sum() * v.sum()).clamp_min(1.0) for u, v in ((a, b), (c, d)))
+        return a @ wins @ b / first - c @ wins @ d / second
+
+    for step in range(PROXY_STEPS):
+        batch, decay = rng.integers(len(y), size=256), cosine(step / PROXY_STEPS)
+        z = X[batch] @ w[:-1] + w[-1]
+        pairs = z[:, None] - z[None, :]
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(z, y[batch])
+        proxy = multiplier * difference(torch.sigmoid(2.0 * pairs), batch)
+        optimizer.zero_grad()
+        (loss + 0.5 * ALPHA * (w[:-1] ** 2).sum() + proxy).backward()
+        optimizer.param_groups[0]["lr"] = 0.02 * decay
+        optimizer.step()
+        true = float(difference(0.5 + 0.5 * torch.sign(pairs.detach()), batch))
+        moved = multiplier + 0.05 * decay * true
+        # Of the two bounds one is slack: its multiplier is zero.
+        multiplier = math.copysign(max(abs(moved) - 0.05 * decay * slack, 0.0), moved)
+        if step % 50 == 49:
+            scores = (X @ w[:-1] + w[-1]).detach().numpy()
+            gap = float(np.abs(differences(train.y, train.groups, scores, constraint)).max())
+            best = min(
+                best, (max(gap, slack), 1.0 - roc_auc_score(train.y, scores), w.detach() * 1)
+            )
+    coef = best[2].numpy()
+    return lambda X, groups: scale.transform(dense(X)) @ coef[:-1]
+
+
+def row_by_row(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
+    """Take a step of the level sets for every row, in the order of the rows, once."""
+    model = AUCFairClassifier(
+        AUCParity(constraint, surrogate="quadratic"), slack=slack, alpha=ALPHA, random_state=seed
+    ).set_params(solver=LevelSet(batch_size=1, n_steps=2_000, step_size=0.0005))
+    X = StandardScaler().fit(dense(train.X))
+    model.partial_fit(X.transform(dense(train.X)), train.y, sensitive_features=train.groups)
+    return lambda rows, groups: model.decision_function(X.transform(dense(rows)))
+
+
 def unconstrained(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
     """Train LogisticRegression without the sensitive features."""
     model = base_model(len(train.y)).fit(train.X, train.y)
@@ -181,6 +246,10 @@ SOLVERS = {
     "auc_default_with_groups": Method(OURS_WITH_GROUPS, NAME, fit_with_groups),
     "auc_correlation_penalty": Method(
         "correlation penalty", NAME, correlation_penalty, correlation_cells
+    ),
+    "auc_proxy_lagrangian": Method(PROXY, [], proxy_lagrangian),
+    "auc_row_by_row": Method(
+        ROWS, [], row_by_row, lambda asked: grid({**asked, "slack": SURROGATE_SLACKS[-1:]})
     ),
     "auc_rescaled_group": Method(RESCALED, NAME, rescaled_group, between_groups),
     "auc_unconstrained": Method(FREE, NAME, unconstrained, without_slack),

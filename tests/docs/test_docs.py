@@ -250,5 +250,6 @@ def test_pages_and_tables_that_the_papers_link_to_exist():
     assert set(linked) <= {pages.anchor(name) for name in evidence.sources().index}
     files = re.findall(r"`(benchmarks/[\w/.]+)`", PAPERS)
     files += [f"docs{page}.md" for page in re.findall(r"\{doc\}`(/[\w/]+)`", PAPERS)]
+    files += [f"docs/gallery/{name}.py" for name in re.findall(r"auto_examples/(\w+)\.rst", PAPERS)]
     assert len(linked) > 10
     assert all((ROOT / file).exists() for file in files)

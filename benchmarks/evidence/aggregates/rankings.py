@@ -11,7 +11,9 @@ from benchmarks.objectives.auc_fair import (
     NETWORK,
     OURS,
     OURS_WITH_GROUPS,
+    PROXY,
     RESCALED,
+    ROWS,
     TEST_TOLERANCE,
     WITH_MARGIN,
 )
@@ -20,6 +22,8 @@ _PEERS = {
     "quadratic surrogate, exact": "paper's surrogate, exact",
     "correlation penalty": "correlation penalty",
     "fairconstrained, log loss": "log loss",
+    PROXY: PROXY,
+    ROWS: ROWS,
 }
 _CASE = ["dataset", "constraint"]
 _WITHOUT_MARGIN = {OURS: "0", WITH_MARGIN: "1"}
