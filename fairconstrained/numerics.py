@@ -1,4 +1,7 @@
-"""Rounding errors, and sizes of what is held at a time, that several rooms share."""
+"""Rounding errors and sizes of blocks that several rooms share.
+
+Times in the comments are processor seconds of one thread, as ratios: medians of five runs.
+"""
 
 # What rounding makes of zero: 4,096 additions of numbers near one, each off by 2.2e-16.
 ROUNDING = 1e-12
