@@ -9,7 +9,6 @@ import numpy as np
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.engines.columns import where_rows_are
-from fairconstrained.inputs.labels import best_of
 from fairconstrained.inputs.outcomes import favourable_values
 from fairconstrained.metrics.inputs import predicted
 
@@ -48,8 +47,7 @@ def decisions_and_scores(
     if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
         return output.reshape(-1), None
     classes = list(model.classes_)
-    best = best_of(classes, *orders) if pos_label is None else pos_label
-    favourable = favourable_values(classes, best, "classes_")
+    favourable = favourable_values(classes, pos_label, "classes_", orders=orders)
     probabilities = np.asarray(predicted(model, X, groups, "predict_proba"))
     return output.reshape(-1), probabilities[:, favourable].sum(axis=1)
 

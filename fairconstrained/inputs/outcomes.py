@@ -29,13 +29,18 @@ class Outcomes(NamedTuple):
 
 
 def favourable_values(
-    values: Sequence[Any], pos_label: Any, name: str, parameter: str = "pos_label"
+    values: Sequence[Any],
+    pos_label: Any,
+    name: str,
+    parameter: str = "pos_label",
+    orders: Sequence[list[Any] | None] = (),
 ) -> list[bool]:
-    """Return which of these values are favourable: those that the user names, or 1 and True.
+    """Return which of these values are favourable: named, best of an order, or 1 and True.
 
     Case, and blanks around words, do not matter, and neither does the type: "1", 1 and 1.0 are one
     value. Raises ValueError, which says `parameter`, if there is no answer.
     """
+    pos_label = best_of(values, *orders) if pos_label is None else pos_label
     seen = f"the values of {name} are {listed(sorted(values, key=str)) or 'missing'}"
     if pos_label is None and not is_known(values):
         raise ValueError(

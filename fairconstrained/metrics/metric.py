@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
@@ -201,7 +202,7 @@ def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> 
         "each label.",
         MissingSensitiveFeaturesWarning,
     )
-    code = np.unique(label.astype(str), return_inverse=True)[1].reshape(-1)
+    code = pd.factorize(label, use_na_sentinel=False)[0]
     represented, total = (np.bincount(code, w) for w in (weight * known, weight))
     factor = np.where(represented > 0, total / np.where(represented > 0, represented, 1.0), 1.0)
     return np.asarray(weight * factor[code])

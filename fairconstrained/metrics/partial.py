@@ -105,8 +105,8 @@ class Decided(NamedTuple):
 
 
 def read_decided(
-    y_true: ArrayLike | None,
-    y_score: ArrayLike,
+    y_true: Any,
+    y_score: Any,
     sensitive_features: Any,
     interval: Any,
     threshold: float,
@@ -114,8 +114,8 @@ def read_decided(
     pos_label: Any = None,
 ) -> Decided:
     """Decide by the threshold."""
-    if y_true is not None and (n := np.shape(y_true)[0]) != np.shape(y_score)[0]:
-        raise ValueError(f"y_true has {n} rows, but y_score has {np.shape(y_score)[0]}.")
+    if y_true is not None and (n := len(y_true)) != len(y_score):
+        raise ValueError(f"y_true has {n} rows, but y_score has {len(y_score)}.")
     data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     return Decided(data, data.above(threshold), y_true, pos_label)
 

@@ -18,6 +18,7 @@ from fairconstrained.metrics import (
     certify,
     demographic_parity_difference,
     equal_opportunity_difference,
+    partial_equal_opportunity,
 )
 from fairconstrained.monitoring import FairnessMonitor
 from tests.helpers.fits import table
@@ -125,6 +126,8 @@ def test_labels_of_any_table_are_their_plain_kind(labels):
     metric, *others = opportunities(labels, DECISION)
     assert metric() == equal_opportunity_difference(Y, DECISION, sensitive_features=GROUP)
     assert all(gap() == pytest.approx(metric(), abs=1e-12) for gap in others)
+    ranked = {"y_score": X[:, 0], "sensitive_features": GROUP, "interval": (0.0, 0.5)}
+    assert partial_equal_opportunity(labels, **ranked) == partial_equal_opportunity(Y, **ranked)
 
 
 @pytest.mark.parametrize(
