@@ -107,13 +107,3 @@ def test_foreign_tables_and_unknown_parts_are_told_in_one_sentence(run, tmp_path
     assert list(table.columns) == ["a", "b"]
     done, _ = run("--solvers", "nothing", "--output", tmp_path)
     assert "'nothing' is neither one of" in done.stderr
-
-
-def test_scaling_measures_each_fit_in_a_process_of_its_own(tmp_path):
-    arguments = ["--rows", 1000, 2000, "--kinds", "dense20", "--output", tmp_path]
-    done = command("benchmarks.scaling", *arguments)
-    assert done.returncode == 0, done.stderr
-    table = pd.read_csv(tmp_path / "scaling.csv")
-    assert table["n_rows"].tolist() == [1000, 2000]
-    assert (table["peak_mb"] >= table["loaded_mb"]).all()
-    assert (table["violation"] <= 0.05 + 1e-3).all()
