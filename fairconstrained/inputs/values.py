@@ -137,8 +137,8 @@ def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
 def as_written(parsed: pd.Series[Any], written: pd.Series[Any]) -> tuple[pd.Series[Any], list[str]]:
     """Return a column of a file as pandas parsed it, or as texts that numbers would merge.
 
-    `written` are the texts in the file. Notes say which texts count as missing, and whether leading
-    zeros make the column one of texts.
+    `written` are the texts in the file. Notes say which texts count as missing or as one number,
+    and whether leading zeros make the column one of texts.
     """
     texts, notes = written.str.strip(), []
     if gone := texts[parsed.isna() & (texts != "")].unique().tolist():
@@ -147,6 +147,8 @@ def as_written(parsed: pd.Series[Any], written: pd.Series[Any]) -> tuple[pd.Seri
     if pd.api.types.is_numeric_dtype(parsed) and len(zeros):
         notes.append(f"{parsed.name}: read as texts, since {zeros.iloc[0]!r} begins with a zero.")
         parsed = texts.where(parsed.notna())
+    elif pd.api.types.is_numeric_dtype(parsed) and (alike := alternatives(texts.unique().tolist())):
+        notes.append(f"{listed(alike)} in {parsed.name} count as one value.")
     return parsed, notes
 
 

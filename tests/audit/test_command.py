@@ -172,6 +172,13 @@ def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path, 
     assert "'01234', '1234' in zip are different groups." in facts["findings"]
 
 
+def test_texts_that_are_one_number_are_named(run):
+    frame = table().assign(region=np.where(np.arange(N) % 3, "1.0", np.arange(N) % 2 + 1))
+    frame.loc[frame.index % 3 == 0, "region"] = np.where(np.arange(134) % 2, "1", "2")
+    out = run(frame, *ASKED[:3], "region", *ASKED[4:])
+    assert "'1', '1.0' in region count as one value." in out.splitlines()
+
+
 @pytest.mark.parametrize("write", [lambda frame: frame, excel])
 def test_a_header_that_has_a_column_twice_is_refused(run, capsys, write):
     frame = table()
