@@ -179,8 +179,9 @@ class LinearMoments(MomentConstraint):
         )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
         # Rates of several classes share their rows: who is compared by one of them is not alone.
-        names = np.array(self._rate_names, dtype=object)
-        unused = ~np.isin(names, names[needed])
+        names = self._rate_names
+        used = set(map(names.__getitem__, np.flatnonzero(needed)))
+        unused = ~np.fromiter(map(used.__contains__, names), dtype=bool, count=len(names))
         comparison = comparison._replace(alone=comparison.enough & is_group & unused)
         if comparison.kept.all():
             return self, []
