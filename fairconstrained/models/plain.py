@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairconstrained.arrays import Floats
+from fairconstrained.models.boosters.words import as_codes
 from fairconstrained.models.cross_fitting import evidence_of
 from fairconstrained.models.specification import OfClassifier
 from fairconstrained.numerics import TINY
@@ -31,5 +32,6 @@ class PlainClassifier(OfClassifier):
 
 def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
     """Return log odds or decisions, (n, 1) for two classes, else (n, K)."""
+    ((model, X),) = as_codes([model], X)
     evidence = evidence_of(model, X, classes, TINY)
     return np.diff(evidence, axis=1) if len(classes) == 2 else evidence
