@@ -132,9 +132,13 @@ GROUPS = {
     "two": Groups((84, 27), (0.4, 0.5)),
     "two small ones": Groups((15, 15), (0.9, 0.6)),
     "two, few hits": Groups((30, 1000), (0.1, 0.2)),
+    "two, fifteen rows of one": Groups((15, 1000), (0.3, 0.5)),
+    "three, rare hits": Groups((15, 200, 1000), (0.05, 0.1, 0.3)),
+    "six, the smallest extreme": Groups((20, 20, 60, 60, 500, 500), (0.2, 0.6, *(0.4,) * 4)),
     "twelve equal ones": Groups((30,) * 12, (0.4,) * 12),
     "twelve of mixed sizes, equal": Groups(MIXED, (0.4,) * 12),
     "twelve of mixed sizes, one apart": Groups(MIXED, (*(0.4,) * 8, 0.6, *(0.4,) * 3)),
+    "twelve of mixed sizes, two apart": Groups(MIXED, (0.2, *(0.4,) * 10, 0.6)),
     "twelve of mixed sizes, all apart": Groups(MIXED, tuple(np.linspace(0.05, 0.95, 12)[::-1])),
 }
 BY_RATES = {  # metrics, their true size, and the labels that they are about

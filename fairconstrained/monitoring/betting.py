@@ -7,8 +7,8 @@ bets a fraction :math:`\lambda < 1` of his wealth on it, again and again, has af
 
 which is not expected to grow if the rule is kept: :math:`P(\exists t: W_t \geq 1 / \alpha) \leq
 \alpha` (Ville 1939), however often one looks. So is every mixture of such wealths over bets,
-comparisons and times to begin. Caps bet on each row, gaps and ratios on windows of eight rows of
-two groups: see :class:`Comparison`.
+comparisons and times to begin. Caps bet on each row, gaps and ratios on pairs of rows within
+windows of eight rows of two groups: see :class:`Comparison`.
 
 Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B
 86 (2024); Chugg, Cortes-Gomez, Wilder and Ramdas, "Auditing fairness by betting", NeurIPS 2023.
@@ -17,17 +17,19 @@ Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import comb
 
 from fairconstrained.arrays import Array, Floats, Ints, bisected
 
 # Paper: one bet, which follows the payoffs (online Newton steps); here: a mixture of constant ones,
 # because its wealth is a function of how often each payoff came: parts merge, and any slack can be
 # tested afterwards. The best bet is the excess over the slack divided by the variance.
-BETS = 0.96 * 0.5 ** np.arange(7)
-SHARES = np.exp(-0.5 * np.log(BETS / 0.7) ** 2)
+BETS = 0.96 * 0.5 ** np.arange(8)
+SHARES = np.exp(-0.5 * (np.log(BETS / 0.36) / 0.7) ** 2)
 SHARES /= SHARES.sum()
 # Of the stake; the rest is bet later, because bets from the start have lost much of it where a rule
 # is broken after a long time.
@@ -56,47 +58,86 @@ _ROWS, _FIRST, _SECOND = np.array(
 _CELLS = np.zeros((WINDOW + 1, WINDOW + 1, WINDOW + 1), dtype=np.int64)
 _CELLS[_ROWS, _FIRST, _SECOND] = np.arange(len(_ROWS))
 _SWAPPED = _CELLS[WINDOW - _ROWS, _SECOND, _FIRST]  # the groups change places
-_WEIGHT = _ROWS * (WINDOW - _ROWS) / (WINDOW / 2) ** 2  # one, if there are as many rows of both
-_RATES = _FIRST / _ROWS, _SECOND / (WINDOW - _ROWS)
 
-# Payoffs (n_claims, n_cells), with means of at most zero if the violation is at most v.
+
+class _Outcomes(NamedTuple):
+    """The payoffs that make up each cell: in the mean over terms, products of some payoffs."""
+
+    cell: Ints  # of each term, rising
+    chance: Floats  # of the term in its cell
+    times: Ints  # (n_terms, n_payoffs): how often each payoff comes
+    part: Floats  # of the bet that is on each payoff
+
+    def log_factors(self, payoffs: Floats) -> Floats:
+        """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 8)."""
+        parts, place = np.unique(self.part, return_inverse=True)
+        # (n_parts, n_payoffs, n_claims, n_bets)
+        one = np.log1p(payoffs.T[:, :, None] * np.multiply.outer(parts, BETS)[:, None, None])
+        logs = np.einsum("tp,tpcb->tcb", self.times, one[place])
+        first = np.flatnonzero(np.diff(self.cell, prepend=-1))
+        growth = np.log(np.add.reduceat(self.chance[:, None, None] * np.exp(logs), first))
+        return np.asarray(growth.reshape(len(growth), -1))
+
+
+def _matchings() -> _Outcomes:
+    """Return the numbers of pairs (0, 0), (0, 1), (1, 0), (1, 1) of random matchings of a window.
+
+    Of n rows with a hits i are matched with hits in b of m others, as the hypergeometric
+    distribution says: the matched rows of each group first, and then their pairs.
+    """
+    terms = []
+    for cell, (n, a, b) in enumerate(zip(_ROWS, _FIRST, _SECOND, strict=True)):
+        m = WINDOW - n
+        k = min(n, m)
+        for i, j, both in product(range(k + 1), repeat=3):
+            ways = comb([a, n - a, b, m - b, i, k - i], [i, k - i, j, k - j, both, j - both])
+            if (chance := ways.prod() / comb([n, m, k], [k, k, j]).prod()) > 0:
+                times = k - i - j + both, j - both, i - both, both
+                terms.append((cell, chance, times, max(n, m) / WINDOW))
+    return _Outcomes(*map(np.array, zip(*terms, strict=True)))
+
+
+# By the number of payoffs: a row has two outcomes, and a pair of rows has four.
+_OUTCOMES = {
+    2: _Outcomes(np.arange(2), np.ones(2), np.eye(2, dtype=np.int64), np.ones(2)),
+    4: _matchings(),
+}
+
+# Payoffs (n_claims, 2 or 4), with means of at most zero if the violation is at most v.
 Payoffs = Callable[[float], Floats]
 
 
 def of_gap(v: float) -> Floats:
     """Return payoffs against a gap of at most v, of either group's rate less the other's."""
-    first, second = _RATES
-    payoffs = np.stack((first - second - v, second - first - v)) / (1.0 + v)
-    return np.asarray(_WEIGHT * payoffs)
+    return np.array([[0, -1, 1, 0], [0, 1, -1, 0]]) / (1.0 + v) - v / (1.0 + v)
 
 
 def of_ratio(v: float) -> Floats:
     """Return payoffs against ratios of at least 1 - v, of either group's rate to the other's."""
-    first, second = _RATES
-    return np.asarray(_WEIGHT * np.stack(((1.0 - v) * first - second, (1.0 - v) * second - first)))
+    return np.array([[0.0, -1.0, 1.0 - v, -v], [0.0, 1.0 - v, -1.0, -v]])
 
 
 def of_cap(v: float) -> Floats:
-    """Return payoffs against a rate of at most v, of one row; the cells are its outcomes."""
+    """Return payoffs against a rate of at most v, of one row."""
     return np.array([[-v, 1.0 - v]])
 
 
 def log_factors(payoffs: Floats) -> Floats:
-    """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 7)."""
-    return np.log1p(payoffs.T[:, :, None] * BETS).reshape(payoffs.shape[1], -1)
+    """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 8)."""
+    return _OUTCOMES[payoffs.shape[1]].log_factors(payoffs)
 
 
-def mixtures(counts: Array, payoffs: Floats) -> Floats:
+def mixtures(counts: Array, growth: Floats) -> Floats:
     """Return the wealth of the mixture of bets on each claim, (..., n_claims)."""
-    logs = np.minimum(counts @ log_factors(payoffs), _LOG_MOST)
+    logs = np.minimum(counts @ growth, _LOG_MOST)
     return np.asarray(np.exp(logs).reshape(*logs.shape[:-1], -1, len(BETS)) @ SHARES)
 
 
 class Bets(NamedTuple):
     """Growth of each bet on each claim in each cell, and its share of the stake."""
 
-    growth: Floats  # logarithms, (n_cells, n_claims * 7)
-    shares: Floats  # (n_claims * 7,)
+    growth: Floats  # logarithms, (n_cells, n_claims * 8)
+    shares: Floats  # (n_claims * 8,)
 
     @classmethod
     def on(cls, payoffs: Floats) -> Bets:
@@ -107,31 +148,36 @@ class Bets(NamedTuple):
 class Comparison:
     r"""The wealth of bets on windows of rows of two groups, or on rows of one.
 
-    Rows of the two groups, in the order in which they come, are cut into windows of eight. With n
-    rows of group g and m of group h, the rates :math:`\bar x_g` and :math:`\bar x_h` there, a
-    window's payoff is
+    Rows of the two groups, in the order in which they come, are cut into windows of eight. The n
+    rows of group g and the m of group h there are matched at random into k pairs, as many as there
+    are rows of the smaller one. A bet is on all pairs, and its growth is the mean over matchings:
 
-    .. math:: d(v) = \frac{n m}{16 (1 + v)} (\bar x_g - \bar x_h - v)
-              = \frac{1}{16 (1 + v)} \sum_{i \in g, \, j \in h} (x_i - x_j - v) \geq -1 .
+    .. math:: G(\lambda) = \operatorname{mean} \prod_{\text{pairs } i \in g, \, j \in h}
+              \Big( 1 + \lambda \, \frac{\max(n, m)}{8} \, d_{ij} \Big), \quad
+              d_{ij} = \frac{x_i - x_j - v}{1 + v} \geq -1 .
 
     *Its mean.* Let row t be of group g with probability :math:`\pi_t`, with rates
     :math:`p_g(t)` and :math:`p_h(t)` that differ by at most v, all of them given the windows
-    before. The rows i and j of a window contribute, up to the factor,
+    before. Given n and which two rows make up each pair, but not which of them is of which group,
+    the pairs are independent. Row i is then of group g, and j of h, with probability
 
-    .. math:: & \pi_i (1 - \pi_j) (p_g(i) - p_h(j) - v) + \pi_j (1 - \pi_i) (p_g(j) - p_h(i) - v)
-              \\ \leq \, & \pi_i (1 - \pi_j) (p_h(i) - p_h(j)) + \pi_j (1 - \pi_i)
-              (p_h(j) - p_h(i)) = (\pi_i - \pi_j) (p_h(i) - p_h(j)),
+    .. math:: \frac{\pi_i (1 - \pi_j)}{\pi_i (1 - \pi_j) + \pi_j (1 - \pi_i)}
+              = \frac{1 + \varepsilon_{ij}}{2}, \quad \varepsilon_{ij}
+              = \frac{\pi_i - \pi_j}{\pi_i (1 - \pi_j) + \pi_j (1 - \pi_i)} .
 
-    and the sum over pairs gives :math:`E\, d(v) \leq 4 \operatorname{Cov}(\pi, p_h) / (1 + v)`,
-    with the covariance over the eight rows. It is zero if *either* the composition *or* the rates
-    stay as they are within the window: the wealth is then a supermartingale, however both move from
-    window to window. Of smooth movements of both, a cycle of n windows for example, it is of the
+    Since :math:`p_g(i) - p_h(j) - v \leq p_h(i) - p_h(j)`, and the same with i and j exchanged, no
+    factor is expected to be larger than :math:`1 + \lambda\, \varepsilon_{ij}\, (p_h(i) - p_h(j))`
+    :math:`\max(n, m) / (8 + 8 v)`. It is one if *either* the composition *or* the rates stay as
+    they are within the window: the wealth is then a supermartingale, however both move from window
+    to window. Of smooth movements of both, a cycle of n windows for example, the surplus is of the
     order :math:`1 / n^2`; a sudden change of both meets one window. If rates are constant within
     the window nothing is assumed of the order of the groups.
 
-    The weight n m is the one of Cochran, Mantel and Haenszel. Of what a test of two samples learns
-    from all rows, windows keep 7/8, whatever the fractions of the groups are. For ratios the same
-    holds with :math:`(1 - v) p_g` in place of :math:`p_g`, and 0 of v.
+    To first order G is a bet on n m times the difference of the two rates in the window, the weight
+    of Cochran, Mantel and Haenszel. Of what a test of two samples learns from all rows, windows
+    keep 7/8, whatever the fractions of the groups are. Products over pairs allow four times as
+    large bets as one payoff of the whole window, which small rates need. For ratios the same holds
+    with :math:`(1 - v) p_g` in place of :math:`p_g`, and 0 of v.
     """
 
     def __init__(self, bets: Bets) -> None:
@@ -205,14 +251,13 @@ def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> t
     """
     if not counts.any():
         return 0.0, 1.0
-    seen = counts.any(axis=0)
-    counts = counts[:, seen]
 
     def exceeds(v: float) -> bool:
-        return bool(shares @ mixtures(counts, payoffs(v)[:, seen]).mean(axis=1) >= 2.0 / alpha)
+        wealth = mixtures(counts, log_factors(payoffs(v)))
+        return bool(shares @ wealth.mean(axis=1) >= 2.0 / alpha)
 
     def stays_below(v: float) -> bool:
-        return bool(mixtures(counts, -payoffs(v)[:, seen]).min() >= 2.0 / alpha)
+        return bool(mixtures(counts, log_factors(-payoffs(v))).min() >= 2.0 / alpha)
 
     low, _ = bisected(exceeds, 0.0, 1.0, _HALVINGS)
     left, _ = bisected(lambda w: stays_below(1.0 - w), 0.0, 1.0, _HALVINGS)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fairconstrained.monitoring.betting import (
+    BETS,
     WINDOW,
     Bets,
     Comparison,
@@ -36,10 +37,11 @@ AT_THE_LIMIT = {
 MOVING = np.array([0.2, 0.8, 0.3, 0.7, 0.5, 0.15, 0.4, 0.85])
 
 
-def mean_payoff(payoffs, claim, share, first, second):
-    """Expected payoff of a window of which row t is of the first group with probability share_t."""
+def mean_growth(payoffs, claim, share, first, second):
+    """Expected growth of each bet in a window whose row t is of the first group with share_t."""
     share, first, second = (np.broadcast_to(values, WINDOW) for values in (share, first, second))
-    table, comparison, total = payoffs(0.1)[claim], Comparison(Bets.on(payoffs(0.1))), 0.0
+    comparison, total = Comparison(Bets.on(payoffs(0.1))), 0.0
+    growth = np.exp(comparison.bets.growth).reshape(len(comparison.counts), 2, -1)[:, claim]
     members, hits = (
         np.array(list(product((0, 1), repeat=WINDOW)), dtype=np.int8) for _ in range(2)
     )
@@ -48,7 +50,7 @@ def mean_payoff(payoffs, claim, share, first, second):
         chance = np.prod(np.where(groups, share, 1 - share))
         likely = np.prod(np.where(hits, rates, 1 - rates), axis=1)
         cells = comparison.windows(hits.ravel(), np.tile(groups, len(hits)))
-        total += chance * (likely @ table[cells] if len(cells) else 0.0)
+        total += chance * (likely @ growth[cells] if len(cells) else 1.0)
     return total
 
 
@@ -56,29 +58,30 @@ def mean_payoff(payoffs, claim, share, first, second):
     ("payoffs", "claim"), AT_THE_LIMIT, ids=lambda x: getattr(x, "__name__", x)
 )
 @pytest.mark.parametrize(("share", "rate"), [(0.3, MOVING), (MOVING, 0.6), (0.02, 0.5)])
-def test_no_payoff_is_expected_if_rates_or_composition_stand_still(payoffs, claim, share, rate):
-    """At the limit in every row, over all groups and outcomes of a window."""
+def test_no_growth_is_expected_if_rates_or_composition_stand_still(payoffs, claim, share, rate):
+    """At the limit in every row, of every bet, over all groups and outcomes of a window."""
     other = AT_THE_LIMIT[payoffs, claim](rate)
-    assert mean_payoff(payoffs, claim, share, rate, other) == pytest.approx(0.0, abs=1e-12)
+    assert mean_growth(payoffs, claim, share, rate, other) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_if_both_move_the_payoff_is_their_covariance():
+def test_if_both_move_small_bets_grow_by_their_covariance():
     share, second = MOVING, np.linspace(0.1, 0.8, WINDOW)
-    most = 4 * np.cov(share, second, ddof=0)[0, 1] / 1.1
-    assert mean_payoff(of_gap, 0, share, second + 0.1, second) == pytest.approx(most, rel=1e-9)
+    growth = mean_growth(of_gap, 0, share, second + 0.1, second)
+    most = 8 * np.cov(share, second, ddof=0)[0, 1] / 1.1
+    assert (growth[-1] - 1) / BETS[-1] == pytest.approx(most, rel=0.02)
 
 
-def test_wealth_grows_by_what_payoffs_say():
-    """If no payoff is expected, neither is wealth: bets are linear in payoffs."""
+def test_wealth_grows_by_what_bets_win():
+    """If no bet is expected to grow, neither is wealth."""
     comparison = Comparison(Bets.on(of_gap(0.1)))
     n_cells = len(comparison.counts)
     comparison.bet(np.random.default_rng(0).integers(n_cells, size=20))  # some history
     chances = np.random.default_rng(1).dirichlet(np.ones(n_cells))
-    # Chances under which both claims' payoffs have a mean of zero.
-    table = np.vstack((of_gap(0.1), np.ones(n_cells)))
-    chances -= np.linalg.pinv(table) @ (table @ chances - [0, 0, 1])
+    # Chances under which every bet on both claims has a mean growth of one.
+    table = np.vstack((np.exp(comparison.bets.growth).T, np.ones(n_cells)))
+    chances -= np.linalg.pinv(table) @ (table @ chances - 1)
     mean = sum(c * after(comparison, [cell]) for cell, c in enumerate(chances))
-    assert mean == pytest.approx(comparison.wealth, rel=1e-12)
+    assert mean == pytest.approx(comparison.wealth, rel=1e-9)
 
 
 def test_caps_bet_on_single_rows():
