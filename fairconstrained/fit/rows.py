@@ -190,8 +190,13 @@ def described_before(task: Task) -> Description | None:
 
 
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the criteria are defined for them."""
+    """Return the rows, in one group if none are known, if the criteria are defined for them.
+
+    Groups are of the kinds of an earlier fit from which this one goes on, wherever the rows are.
+    """
     name, classes, groups = task.name, rows.classes, rows.groups
+    names = [] if groups is None else groups.tolist()
+    described(names, rows.columns, described_before(task), "sensitive_features")
     # Few groups may well have few rows each; many with few rows are hardly ever groups.
     if groups is not None and len(groups) > 20:
         n_samples = int(rows.cells[:, : len(groups)].sum())

@@ -3,6 +3,7 @@
 import datetime
 import warnings
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -19,6 +20,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
     report,
 )
+from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, read_groups
@@ -118,6 +120,17 @@ def test_a_warm_start_finds_columns_by_name_and_refuses_others():
     with pytest.raises(ValueError, match="missing: 'old'"):
         clf.fit(X, Y, sensitive_features=PEOPLE["woman"])
     assert clf.groups_.tolist() == groups
+    table = PEOPLE.assign(y=Y, **{f"x{i}": X[:, i] for i in range(3)})
+    columns = {"sensitive_features": ["woman", "old"]}
+    clf.set_params(warm_start=False).fit(dd.from_pandas(table, npartitions=2), "y", **columns)
+    clf.set_params(warm_start=True)
+    with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
+        clf.fit(dd.from_pandas(table.astype({"old": str}), npartitions=2), "y", **columns)
+    blocks = Blocks(lambda: iter([X[:200], X[200:]]))
+    clf = RateConstrainedClassifier(slack=0.1, warm_start=True)
+    clf.fit(blocks, Y, sensitive_features=PEOPLE)
+    with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
+        clf.fit(blocks, Y, sensitive_features=PEOPLE.astype({"old": str}))
 
 
 def test_one_column_without_a_name_is_any_column():
