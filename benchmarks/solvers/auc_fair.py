@@ -22,7 +22,6 @@ from benchmarks.objectives.auc_fair import (
     OURS_WITH_GROUPS,
     PROXY,
     RESCALED,
-    ROWS,
     WITH_MARGIN,
     differences,
 )
@@ -31,7 +30,7 @@ from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.exact_auc import COMPARISONS
-from fairconstrained.solvers import QCQP, LevelSet, cosine
+from fairconstrained.solvers import QCQP, cosine
 
 # True gaps do not follow the slack of a surrogate: from 0.01 to where it no longer binds.
 SURROGATE_SLACKS = [0.01, 0.1, 0.3, 0.6, 1.0]
@@ -214,16 +213,6 @@ def proxy_lagrangian(train: Rows, *, constraint: str, slack: float, seed: int) -
     return lambda X, groups: scale.transform(dense(X)) @ coef[:-1]
 
 
-def row_by_row(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
-    """Take a step of the level sets for every row, in the order of the rows, once."""
-    model = AUCFairClassifier(
-        AUCParity(constraint, surrogate="quadratic"), slack=slack, alpha=ALPHA, random_state=seed
-    ).set_params(solver=LevelSet(batch_size=1, n_steps=2_000, step_size=0.0005))
-    X = StandardScaler().fit(dense(train.X))
-    model.partial_fit(X.transform(dense(train.X)), train.y, sensitive_features=train.groups)
-    return lambda rows, groups: model.decision_function(X.transform(dense(rows)))
-
-
 def unconstrained(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
     """Train LogisticRegression without the sensitive features."""
     model = base_model(len(train.y)).fit(train.X, train.y)
@@ -248,9 +237,6 @@ SOLVERS = {
         "correlation penalty", NAME, correlation_penalty, correlation_cells
     ),
     "auc_proxy_lagrangian": Method(PROXY, [], proxy_lagrangian),
-    "auc_row_by_row": Method(
-        ROWS, [], row_by_row, lambda asked: grid({**asked, "slack": SURROGATE_SLACKS[-1:]})
-    ),
     "auc_rescaled_group": Method(RESCALED, NAME, rescaled_group, between_groups),
     "auc_unconstrained": Method(FREE, NAME, unconstrained, without_slack),
 }

@@ -13,7 +13,6 @@ from benchmarks.objectives.auc_fair import (
     OURS_WITH_GROUPS,
     PROXY,
     RESCALED,
-    ROWS,
     TEST_TOLERANCE,
     WITH_MARGIN,
 )
@@ -23,7 +22,6 @@ _PEERS = {
     "correlation penalty": "correlation penalty",
     "fairconstrained, log loss": "log loss",
     PROXY: PROXY,
-    ROWS: ROWS,
 }
 _CASE = ["dataset", "constraint"]
 _WITHOUT_MARGIN = {OURS: "0", WITH_MARGIN: "1"}
