@@ -468,8 +468,8 @@ def _normal(covariance: Floats, n_draws: int, rng: Generator) -> Floats:
 def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     """Return differences of AUCs, with normal errors.
 
-    Half a row is added to each cell above all others, and half a row below them, of the mean weight
-    of the cell's rows: a few rows that are ranked alike do not make an AUC certain.
+    Half a row is added to each cell, of the mean weight of its rows: a half of that above all other
+    scores, and a half below them. So a few rows that are ranked alike do not make an AUC certain.
     """
     cells, n_cells = ranked.cells, 2 * len(ranked.groups)
     sets = COMPARISONS[notion](len(ranked.groups)).reshape(-1, 4, n_cells)
@@ -477,12 +477,12 @@ def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     influence = auc_influences(
         np.append(ranked.scores, np.repeat([-np.inf, np.inf], n_cells)),
         np.append(cells.group, np.tile(np.arange(n_cells), 2)),
-        np.append(cells.weight, np.tile(0.5 * unit, 2)),
+        np.append(cells.weight, np.tile(0.25 * unit, 2)),
         sets,
     )
-    rows, halves = np.split(influence, [len(ranked.scores)], axis=1)
-    # Half a row moves an AUC by half as much as a row, and has half of its variance, not a quarter.
-    influence = np.hstack((cells.by_sample(rows), np.sqrt(2.0) * halves))
+    rows, quarters = np.split(influence, [len(ranked.scores)], axis=1)
+    # A quarter of a row moves an AUC by a quarter, and adds a quarter to variances: 4^-2 times four.
+    influence = np.hstack((cells.by_sample(rows), 2.0 * quarters))
     errors = Normal(_normal(influence @ influence.T, N_DRAWS, rng)[:, None])
     return Components(ranked.differences(sets)[:, None], errors, Largest(), most=1.0)
 
