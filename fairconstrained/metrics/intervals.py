@@ -481,7 +481,7 @@ def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
         sets,
     )
     rows, quarters = np.split(influence, [len(ranked.scores)], axis=1)
-    # A quarter of a row moves an AUC by a quarter, and adds a quarter to variances: 4^-2 times four.
+    # A quarter of a row moves an AUC by a quarter, and its variance is a quarter: 4^-2 times four.
     influence = np.hstack((cells.by_sample(rows), 2.0 * quarters))
     errors = Normal(_normal(influence @ influence.T, N_DRAWS, rng)[:, None])
     return Components(ranked.differences(sets)[:, None], errors, Largest(), most=1.0)
