@@ -258,7 +258,7 @@ class PrivateGridSearch(DelegatingClassifier):
                 "param_grid must not hold a random_state, which candidates_ would tell whoever "
                 "reads it: give it to the estimator."
             )
-        best, least, most = None, 0.0, math.inf
+        best, least, most, near = None, 0.0, math.inf, _TIGHT
         total = min(self.epsilon, MOST_EPSILON)
         epsilon = total / math.sqrt(len(candidates))  # were all releases Gaussian
         for _ in range(_MOST_PLANS):
@@ -267,20 +267,22 @@ class PrivateGridSearch(DelegatingClassifier):
                 clone(self.estimator).set_params(**clone(params, safe=False), **budget)
                 for params in candidates
             ]
-            plans = map(_planned_batches, models, repeat(n_rows))
+            plans = list(map(_planned_batches, models, repeat(n_rows)))
             phases = [phase for plan in plans for phase in plan.phases]
             planned = privacy_guarantee(phases, delta=self.delta, unit=unit)
             if planned.epsilon > total:
-                most = epsilon
+                most, near = epsilon, 0.8 if math.isinf(planned.epsilon) else _TIGHT  # a jump
             else:
                 best, least = (planned, models), epsilon
             if planned.epsilon == 0 or _TIGHT * total <= planned.epsilon <= total:
                 break
-            if least > (0.9 if math.isinf(planned.epsilon) else _TIGHT) * most:  # a jump
+            if least > near * most:
                 break
             epsilon *= 0.5 * (1.0 + _TIGHT) * total / planned.epsilon
             if not least < epsilon < most:  # also of an infinite plan
-                epsilon = math.sqrt(least * most) if least else most / 2
+                # Fits may spend less than their budget, and a smaller one would change nothing.
+                spent = min(most, max(plan.epsilon for plan in plans))
+                epsilon = math.sqrt(least * most) if least else spent / 2
         if best is None:
             raise ValueError(
                 f"No budget of {len(candidates)} candidates was found that keeps epsilon = "

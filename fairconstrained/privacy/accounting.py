@@ -197,6 +197,11 @@ class Batch(NamedTuple):
     gaussian: float  # how far one row shifts the unit noise; zero for no release
     laplace: float
 
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether this is Gaussian noise on all rows, which has a closed form."""
+        return self.rate == 1 and not self.laplace
+
     def loss(self, of_row: float) -> float:
         """Return log(1 - q + q e^loss), the loss of a sampled batch, from a loss with the row."""
         log_rest = math.log1p(-self.rate) if self.rate < 1 else -math.inf

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from fairconstrained.privacy.accounting import (
     GRID_SHIFT,
@@ -56,6 +57,8 @@ CUT = 1e-4
 STEP = 0.1
 # Largest step of the grid of losses, and most points of it: half a megabyte.
 MOST_STEP, MOST_POINTS = 0.1, 1 << 16
+# Up to this probability that a row is in any batch, hardly any is in two.
+SELDOM = 0.1
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_VARIANCE = 600.0, 1e6
@@ -293,6 +296,10 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
         ratio = min(max(spent / epsilon, 1e-6), 1e6)
         return 0.0 if TIGHT <= ratio <= 1 else math.log(ratio / TIGHT**0.5)
 
+    def is_unbounded(log_noise: float) -> bool:
+        batches = map(as_batch, phases_at(math.exp(log_noise)))
+        return _is_unbounded(_merged(batches), delta, unit in REPLACING)
+
     low = high = _guess(phases_at, epsilon, delta, unit)
     step = 0.02
     while excess(low) < 0:
@@ -304,23 +311,45 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
                 f"No noise below {MOST_NOISE:g} keeps epsilon = {epsilon:g} at delta = {delta:g}: "
                 "take fewer steps, or a larger budget."
             )
-    found = float(brentq(excess, low, high, xtol=1e-6))
-    while excess(found) > 0:  # a jump
-        found += 1e-6
-    return math.exp(found)
+    if is_unbounded(low):  # up to a noise that costs nothing to find
+        low = _least_without(is_unbounded, low, high)
+        if excess(low) <= 0:
+            return math.exp(low)
+    log_noise = float(brentq(excess, low, high, xtol=1e-6))
+    while excess(log_noise) > 0:  # a jump
+        log_noise += 1e-6
+    return math.exp(log_noise)
+
+
+def _least_without(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the end above of an interval of length 1e-6 that begins where `holds` is true."""
+    while high - low > 1e-6:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return high
 
 
 def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> float:
-    """Return the logarithm of the noise that meets the budget if privacy losses are normal."""
+    """Return the logarithm of the noise that meets the budget if privacy losses are normal.
+
+    Where hardly any row is in a batch, take the loss of one batch instead.
+    """
     goal = 1 / gaussian_multiplier(epsilon, delta) ** 2
 
-    def excess(log_noise: float) -> float:
-        return _variance(map(as_batch, phases_at(math.exp(log_noise))), unit in REPLACING) - goal
+    def batches(log_noise: float) -> Iterable[Batch]:
+        return map(as_batch, phases_at(math.exp(log_noise)))
+
+    def of_normal(log_noise: float) -> float:
+        return _variance(batches(log_noise), unit in REPLACING) - goal
+
+    def of_one(log_noise: float) -> float:
+        return sum(_delta_of_one(batch, epsilon) for batch in batches(log_noise)) - delta
 
     ends = math.log(1e-2), math.log(MOST_NOISE)
-    if excess(ends[0]) <= 0 or excess(ends[1]) >= 0:
-        return 0.0
-    return float(brentq(excess, *ends, rtol=1e-3))
+    for excess in (of_one, of_normal):
+        if excess(ends[0]) > 0 > excess(ends[1]):
+            return float(brentq(excess, *ends, rtol=1e-3))
+    return 0.0
 
 
 # ---------------------------------------------------------------------- privacy-loss distributions
@@ -347,62 +376,96 @@ def _library(module: str) -> Any:
         raise ImportError(said) from error
 
 
-@functools.lru_cache(maxsize=1024)
-def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
-    """Find the smallest epsilon that the composed batches keep at `delta`, from above."""
-    library = _library("")  # a missing library is an error in any case
-    square, rest = 0.0, []  # all Gaussian releases of all rows are one
+def _delta_of_one(batch: Batch, epsilon: float) -> float:
+    """Roughly the delta of all steps at `epsilon` if a row is in no batch or in one: as above."""
+    shift = batch.gaussian + batch.laplace
+    if shift == 0 or batch.rate * batch.n_steps > SELDOM:
+        return 0.0
+    loss = math.log1p(math.expm1(min(epsilon, MAX_LOSS)) / batch.rate)  # with the row in it
+    above = np.exp(log_ndtr(shift / 2 - loss / shift))
+    below = np.exp(loss + log_ndtr(-shift / 2 - loss / shift))
+    return batch.rate * batch.n_steps * float(above - below)
+
+
+def _merged(batches: Iterable[Batch]) -> tuple[Batch, ...]:
+    """Return batches that release something, all Gaussian releases of all rows as one."""
+    square, rest = 0.0, []
     for batch in batches:
-        if batch.rate == 1 and not batch.laplace:
+        if batch.is_gaussian:
             square += batch.n_steps * batch.gaussian**2
         elif batch.gaussian or batch.laplace:
             rest.append(batch)
-    batches = (Batch(1.0, 1, math.sqrt(square), 0.0), *rest) if square else tuple(rest)
+    return (Batch(1.0, 1, math.sqrt(square), 0.0), *rest) if square else tuple(rest)
+
+
+def _log_tail(batches: Sequence[Batch], delta: float) -> float:
+    """Return the logarithm of the mass that is cut off the distribution of each step."""
+    return math.log(CUT * delta / sum([batch.n_steps for batch in batches]))
+
+
+def _largest_loss(batches: Sequence[Batch], delta: float) -> float:
+    """Return the largest loss that is not cut off."""
+    log_tail = _log_tail(batches, delta)
+    return max(batch.loss(batch.reach(log_tail)) for batch in batches)
+
+
+def _is_unbounded(batches: Sequence[Batch], delta: float, replaces: bool) -> bool:
+    """Whether epsilon is infinite, as far as no distribution is needed to tell."""
+    if _variance(batches, replaces) > MAX_VARIANCE:
+        return True
+    if all(batch.is_gaussian for batch in batches):
+        return False
+    return _largest_loss(batches, delta) > MAX_LOSS
+
+
+@functools.lru_cache(maxsize=1024)
+def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
+    """Smallest epsilon that the composed batches keep at `delta`, from above."""
+    library = _library("")  # a missing library is an error in any case
+    batches = _merged(batches)
     variance = _variance(batches, replaces)
     if variance == 0:
         return 0.0
-    if variance > MAX_VARIANCE:
+    if _is_unbounded(batches, delta, replaces):
         return math.inf
-    if not rest:
+    if all(batch.is_gaussian for batch in batches):  # which are one
         shift = batches[0].gaussian * (2 if replaces else 1)
         with np.errstate(divide="ignore"):  # of tiny shifts
             return float(library.get_epsilon_gaussian(1 / shift, delta - ROUNDING))
-    n_steps = sum([batch.n_steps for batch in batches])
-    log_tail = math.log(CUT * delta / n_steps)
-    largest = most = of_laplace = 0.0
-    for batch in batches:
-        largest = max(largest, batch.loss(batch.reach(log_tail)))
-        if batch.n_steps * batch.laplace > most:
-            most, of_laplace = batch.n_steps * batch.laplace, batch.loss(batch.laplace)
-    if largest > MAX_LOSS:
-        return math.inf
-    interval = min(STEP * math.sqrt(variance / n_steps), MOST_STEP)
-    interval = max(interval, 2 * largest / MOST_POINTS)
+    interval = min(STEP * math.sqrt(variance / sum([b.n_steps for b in batches])), MOST_STEP)
+    interval = max(interval, 2 * _largest_loss(batches, delta) / MOST_POINTS)
+    most = max(batches, key=lambda batch: batch.n_steps * batch.laplace)
+    of_laplace = most.loss(most.laplace) if most.laplace else 0.0
     if of_laplace > interval:
         # Much of the mass is at the largest Laplace loss: a point of the grid is just above it.
         # Between two points this mass would be rounded up, by a fraction of epsilon that falls with
         # the step, and not with its square.
         interval = of_laplace / math.ceil(2 * of_laplace / interval) * (1 + 1e-12)
-    distributions = _library("pld.privacy_loss_distribution")
-    relation = library.NeighboringRelation
-    composed = distributions.identity(interval)
+    log_tail = _log_tail(batches, delta)
+    # Candidates of a search often have the same steps.
+    parts = {batch: _composed(batch, interval, log_tail, replaces) for batch in {*batches}}
+    composed = _library("pld.privacy_loss_distribution").identity(interval)
     for batch in batches:
-        if batch.laplace:
-            one = _joint(batch, interval, log_tail, moves=2 if replaces else 1)
-        else:
-            one = distributions.from_gaussian_mechanism(
-                1 / batch.gaussian,
-                value_discretization_interval=interval,
-                log_mass_truncation_bound=log_tail,
-                sampling_prob=batch.rate,
-                neighboring_relation=(
-                    relation.REPLACE_ONE if replaces else relation.ADD_OR_REMOVE_ONE
-                ),
-            )
-        composed = composed.compose(one.self_compose(batch.n_steps))
+        composed = composed.compose(parts[batch])
     with np.errstate(over="ignore"):  # e^epsilon beyond double precision
         epsilon = float(composed.get_epsilon_for_delta(delta - ROUNDING))
     return epsilon if epsilon <= MAX_LOSS else math.inf
+
+
+def _composed(batch: Batch, interval: float, log_tail: float, replaces: bool) -> Any:
+    """Return the privacy-loss distribution of all steps of a batch."""
+    relation = _library("").NeighboringRelation
+    if batch.laplace:
+        one = _joint(batch, interval, log_tail, moves=2 if replaces else 1)
+    else:
+        one = _library("pld.privacy_loss_distribution").from_gaussian_mechanism(
+            1 / batch.gaussian,
+            value_discretization_interval=interval,
+            log_mass_truncation_bound=log_tail,
+            sampling_prob=batch.rate,
+            neighboring_relation=relation.REPLACE_ONE if replaces else relation.ADD_OR_REMOVE_ONE,
+        )
+    return one.self_compose(batch.n_steps)
 
 
 def _joint(batch: Batch, interval: float, log_tail: float, *, moves: int) -> Any:

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 from scipy import sparse
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -284,6 +285,25 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
     plan, models = search._planned([{"slack": slack} for slack in (0.1, 0.2)], 30_000, unit)
     assert len(models) == 2
     assert 0.9 * min(epsilon, 500.0) <= plan.epsilon <= epsilon
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "rate", "most"), [(5e3, 1e-7, 40), (1.0, 1e-7, 20)])
+def test_extreme_searches_are_planned_with_few_distributions(epsilon, rate, most, monkeypatch):
+    """Of 100,000 steps: each distribution takes up to half a second."""
+    made = []
+    make = privacy_loss_distribution.from_gaussian_mechanism
+
+    def counted(*args, **options):
+        made.append(options)
+        return make(*args, **options)
+
+    monkeypatch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", counted)
+    clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=100_000, sampling_rate=rate))
+    search = PrivateGridSearch(clf, {}, epsilon=epsilon)
+    plan, _ = search._planned([{"slack": slack} for slack in (0.1, 0.2)], 1500, "record")
+    assert 0 < len([options for options in made if options["sampling_prob"] < 1]) < most
+    assert plan.epsilon <= epsilon
 
 
 @pytest.mark.slow
