@@ -147,4 +147,4 @@ def test_trainings_that_differ_end_on_all_workers(found, case, words):
 def test_a_process_that_is_not_in_the_group_is_told_so(found):
     first, second = (own["group"] for own in found)
     assert first == "within"
-    assert "this process is not in the group" in second
+    assert "this process is not in it" in second
