@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_memory
 from torch import Generator
@@ -144,10 +145,10 @@ class Posteriors(OfClassifier):
         ``early_stopping="auto"`` stop early from 2,000 rows on, in place of 10,000. A
         :class:`sklearn.frozen.FrozenEstimator` is not refitted: give rows that it has not seen.
     group_model : classifier, optional
-        Tells the groups apart; default: a clone of `estimator`, or of the frozen one, with a
-        quarter of the rounds if it is a booster. It is not fitted if the constraint compares no
-        groups. A frozen one knows the groups by the names in ``groups_``. With `epsilon` there is
-        no default, and without it no columns for the groups.
+        Tells the groups apart; default: a clone of `estimator`, or of the frozen one, without a
+        tuned threshold, and with a quarter of the rounds if it is a booster. It is not fitted if
+        the constraint compares no groups. A frozen one knows the groups by the names in
+        ``groups_``. With `epsilon` there is no default, and without it no columns for the groups.
     cv : int, splitter or iterable of (train, test), default=3
         Number of folds, stratified by label and group, or a splitter, which must give each row to
         exactly one test part. More folds fit, and ask, more models, each on more rows.
@@ -346,7 +347,13 @@ class Posteriors(OfClassifier):
                 group_evidence = None if ensemble is None else ensemble.evidence(X)[0]
             elif tasks:
                 model, kinds = self._for_groups(kind, groups), np.arange(cells.shape[1])
-                ensemble, group_evidence = fit(model, kinds, kind[known], known >= 0)
+                try:
+                    ensemble, group_evidence = fit(model, kinds, kind[known], known >= 0)
+                except ValueError as error:
+                    raise ValueError(
+                        f"{model!r} cannot be fitted to tell the {len(kinds)} groups apart: "
+                        f"{error} Give Posteriors.group_model a classifier that can."
+                    ) from error
                 evidence = label_evidence, group_evidence
                 parts = [part_model(task, evidence, (label, known, kind), weight) for task in tasks]
             fitted = FittedPosteriors(classes, labels, calibrator, ensemble, parts)
@@ -450,6 +457,9 @@ class Posteriors(OfClassifier):
             return self.group_model
         frozen = isinstance(self.estimator, FrozenEstimator)
         model = self.estimator.estimator if frozen else self.estimator
+        # A threshold leaves posteriors as they are, and allows two groups only.
+        while isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
+            model = model.estimator
         try:
             return with_fewer_rounds(clone(model))
         except TypeError as error:

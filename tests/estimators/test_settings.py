@@ -14,6 +14,7 @@ from sklearn.model_selection import (
     GridSearchCV,
     TunedThresholdClassifierCV,
 )
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -56,6 +57,29 @@ def test_boosters_and_samplers():
 @pytest.mark.parametrize("model", [PLAIN, FixedThresholdClassifier(PLAIN), GridSearchCV(PLAIN, {})])
 def test_nothing_is_found_where_nothing_is_set(model):
     assert undone_settings(model) == []
+
+
+THREE_GROUPS = {
+    "X": np.random.default_rng(0).normal(size=(300, 3)),
+    "y": np.random.default_rng(1).integers(0, 2, 300),
+    "sensitive_features": np.arange(300) % 3,
+}
+
+
+def test_a_threshold_that_is_undone_is_no_obstacle_for_three_groups():
+    """scikit-learn's classifiers with thresholds are for two classes; groups need none."""
+    model = FixedThresholdClassifier(PLAIN, threshold=0.2)
+    with pytest.warns(UndoneSettingWarning, match=r"threshold=0\.2.*costs="):
+        clf = RateConstrainedClassifier(model=model, random_state=0).fit(**THREE_GROUPS)
+    plain = RateConstrainedClassifier(model=PLAIN, random_state=0).fit(**THREE_GROUPS)
+    X = THREE_GROUPS["X"]
+    np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-9)
+
+
+def test_a_model_that_cannot_tell_the_groups_apart_is_named():
+    priors = GaussianNB(priors=[0.5, 0.5])
+    with pytest.raises(ValueError, match=r"GaussianNB.*tell the 3 groups.*priors.*group_model"):
+        RateConstrainedClassifier(model=priors, random_state=0).fit(**THREE_GROUPS)
 
 
 @pytest.mark.slow
