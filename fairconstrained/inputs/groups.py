@@ -298,18 +298,25 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
 
 
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
-    """Raise ValueError if X has a column of the name of sensitive (or control) features."""
+    """Raise ValueError if X has a column of the name of sensitive (or control) features.
+
+    Names that differ in capitals and in spaces around them are the same.
+    """
+
+    def plain(name: Any) -> Any:
+        return name.strip().casefold() if isinstance(name, str) else name
+
     groups = computed(sensitive_features, "to_pydict")
     columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
     if list(columns) == list(range(len(columns))):  # positions are no names
         columns = {}
     named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
     names = {
-        name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name
+        plain(name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name)
         for name in named
     }
     features = getattr(X, "column_names", getattr(X, "columns", ()))
-    shared = [name for name in features if name is not None and name in names]
+    shared = [name for name in features if name is not None and plain(name) in names]
     if shared:
         raise ValueError(
             f"X must not hold the sensitive features where they alone are secret, and its columns "

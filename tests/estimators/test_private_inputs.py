@@ -202,6 +202,9 @@ def test_secret_groups_are_no_columns_of_the_features(case):
     """Names are public. A public column of the same name is renamed, which says that it is one."""
     with pytest.raises(ValueError, match=r"its columns \[.*'sex'.*\] have their names"):
         SECRET_GROUPS.fit(TABLE, Y[FEW], **NAMED[case])
+    capitals = TABLE.rename(columns={"sex": " Sex"})
+    with pytest.raises(ValueError, match=r"its columns \[.*' Sex'.*\] have their names"):
+        SECRET_GROUPS.fit(capitals, Y[FEW], **NAMED[case])
     renamed = TABLE.rename(columns={"sex": "sex, as published", "old": "in the register"})
     clf = clone(SECRET_GROUPS).fit(renamed, Y[FEW], **NAMED[case])
     assert clf.privacy_.epsilon <= 1.0
