@@ -412,6 +412,15 @@ def _validated(method: str, slack: float, search: Any, i: int) -> Result:
     return Result("cross-validated", method, slack, error, gap, scores["mean_fit_time"], *ends)
 
 
+def _reached(clf: Any) -> str:
+    """Say which gap a fit has reached, and on which rows."""
+    reached = f"the gap on the training rows is {100 * clf.violation_:.1f} points"
+    if clf.training_violation_ == clf.violation_:
+        return reached
+    trained = f"{100 * clf.training_violation_:.1f} by the model that predicts"
+    return f"{reached} out of fold, and {trained}"
+
+
 def measure(
     compared: list[Method],
     train: Table,
@@ -432,8 +441,7 @@ def measure(
         model = clone(model).set_params(clf__slack=slack)
         model.fit(train.X, train.y, sensitive_features=train.groups)
         if not model[-1].feasible_:
-            reached = f"the gap on the training rows is {100 * model[-1].violation_:.1f} points"
-            sentences.append(f"{in_words(name, slack)}: {reached}.")
+            sentences.append(f"{in_words(name, slack)}: {_reached(model[-1])}.")
         return model.predict(test.X)
 
     def reductions(model: Pipeline, slack: float) -> Any:
