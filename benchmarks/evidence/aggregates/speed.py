@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.evidence.aggregates.cells import Cells, number, table
+from benchmarks.evidence.aggregates.cells import Cells, name, number, table
 
 _KINDS = {
     "dense20": "dense, 20 columns",
@@ -178,3 +178,17 @@ def _engines_plan(runs: pd.DataFrame) -> Cells:
         yield row, "seconds of arithmetic", *number(each, ".0f")
         starting = run["passes"] * _MANY["workers"] * run["ms of a task"] / 1000
         yield row, "seconds of starting tasks", *number(starting, ".0f")
+
+
+@table("heads", "heads")
+def _heads(runs: pd.DataFrame) -> Cells:
+    """Processor seconds of heads on trees as multiples of the bare trees', of a row in addition."""
+    for _, run in runs.iterrows():
+        row = f"{run['rows']:,} rows at most / {name(run['dataset'], run['constraint'])}"
+        for column in ("fit", "predict"):
+            yield row, f"{column}, times", *number(run[column] / run[f"bare_{column}"], ".1f")
+        yield row, "one row, ms more", *number(1e3 * (run["row"] - run["bare_row"]), "+.1f")
+        if run["curve"] > 0:
+            yield row, "eight slacks, times one", *number(run["curve"] / run["bare_curve"], ".2f")
+            yield row, "fits of trees for eight", str(int(run["fits"])), ""
+            yield row, "for one", str(int(run["fits_of_one"])), ""

@@ -228,13 +228,10 @@ def _boosting_differences(runs: pd.DataFrame) -> Cells:
         more = [-np.nanmean(_gained(own, "boosting")) for own in tables]
         times, heads = of["cpu"] / of["bare_cpu"], pd.concat(tables)
         heads = heads[heads["method"].eq("trees, constrained") & heads["slack"].isin(of["slack"])]
-        cpu = heads.groupby("dataset")["cpu"].mean() + heads.groupby("dataset")["base_cpu"].mean()
         yield row, "more error at equal gap, mean", *number(np.nanmean(more), "+.4f")
         yield row, "on the worst table", *number(np.nanmax(more), "+.4f")
         yield row, "fits, times a bare booster", *number(times.mean(), ".2f")
         yield row, "on the slowest table", *number(times.groupby(of["dataset"]).mean().max(), ".2f")
-        bare = of.groupby("dataset")["bare_cpu"].mean()
-        yield row, "posteriors, times a bare booster", *number((cpu / bare).mean(), ".1f")
         yield row, "fits", str(len(of)), ""
         yield row, "that keep the slack on rows held out", str(int(of["feasible"].sum())), ""
         yield row, "on test rows", str(int((of["gap"] <= of["slack"]).sum())), ""
