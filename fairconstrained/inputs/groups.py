@@ -300,11 +300,13 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     """Raise ValueError if X has a column of the name of sensitive (or control) features.
 
-    Names that differ in capitals and in spaces around them are the same.
+    Names that differ in capitals and in spaces around them are the same. Of names in levels the
+    last one names groups, and each level names a column of X: one of them may be an indicator.
     """
 
-    def plain(name: Any) -> Any:
-        return name.strip().casefold() if isinstance(name, str) else name
+    def plain(name: Any) -> list[Any]:
+        levels = name if isinstance(name, tuple) else (name,)
+        return [level.strip().casefold() if isinstance(level, str) else level for level in levels]
 
     groups = computed(sensitive_features, "to_pydict")
     columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
@@ -312,11 +314,14 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
         columns = {}
     named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
     names = {
-        plain(name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name)
+        plain(name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name)[
+            -1
+        ]
         for name in named
+        if name is not None
     }
     features = getattr(X, "column_names", getattr(X, "columns", ()))
-    shared = [name for name in features if name is not None and plain(name) in names]
+    shared = [name for name in features if not names.isdisjoint(plain(name))]
     if shared:
         raise ValueError(
             f"X must not hold the sensitive features where they alone are secret, and its columns "

@@ -205,6 +205,9 @@ def test_secret_groups_are_no_columns_of_the_features(case):
     capitals = TABLE.rename(columns={"sex": " Sex"})
     with pytest.raises(ValueError, match=r"its columns \[.*' Sex'.*\] have their names"):
         SECRET_GROUPS.fit(capitals, Y[FEW], **NAMED[case])
+    in_levels = TABLE.set_axis(pd.MultiIndex.from_product([["register"], TABLE]), axis=1)
+    with pytest.raises(ValueError, match=r"its columns \[.*'register', 'sex'.*\] have their names"):
+        SECRET_GROUPS.fit(in_levels, Y[FEW], **NAMED[case])
     renamed = TABLE.rename(columns={"sex": "sex, as published", "old": "in the register"})
     clf = clone(SECRET_GROUPS).fit(renamed, Y[FEW], **NAMED[case])
     assert clf.privacy_.epsilon <= 1.0
@@ -372,6 +375,14 @@ def test_a_progress_bar_shows_no_times():
     assert len(bars) >= len(fitted(clone(PRIVATE["rates"])).history_["time"])
     assert "excess" in bars[-1]
     assert not re.search(r"\d\d:\d\d|it/s|s/it", shown.getvalue())
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_histories_tell_no_times(name):
+    """A step takes as long as its batch is large."""
+    history = fitted(clone(PRIVATE[name])).history_
+    assert np.isnan(history["time"]).all()
+    assert len(history["violation"]) == len(history["time"]) > 0
 
 
 def test_no_progress_bar_says_that_a_fit_took_long(monkeypatch, capsys):
