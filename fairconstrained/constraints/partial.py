@@ -52,8 +52,8 @@ class WithinIntervals(MomentConstraint):
         name: str,
         n_thresholds: int = 1,
     ):
+        self.space = space  # first, since the partition of the base class knows it
         super().__init__(torch.as_tensor(part), statistic, torch.zeros(0), name)
-        self.space = space
         self.intervals = intervals
         self.lower, self.upper = (torch.as_tensor(ends) for ends in intervals)
         self.lengths = torch.as_tensor(intervals.lengths)

@@ -150,7 +150,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     ...     if monitor.update(granted, sensitive_features=group).alarm_:
     ...         break
     >>> day, monitor.alarm_at_
-    (8, 900)
+    (2, 300)
     """
 
     _seen: Description  # of groups and labels so far
