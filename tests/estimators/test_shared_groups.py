@@ -278,7 +278,10 @@ BOUND = {"constraint": "demographic_parity", "slack": 0.1}
             "must hold one group per row.*with epsilon",
             lambda: RateConstrainedClassifier(epsilon=1.0).fit(X, Y, **SHARES),
         ),
-        ("must hold one group per row.*with epsilon", lambda: DPFermiClassifier().fit(X, Y, **SHARES)),
+        (
+            "must hold one group per row.*with epsilon",
+            lambda: DPFermiClassifier().fit(X, Y, **SHARES),
+        ),
         (
             "the group of every row",
             lambda: PartialParityClassifier(group_features=True).fit(X, Y, **SHARES),
