@@ -119,7 +119,7 @@ def linearized(
     The function takes one tensor for each of `at`. The map takes weights of the values' shape and
     returns one gradient for each of `at`; it may be called more than once.
     """
-    # Leaves of their own: nothing is added to a graph of the caller.
+    # Detached copies, so that nothing is added to the caller's graph.
     leaves = [tensor.detach().requires_grad_() for tensor in at]
     with torch.enable_grad():
         value = function(*leaves)

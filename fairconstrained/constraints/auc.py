@@ -47,7 +47,6 @@ class AUCConstraint(MomentConstraint):
     """
 
     def __init__(self, space: Space, comparisons: Any, slack: Any, surrogate: Surrogate, name: str):
-        self.space = space
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
         sides = self.comparisons.reshape(len(self.comparisons), 4, prod(space.shape))
@@ -57,6 +56,7 @@ class AUCConstraint(MomentConstraint):
         used = columns.any(axis=0)
         part = np.where(used, np.cumsum(used) - 1, -1)[index.reshape(-1)]
         super().__init__(
+            space,
             torch.as_tensor(part.reshape(space.shape)),
             surrogate.statistic,
             torch.as_tensor(np.tile(np.asarray(slack, dtype=float), 2)).clamp_max(NEVER_BINDS),

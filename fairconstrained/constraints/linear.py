@@ -49,7 +49,6 @@ class LinearMoments(MomentConstraint):
         name: str,
         title: str | None = None,
     ):
-        self.space = space
         self.title = title or name
         self.cell_numerators = without_zeros(numerators)
         self.cell_denominators = without_zeros(denominators)
@@ -58,7 +57,8 @@ class LinearMoments(MomentConstraint):
         self.combinations: Combinations = combinations
         part, first_cell = self._joined(statistic.n_columns)
         allowed = torch.as_tensor(np.asarray(slack, dtype=float)).clamp_max(NEVER_BINDS)
-        super().__init__(torch.as_tensor(part.reshape(space.shape)), statistic, allowed, name)
+        part_of_cell = torch.as_tensor(part.reshape(space.shape))
+        super().__init__(space, part_of_cell, statistic, allowed, name)
         self.label_based = isinstance(statistic, ClassProbabilities)  # and not means of losses
         columns = np.arange(statistic.n_columns)
         entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)

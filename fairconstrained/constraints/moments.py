@@ -40,14 +40,21 @@ class MomentConstraint:
     overrides other methods if it supports more.
     """
 
-    space = Space((), ())  # the labels and groups that the constraint is bound to
+    space: Space  # the labels and groups that the constraint is bound to
     label_based = False  # whether hard values depend on scores by predicted labels only
     difference_of_convex = False  # whether `convex_parts` is implemented
 
     def __init__(
-        self, part_of_cell: Tensor, statistic: Statistic, slack: Tensor, name: str, n_aux: int = 0
+        self,
+        space: Space,
+        part_of_cell: Tensor,
+        statistic: Statistic,
+        slack: Tensor,
+        name: str,
+        n_aux: int = 0,
     ):
-        self.partition = Partition(part_of_cell, self.space)
+        self.space = space
+        self.partition = Partition(part_of_cell, space)
         self.statistic = statistic
         self.slack = slack  # (m,), which the values contain
         self.name = name  # of the criterion in messages

@@ -192,7 +192,7 @@ class Parity(EventNotion):
         bound: Any = slack if self.slack is None else self.slack
         n_groups, events = len(space.groups), self.events(space.classes)
         statistic = self.statistic(len(space.classes))
-        # The usual case first: each group is a set of its own, and the matrices stay sparse.
+        # In the usual case, which comes first, each group is one set and the matrices stay sparse.
         sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound)]
         if space.n_control or self.attributes != "crossed":
             sets = compared_sets(self, space, bound)

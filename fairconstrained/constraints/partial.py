@@ -52,8 +52,7 @@ class WithinIntervals(MomentConstraint):
         name: str,
         n_thresholds: int = 1,
     ):
-        self.space = space  # first, since the partition of the base class knows it
-        super().__init__(torch.as_tensor(part), statistic, torch.zeros(0), name)
+        super().__init__(space, torch.as_tensor(part), statistic, torch.zeros(0), name)
         self.intervals = intervals
         self.lower, self.upper = (torch.as_tensor(ends) for ends in intervals)
         self.lengths = torch.as_tensor(intervals.lengths)

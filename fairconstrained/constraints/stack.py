@@ -32,7 +32,6 @@ class Stack(MomentConstraint):
     """
 
     def __init__(self, space: Space, members: Sequence[MomentConstraint]):
-        self.space = space
         self._members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         cells = torch.stack([member.partition.part_of_cell.reshape(-1) for member in members])
@@ -41,6 +40,7 @@ class Stack(MomentConstraint):
         unused = int((parts == -1).all(dim=0).sum())
         parts, part_of_cell = parts[:, unused:], (part_of_cell - unused).clamp_min(-1)
         super().__init__(
+            space,
             part_of_cell.reshape(space.shape),
             side_by_side(statistics),
             torch.cat([member.slack.double() for member in members]),
@@ -220,9 +220,8 @@ class Unconstrained(MomentConstraint):
     label_based = difference_of_convex = True
 
     def __init__(self, space: Space):
-        self.space = space
         nowhere = torch.full(space.shape, -1)
-        super().__init__(nowhere, NoColumns(), torch.zeros(0), "no constraint")
+        super().__init__(space, nowhere, NoColumns(), torch.zeros(0), "no constraint")
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         return counts

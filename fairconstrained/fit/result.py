@@ -87,7 +87,7 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
     constraint, iterate = problem.constraint, solution.iterate
     hard = iterate.hard[1:]
     value, values = constraint.measure(hard), constraint.measures(hard)
-    # A criterion that was dropped altogether is not kept: nothing was compared.
+    # A criterion that compares no groups any more is not satisfied.
     compares = len(constraint.members) == len(task.notions)
     compares &= not any(map(np.isnan, [value, *values.values()]))
     return {

@@ -304,7 +304,7 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     last one names groups, and each level names a column of X: one of them may be an indicator.
     """
 
-    def plain(name: Any) -> list[Any]:
+    def levels_of_name(name: Any) -> list[Any]:
         levels = name if isinstance(name, tuple) else (name,)
         return [level.strip().casefold() if isinstance(level, str) else level for level in levels]
 
@@ -313,15 +313,14 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     if list(columns) == list(range(len(columns))):  # positions are no names
         columns = {}
     named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
-    names = {
-        plain(name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name)[
-            -1
-        ]
+    unprefixed = [
+        name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name
         for name in named
         if name is not None
-    }
+    ]
+    names = {levels_of_name(name)[-1] for name in unprefixed}
     features = getattr(X, "column_names", getattr(X, "columns", ()))
-    shared = [name for name in features if not names.isdisjoint(plain(name))]
+    shared = [name for name in features if not names.isdisjoint(levels_of_name(name))]
     if shared:
         raise ValueError(
             f"X must not hold the sensitive features where they alone are secret, and its columns "

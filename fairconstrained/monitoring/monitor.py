@@ -27,7 +27,7 @@ FIRST_ROWS = 100
 # Of the stake, for the groups of the first rows; each later batch of groups gets half of the rest,
 # so that all shares together are at most one.
 FOR_FIRST = 0.9
-# Each pair of groups is a comparison with a state of its own: 2,016 of them.
+# Each pair of groups has its own state of a comparison: 2,016 states.
 MOST_GROUPS = 64
 # Of the history; when there are more, every second one is dropped, so that a year takes no more
 # memory than a day.

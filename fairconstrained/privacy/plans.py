@@ -339,14 +339,14 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
     def batches(log_noise: float) -> Iterable[Batch]:
         return map(as_batch, phases_at(math.exp(log_noise)))
 
-    def of_normal(log_noise: float) -> float:
+    def excess_if_normal(log_noise: float) -> float:
         return _variance(batches(log_noise), unit in REPLACING) - goal
 
-    def of_one(log_noise: float) -> float:
+    def excess_of_one_batch(log_noise: float) -> float:
         return sum(_delta_of_one(batch, epsilon) for batch in batches(log_noise)) - delta
 
     ends = math.log(1e-2), math.log(MOST_NOISE)
-    for excess in (of_one, of_normal):
+    for excess in (excess_of_one_batch, excess_if_normal):
         if excess(ends[0]) > 0 > excess(ends[1]):
             return float(brentq(excess, *ends, rtol=1e-3))
     return 0.0
@@ -435,12 +435,12 @@ def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
     interval = min(STEP * math.sqrt(variance / sum([b.n_steps for b in batches])), MOST_STEP)
     interval = max(interval, 2 * _largest_loss(batches, delta) / MOST_POINTS)
     most = max(batches, key=lambda batch: batch.n_steps * batch.laplace)
-    of_laplace = most.loss(most.laplace) if most.laplace else 0.0
-    if of_laplace > interval:
+    laplace_loss = most.loss(most.laplace) if most.laplace else 0.0
+    if laplace_loss > interval:
         # Much of the mass is at the largest Laplace loss: a point of the grid is just above it.
         # Between two points this mass would be rounded up, by a fraction of epsilon that falls with
         # the step, and not with its square.
-        interval = of_laplace / math.ceil(2 * of_laplace / interval) * (1 + 1e-12)
+        interval = laplace_loss / math.ceil(2 * laplace_loss / interval) * (1 + 1e-12)
     log_tail = _log_tail(batches, delta)
     # Candidates of a search often have the same steps.
     parts = {batch: _composed(batch, interval, log_tail, replaces) for batch in {*batches}}

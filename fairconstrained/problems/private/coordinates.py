@@ -177,7 +177,7 @@ def chunk_sums(
     size = max(1, (1 << 22) // n_columns)
     for index in torch.split(torch.arange(n_rows, device=centre.device), size):
         entries = (X.rows(index).to_dense() - centre) / scale
-        own = chunk_sum(slice(int(index[0]), int(index[-1]) + 1), entries)
-        total = own if total is None else total + own
+        partial = chunk_sum(slice(int(index[0]), int(index[-1]) + 1), entries)
+        total = partial if total is None else total + partial
     assert total is not None
     return total

@@ -188,9 +188,9 @@ class PrivateMomentERM(MomentERM):
         mean, square = self._score_moments(x).T
         weight = torch.stack([label.weight.sum() for label in self.moments.by_label()])
         size = torch.linalg.vector_norm(self.model.unpack(x)[0])
-        of_sums = (self.released.mean_deviation * self.moments.weight).reshape(2, -1)
-        away = (mean + offset / slope).abs() - size * of_sums.norm(dim=1) / weight
-        n_groups = of_sums.shape[1]
+        sum_noise = (self.released.mean_deviation * self.moments.weight).reshape(2, -1)
+        away = (mean + offset / slope).abs() - size * sum_noise.norm(dim=1) / weight
+        n_groups = sum_noise.shape[1]
         variance = square - mean**2 + size**2 * self.released.noise * n_groups**0.5 / weight
         others = variance / (variance + away.clamp_min(0.0) ** 2)
         error = float(weight @ others / weight.sum())
