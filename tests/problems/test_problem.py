@@ -82,7 +82,8 @@ class CommonRate(MomentConstraint):
     def __init__(self):
         parts = torch.arange(N_GROUPS).expand(2, N_GROUPS)
         slack = torch.full((2 * N_GROUPS,), 0.1)
-        super().__init__(parts, ClassProbabilities(2), slack, "common_rate", n_aux=1)
+        space = Space([0, 1], list(range(N_GROUPS)))
+        super().__init__(space, parts, ClassProbabilities(2), slack, "common_rate", n_aux=1)
 
     def init_aux(self, scores, rows):
         return scores.new_full((1,), 0.4)
