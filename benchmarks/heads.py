@@ -4,9 +4,8 @@
 
 Seconds are those of the processor, medians of calls in turns; fits to all rows of Adult are timed
 once. A curve of eight slacks stands beside one slack, with trees of 30 rounds, three folds, and the
-fits of the trees. Then, printed only: a search over criteria beside one candidate; the training
-error of linear fits along a curve less the error of fits that begin anew; and products with the
-table in fits of linear models on all rows.
+fits of the trees. Then, printed only: the training error of linear fits along a curve less the
+error of fits that begin anew; and products with the table in fits of linear models on all rows.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 
 from benchmarks.any_classifier import Split, load, trees
 from benchmarks.command import Job, command, complete
@@ -34,15 +31,12 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.metrics import demographic_parity_scorer
-from fairconstrained.model_selection import StratifiedSensitiveKFold, tradeoff_curve
+from fairconstrained.model_selection import tradeoff_curve
 from fairconstrained.sharing import follow
 
 TABLES = [("compas", 40_000), ("acs_income_sex", 40_000), ("adult", 4_000), ("adult", 40_000)]
 CONSTRAINTS = ["demographic_parity", "equalized_odds"]
-CRITERIA = [*CONSTRAINTS, "equal_opportunity"]
 SLACKS = [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.13, 0.16]
-SCORING = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
 COLUMNS = ["fit", "predict", "row", "curve"]
 MEASURED = [*COLUMNS, *(f"bare_{name}" for name in COLUMNS), "fits", "fits_of_one"]
 
@@ -105,17 +99,6 @@ def head(task: str, constraint: str, n_rows: int) -> dict[str, Any]:
     return measured | {name: pair[1] for name, pair in pairs.items()} | counted
 
 
-def search(rows: dict[str, Any], criteria: list[str], slacks: list[float]) -> int:
-    """Search over criteria and slacks; return the fits of the trees."""
-    CountedTrees.fits = 0
-    trees = CountedTrees(max_iter=30, random_state=0)
-    clf, grid = RateConstrainedClassifier(model=trees), {"constraint": criteria, "slack": slacks}
-    with config_context(enable_metadata_routing=True):
-        folds = StratifiedSensitiveKFold(3)
-        GridSearchCV(clf, grid, scoring=SCORING, cv=folds, refit=False).fit(**rows)
-    return CountedTrees.fits
-
-
 def warm_starts(rows: dict[str, Any]) -> None:
     """Print errors and seconds of fits along a curve, and of fits that begin anew."""
     linear = {
@@ -166,11 +149,6 @@ def main() -> None:
     warnings.simplefilter("ignore")
     complete(options.output / "heads.csv", ["dataset", "constraint", "rows"], MEASURED, jobs())
     split = load("adult", without_group=False, seed=0)
-    one, all_fits = (
-        search(some_rows(split, 4_000), *grid)
-        for grid in ((["equalized_odds"], [0.05]), (CRITERIA, SLACKS[1:8:2]))
-    )
-    print(f"search: 1 candidate {one} fits; 12 candidates {all_fits} fits")
     warm_starts({**some_rows(split, 4_000), "X": split.matrices[0][:4_000]})
     products({**some_rows(split, 40_000), "X": split.matrices[0]})
 

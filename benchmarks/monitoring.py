@@ -3,7 +3,6 @@
     python -m benchmarks.monitoring
     python -m benchmarks.monitoring --cases slack --streams 100
     python -m benchmarks.monitoring --cases drift --streams 1000
-    python -m benchmarks.monitoring --cases reference --reference methods.py
 
 Streams of rows of two groups, of which the second has the larger rate of positive decisions. Looked
 at after every row:
@@ -12,9 +11,7 @@ at after every row:
 - ``twice``: the gap is twice the slack,
 - ``later``: there is no gap for 20,000 rows, and then twice the slack,
 - ``reference``: the streams of Figure 1 of Chugg et al. (2023), at a slack of zero: beside the
-  monitor their own bets, by online Newton steps, which are implemented here again. With
-  ``--reference`` the file ``methods.py`` of github.com/bchugg/auditing-fairness runs on the same
-  streams, and must reject after the same row,
+  monitor their bets by online Newton steps, which are implemented here again,
 - ``speed``: processor seconds of updates of one row.
 
 Looked at after every chunk:
@@ -30,12 +27,10 @@ that it needs for a power of 80 and 95 %.
 
 from __future__ import annotations
 
-import runpy
 import time
 from collections.abc import Iterator
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -236,30 +231,22 @@ def newton_steps(first: Array, second: Array, alpha: float) -> int | None:
 
 
 @cache
-def rejections(rates: tuple[float, float], n_streams: int, path: Path | None) -> dict[str, Array]:
-    """Pairs of rows after which the bets of the paper and of the monitor reject equal rates."""
-    published = runpy.run_path(str(path))["test_by_betting"] if path is not None else None
+def rejections(rates: tuple[float, float], n_streams: int) -> dict[str, Array]:
+    """Return the pairs of rows after which bets of the paper and the monitor reject equal rates."""
     rng = np.random.default_rng(0)
     second = np.arange(2 * REFERENCE_ROWS) % 2 > 0
     theirs, ours = [], []
     for _ in range(n_streams):
         pair = [(rng.random(REFERENCE_ROWS) < rate).astype(np.int8) for rate in rates]
         theirs.append(newton_steps(pair[0], pair[1], REFERENCE_ALPHA))
-        if published is not None:
-            wealth, verdict = published(*map(list, pair), REFERENCE_ALPHA)
-            # At the end a random threshold may reject, too: these are not alarms.
-            full = verdict == "reject" and wealth[-1] > 1 / REFERENCE_ALPHA
-            assert theirs[-1] == (len(wealth) - 1 if full else None)
         ours.append(alarm_at(np.stack(pair, axis=1).ravel(), second, 0.0, REFERENCE_ALPHA))
     never = np.array([np.inf if t is None else t for t in theirs])
     return {"published bets": never, "monitor": np.array(ours) / 2}
 
 
-def reference(
-    name: str, rates: tuple[float, float], n_streams: int, path: Path | None
-) -> dict[str, Any]:
-    """Bets of the paper, or of the monitor, on a part of the streams of Figure 1."""
-    rejected = rejections(rates, n_streams, path)[name]
+def reference(name: str, rates: tuple[float, float], n_streams: int) -> dict[str, Any]:
+    """Measure the bets of the paper, or the monitor, on a part of the streams of Figure 1."""
+    rejected = rejections(rates, n_streams)[name]
     return {"alarms": np.isfinite(rejected).mean(), "median": np.median(rejected)}
 
 
@@ -274,15 +261,15 @@ def speed(n_updates: int = 100_000) -> dict[str, Any]:
     return {"seconds": round(time.process_time() - start, 2), "alarms": float(monitor.alarm_)}
 
 
-def jobs(case: str, n_streams: int, path: Path | None) -> Iterator[Job]:
-    """The key of each run of a case, and how to get its row."""
+def jobs(case: str, n_streams: int) -> Iterator[Job]:
+    """Yield the key of each run of a case, and how to get its row."""
     if case == "speed":
         yield (case, PARITY, 0.05, 0.3, 0.0, 0.5, 1, 1), speed
     elif case == "reference":
         for rates, name in product(REFERENCE, ("published bets", "monitor")):
             gap = round(rates[1] - rates[0], 2)
             values = (name, PARITY, 0.0, rates[0], gap, 0.5, 1, n_streams)
-            yield values, partial(reference, name, rates, n_streams, path)
+            yield values, partial(reference, name, rates, n_streams)
     elif case == "drift":
         yield from drift_jobs(n_streams)
     for setting in SETTINGS:
@@ -297,11 +284,9 @@ def main() -> None:
     choices = ["slack", "twice", "later", "drift", "reference", "speed"]
     parser.add_argument("--cases", nargs="+", choices=choices, default=choices)
     parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--reference", type=Path, help="methods.py of the published code")
     options = parser.parse_args()
     for case in options.cases:
-        asked = jobs(case, options.streams, options.reference)
-        complete(options.output, KEY, MEASURED, asked)
+        complete(options.output, KEY, MEASURED, jobs(case, options.streams))
 
 
 if __name__ == "__main__":

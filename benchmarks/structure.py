@@ -1,8 +1,7 @@
 """Print the size of the code in numbers, each beside its goal: ``python -m benchmarks.structure``.
 
 Names, classes, imports, constants and comments are those of ``fairconstrained/``. With
-``--passed NAME`` it lists the functions that one of the fits passes through, with ``--circles`` the
-files that import each other inside a room.
+``--passed NAME`` it lists the functions that one of the fits passes through.
 """
 
 from __future__ import annotations
@@ -169,10 +168,10 @@ def n_super() -> int:
 # ---------------------------------------------------------------------- imports
 
 
-def imported(module: str, statements: Iterator[ast.AST]) -> set[str]:
-    """Return the modules of the package that these statements of a module import."""
+def imported(module: str) -> set[str]:
+    """Return the modules of the package that a module imports, when it is loaded or later."""
     names = set()
-    for node in statements:
+    for node in ast.walk(parsed()[module]):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -181,31 +180,13 @@ def imported(module: str, statements: Iterator[ast.AST]) -> set[str]:
     return {name for name in names if name in parsed() and name != module}
 
 
-@functools.cache
-def chain(module: str) -> tuple[str, ...]:
-    """Return the longest chain of imports, when modules are loaded, that begins at a module."""
-    below = (chain(other) for other in imported(module, iter(parsed()[module].body)))
-    return (module, *max(below, key=len, default=()))
-
-
-def circles() -> dict[str, set[str]]:
-    """Return the files that import each other, late imports included, by the room they are in."""
+def rooms_with_circles() -> set[str]:
+    """Return the rooms with files that import each other, late imports included."""
     room = {module: module.rpartition(".")[0] for module in parsed()}
-    near = {
-        m: {o for o in imported(m, ast.walk(tree)) if room[o] == room[m]}
-        for m, tree in parsed().items()
-    }
-    reach = {module: set(others) for module, others in near.items()}
+    reach = {m: {o for o in imported(m) if room[o] == room[m]} for m in parsed()}
     for _ in reach:  # paths of any length
-        longer = {m: others.union(*(reach[o] for o in others)) for m, others in reach.items()}
-        if longer == reach:
-            break
-        reach = longer
-    circle: dict[str, set[str]] = {}
-    for module, others in reach.items():
-        if module in others:
-            circle.setdefault(room[module], set()).add(module)
-    return circle
+        reach = {m: others.union(*(reach[o] for o in others)) for m, others in reach.items()}
+    return {room[module] for module, others in reach.items() if module in others}
 
 
 # ---------------------------------------------------------------------- the way of a fit
@@ -274,12 +255,10 @@ def table() -> dict[str, str]:
     every_class = list(nodes(ast.ClassDef))
     largest = max(every_class, key=lambda node: len(methods(node)))
     counts = {
-        "longest chain of imports": max(len(chain(module)) for module in parsed()),
-        "rooms with circles of imports": len(circles()),
+        "rooms with circles of imports": len(rooms_with_circles()),
         f"names {', '.join(sorted(DIALECT))} bound": sum(name in DIALECT for name in bound_names()),
         "names that begin with of_": len(names_of()),
         "methods of the largest class": f"{len(methods(largest))} ({largest.name})",
-        "classes of problems": len(list(nodes(ast.ClassDef, "fairconstrained.problems"))),
         "super() in estimators/ and fit/": n_super(),
         "overrides of methods of a task or a fit": n_overrides("Task", "Fit"),
         "numeric constants of modules": n_numeric_constants(),
@@ -295,17 +274,13 @@ def table() -> dict[str, str]:
 
 
 def main() -> None:
-    """Print the table, the functions that one fit passes through, or the circles of imports."""
+    """Print the table, or the functions that one fit passes through."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--passed", choices=list(fits()), help="list the functions of one fit")
-    parser.add_argument("--circles", action="store_true", help="list circles of imports by room")
     args = parser.parse_args()
     if args.passed:
         for (file, name), calls in sorted(passed_by(fits()[args.passed]).items()):
             print(f"{calls:6} {file} {name}")
-    elif args.circles:
-        for room, modules in circles().items():
-            print(room, *sorted(name.rpartition(".")[2] for name in modules))
     else:
         print(f"{'':55} {'now':22} at most")
         for name, value in table().items():
