@@ -30,7 +30,7 @@ class LinearMoments(MomentConstraint):
 
     Every rate constraint and every loss parity has this form, so a new criterion needs no new
     class of constraints. Arrays or sparse matrices give :math:`A`, (n_rates, n_cells * n_columns),
-    :math:`B`, (n_rates, n_cells), zeros and ones, and :math:`C`, (m, n_rates), for (label, group)
+    :math:`B`, (n_rates, n_cells), weights of rows, and :math:`C`, (m, n_rates), for (label, group)
     cells, ordered by label. Cells with equal coefficients are joined into parts. The title is the
     name in descriptions of values.
     """
@@ -174,8 +174,10 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
+        # Rows are counted, also where those that have an attribute stand for others.
+        cells = self.cell_denominators if self.attribute is None else self.cell_denominators.sign()
         comparison, is_group = compared_rates(
-            self.space, self.cell_denominators, rows, min_rows, self.gaps, self.attribute
+            self.space, cells, rows, min_rows, self.gaps, self.attribute
         )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
         # Rates of several classes share their rows: who is compared by one of them is not alone.
@@ -195,6 +197,8 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
+        if self.attribute is not None:
+            remaining = remaining._with(attribute=np.asarray(self.attribute)[needed].tolist())
         return remaining, sorted(comparison.left_out(self._rate_names.__getitem__))
 
     def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:

@@ -222,7 +222,7 @@ def compared_rates(
     are values of one.
     """
     cells.sort_indices()
-    n_groups, places = len(space.groups), []
+    n_groups, places = len(space.groups) + len(space.partly), []
     # Rates of several classes rest on equal cells: each set of cells is decided once.
     place: dict[bytes, int] = {}
     family: list[int] = []

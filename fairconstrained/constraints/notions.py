@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import prod
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
@@ -196,7 +195,8 @@ class Parity(EventNotion):
         sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound)]
         if space.n_control or self.attributes != "crossed":
             sets = compared_sets(self, space, bound)
-        rates, comparisons, families, slacks = [], [], (), np.zeros(0)
+        rates: list[list[Any]] = [[] for _ in space.classes]
+        comparisons, families, slacks = [], (), np.zeros(0)
         attribute: list[int] = []
         for groups, set_slack, number in sets:
             n_sets = groups.shape[0]
@@ -204,7 +204,12 @@ class Parity(EventNotion):
             # Before the matrices, which are what would not fit into memory.
             refuse_too_many(self, n_values, n_groups, reference.advice)
             members, differences = reference.compare(n_sets)
-            rates.append(sp.csr_array(members) @ groups)
+            every = sp.csr_array(members) @ groups
+            weights = [None] * len(rates)
+            if space.partly and self.attributes == "parallel":
+                weights = space.factors_by(number)[:, : groups.shape[1]]
+            for of_label, weight in zip(rates, weights, strict=True):
+                of_label.append(every if weight is None else every.multiply(weight).tocsr())
             comparisons.append(differences)
             if self.ratio is None:
                 gap = checked_number(self, "slack", set_slack)
@@ -227,7 +232,14 @@ class Parity(EventNotion):
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
         constraint = linear(
-            kind, space, events, sp.vstack(rates), combinations, allowed, statistic, *names
+            kind,
+            space,
+            events,
+            list(map(sp.vstack, rates)),
+            combinations,
+            allowed,
+            statistic,
+            *names,
         )
         return constraint._with(attribute=attribute * len(events))
 
@@ -291,7 +303,8 @@ class Cap(EventNotion):
         statistic = ClassProbabilities(len(space.classes), checked_temperature(self))
         names = self.name, self.title(space.classes)
         slacks = np.resize(caps, combinations.rate.shape[1])
-        return linear(LinearMoments, space, events, groups, combinations, slacks, statistic, *names)
+        sets = [groups] * len(space.classes)
+        return linear(LinearMoments, space, events, sets, combinations, slacks, statistic, *names)
 
 
 @dataclass(eq=False, repr=False)
@@ -322,7 +335,8 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
     Of parallel attributes the sets are the groups with the same value in one column, column by
     column, each of which may have its own slack.
     """
-    labels = [group if isinstance(group, tuple) else (group,) for group in space.groups]
+    every = space.labels_of(notion.attributes)
+    labels = [group if isinstance(group, tuple) else (group,) for group in every]
     n_sensitive = len(labels[0]) - space.n_control
     choices: dict[str, list[tuple[int, ...]]] = {
         "crossed": [tuple(range(n_sensitive))],
@@ -338,9 +352,10 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
     compared = []
     for number, (columns, allowed) in enumerate(zip(column_sets, slacks, strict=True)):
         keys = [(label[n_sensitive:], *(label[k] for k in columns)) for label in labels]
+        known = [key for key in keys if None not in key]
         # In the order of first appearance, as descriptions name them.
-        for stratum in dict.fromkeys(key[0] for key in keys):
-            inside = dict.fromkeys(key for key in keys if key[0] == stratum)
+        for stratum in dict.fromkeys(key[0] for key in known):
+            inside = dict.fromkeys(key for key in known if key[0] == stratum)
             sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
             compared.append(ComparedSets(sp.csr_array(sets), allowed, number))
     return compared
@@ -475,26 +490,28 @@ def linear(
     kind: type[LinearMoments],
     space: Space,
     events: Sequence[Event],
-    groups: Any,
+    groups: Sequence[Any],
     combinations: Any,
     slack: Any,
     statistic: Statistic,
     name: str,
     title: str,
 ) -> LinearMoments:
-    """Build a constraint on rates of all events in sets of groups (n_sets, n_groups).
+    """Build a constraint on rates of all events in sets of groups.
 
-    Rows of unknown group are in no set, unless the sets have a column for them.
+    The sets, (n_sets, n_groups) for each label, may weigh rows. Rows of unknown group are in no
+    set, unless the sets have a column for them.
     """
-    unknown = np.zeros((groups.shape[0], space.shape[1] - groups.shape[1]))
-    groups = sp.hstack((groups, unknown)) if unknown.size else groups
+    unknown = np.zeros((groups[0].shape[0], space.shape[1] - groups[0].shape[1]))
+    groups = [sp.hstack((sets, unknown)) if unknown.size else sets for sets in groups]
     n_cells = prod(space.shape)
     empty = sp.csr_array((0, n_cells * statistic.n_columns)), sp.csr_array((0, n_cells))
     numerators, denominators = [empty[0]], [empty[1]]
     for event in events:
         pairs = np.asarray(event.pairs, float)[:, None]
-        numerators.append(sp.hstack(list(map(partial(sp.kron, groups), pairs))))
-        denominators.append(sp.kron(np.asarray(event.condition, float)[None], groups))
+        numerators.append(sp.hstack(list(map(sp.kron, groups, pairs))))
+        condition = np.asarray(event.condition, float)[:, None, None]
+        denominators.append(sp.hstack(list(map(sp.kron, condition, groups))))
     return kind(
         space,
         sp.vstack(numerators),

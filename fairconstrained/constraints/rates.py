@@ -52,7 +52,8 @@ class DemographicParity(ParityOfClass):
     attributes : {"crossed", "parallel"}, default="crossed"
         Of several sensitive columns: compare each combination of values with all others, or the
         values of each column by itself. Parity by sex and by race, in parallel, says nothing about
-        their intersections.
+        their intersections. A row that lacks one of them is still compared by the other, and is of
+        unknown group where they are crossed (and in private fits, whose groups are public).
     temperature : float, default=1.0
         Sharpness of the soft rates, which replace predicted labels in training: class
         probabilities are those of `temperature` times the scores. Solvers increase it if predicted
@@ -329,7 +330,8 @@ class RateConstraint(Notion):
             checked_number(self, "slack", value, minimum=-np.inf)
         if space.unknown:  # in the part of their label, where that is the same for all groups
             alike = (part == part[:, :1]).all(axis=1)
-            part = np.column_stack((part, np.where(alike, part[:, 0], -1)))
+            pooled = np.where(alike, part[:, 0], -1)
+            part = np.column_stack((part, *[pooled] * space.unknown))
         # Cells in no part have index -1, the padded column, which is in no union.
         cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), -1)
         return LinearMoments(

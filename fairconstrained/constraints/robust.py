@@ -120,7 +120,7 @@ class RobustParity(Notion):
         n_values = len(events) * int(compared.sum())
         refuse_too_many(self, n_values, len(matrix), "Join small groups, or bound fewer entries.")
         return linear(
-            *(parity._differences, space, events, sp.csr_array(sets)),
+            *(parity._differences, space, events, [sp.csr_array(sets)] * n_classes),
             Combinations.of(sp.kron(sp.eye_array(len(events)), differences(compared))),
             *(np.full(n_values, gap), parity.statistic(n_classes)),
             *(self.name, f"robust_{parity.title(space.classes)}"),

@@ -45,43 +45,76 @@ class Space(NamedTuple):
     groups: Sequence[Any]
     unknown: int = 0  # indices of rows of unknown group, after those of the groups
     n_control: int = 0  # columns of control features, the last ones of those that are crossed
-    stands_for: Tensor | None = None  # (n_classes,): see :meth:`shares`
+    weights: Tensor | None = None  # of rows, of :attr:`shape`, if known ones stand for their label
+    partly: Sequence[Any] = ()  # labels of the first unknown indices: tuples with None in places
 
     @property
     def shape(self) -> tuple[int, int]:
         """Return the numbers of labels, and of indices of groups."""
         return len(self.classes), len(self.groups) + self.unknown
 
+    @property
+    def stands_for(self) -> Tensor | None:
+        """Return how many rows of its label a row of known group stands for, (n_classes,)."""
+        return None if self.weights is None else self._standing(np.arange(len(self.groups)))
+
+    def _standing(self, known: Any) -> Tensor:
+        """Return the weight of each label by that of its rows at the `known` indices."""
+        weights: Any = self.weights
+        total, represented = weights.sum(dim=1), weights[:, known].sum(dim=1)
+        return torch.where(represented > 0, total / represented, 1.0)
+
+    def labels_of(self, attributes: str) -> list[Any]:
+        """Return the labels of groups, also those that lack an attribute if these are parallel."""
+        return [*self.groups, *(self.partly if attributes == "parallel" else ())]
+
+    def factors_by(self, place: int) -> Any:
+        """Return the weights of cells, of :attr:`shape`, by which one attribute is compared.
+
+        Rows of which this attribute is known stand for all rows of their label. The weights are
+        relative to :meth:`factors`.
+        """
+        known = [
+            i for i, label in enumerate(self.labels_of("parallel")) if label[place] is not None
+        ]
+        every = np.ones(self.shape)
+        if self.weights is None:
+            return every
+        return every * self._standing(known).numpy()[:, None] / self.factors().numpy()
+
     def shares(self, y: Tensor, group: Tensor) -> Tensor:
-        """Return shares of rows in groups, (n, n_groups + 1), the last for unknown groups.
+        """Return shares of rows in groups, (n, n_indices), the last for unknown groups.
 
         A row of known group stands for as many rows of its label in its group, itself included. The
         last column has the rows of unknown group, less those that are stood for: shares add up to
         one, and sums over all groups are those of the rows themselves.
         """
-        known = group < len(self.groups)
-        factor = torch.where(known, self.stands_for.to(y.device)[y], 1.0)  # type: ignore[union-attr]
-        shares = factor.new_zeros((len(y), len(self.groups) + 1))
+        factor = self.factors().to(y.device)[y, group]
+        shares = factor.new_zeros((len(y), self.shape[1]))
         shares.scatter_(1, group[:, None], factor[:, None])
         # Sums over all groups stay those of the rows: what known rows take on, the others give up.
-        shares[:, -1] = torch.where(known, 1.0 - factor, factor)
+        shares[:, -1] += 1.0 - factor
         return shares
 
     def factors(self) -> Tensor:
         """Return the weight of rows of each label and group in constraints, of :attr:`shape`."""
         every = torch.ones(self.shape, dtype=torch.float64)
-        return every if self.stands_for is None else every * self.stands_for[:, None]
+        if self.weights is not None:
+            every[:, : len(self.groups)] *= self.stands_for[:, None]  # type: ignore[index]
+        return every
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
         """Describe a set of rows, given by its cells as booleans, of :attr:`shape`."""
-        groups: list[int] = np.flatnonzero(cells[:, : len(self.groups)].any(axis=0)).tolist()
+        every = self.labels_of("parallel")
+        groups: list[int] = np.flatnonzero(cells[:, : len(every)].any(axis=0)).tolist()
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
-        if len(groups) < len(self.groups):
-            named = list(dict.fromkeys(map(group_name, map(self.groups.__getitem__, groups))))
-            # Groups crossed from several columns: "all women" is shorter than each combination.
-            if len(groups) > 1 and isinstance(self.groups[0], tuple):
-                named = self._common(groups) or named
+        common: list[str] = []
+        # Groups crossed from several columns: "all women" is shorter than each combination.
+        if groups and isinstance(every[0], tuple) and (self.partly or len(groups) < len(every)):
+            common = self._common(groups)
+        if common or not {*range(len(self.groups))} <= {*groups}:
+            named = common or list(dict.fromkeys(map(group_name, map(every.__getitem__, groups))))
             if len(named) > _MOST_NAMES:
                 named[_MOST_NAMES - 1 :] = [f"{len(named) - _MOST_NAMES + 1} more"]
             words.append("group " + " or ".join(named))
@@ -91,8 +124,10 @@ class Space(NamedTuple):
 
     def _common(self, groups: list[int]) -> list[str]:
         """Return the values that these groups alone have in common; empty if none."""
-        columns = list(zip(*self.groups, strict=True))
-        common = [column for column in columns if len({column[i] for i in groups}) == 1]
+        columns = list(zip(*self.labels_of("parallel"), strict=True))
+        members = [{column[i] for i in groups} for column in columns]
+        alike = [len(values) == 1 and None not in values for values in members]
+        common = [column for column, same in zip(columns, alike, strict=True) if same]
         values = list(zip(*common, strict=True))
         same = [i for i, value in enumerate(values) if value == values[groups[0]]]
         return [group_name(values[groups[0]])] if same == groups else []

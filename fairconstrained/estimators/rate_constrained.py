@@ -233,4 +233,4 @@ class RateConstrainedClassifier(PrivateFairClassifier):
 
 def mean_cost(costs: Any, rows: Any) -> Objective:
     """Return the objective of costs in place of errors, in units of these rows."""
-    return Costs.of(costs, rows.weight_of_labels[1].numpy())
+    return Costs.of(costs, rows.weight_of_labels.numpy())

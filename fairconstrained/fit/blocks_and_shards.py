@@ -24,6 +24,7 @@ from fairconstrained.fit.rows import (
     checked_weight,
     described_before,
     refuse_lacking,
+    required,
 )
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import (
@@ -139,12 +140,15 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
         one = next(iter(columns.values())) if isinstance(columns, dict) else columns
         if (n_groups := _num_samples(one)) != len(y):
             raise ValueError(f"sensitive_features has {n_groups} rows, but y has {len(y)}.")
-        group, groups = encoded(columns, len(y), "sensitive_features")
+        needed = required(task, inputs)
+        group, groups = encoded(columns, len(y), "sensitive_features", needed)
     rows = TrainingRows(X, codes, group, weight, classes, groups)
     return replace(rows, columns=names, order=order_of(inputs.y))
 
 
-def encoded(values: Any, n_samples: int, name: str) -> tuple[Array, Array]:
+def encoded(
+    values: Any, n_samples: int, name: str, needed: int | None = None
+) -> tuple[Array, Array]:
     """Return codes as integers of few bytes, and labels, from some rows at a time."""
     if isinstance(values, UncertainGroups):
         return encode_groups(values)
@@ -152,7 +156,7 @@ def encoded(values: Any, n_samples: int, name: str) -> tuple[Array, Array]:
     pieces = []
     for start in starts:
         piece = rows_of(values, slice(start, start + _ENCODED_ROWS))
-        (codes, labels), _ = read_groups(piece, name=name)
+        (codes, labels), _ = read_groups(piece, name=name, required=needed)
         pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
     columns = values if isinstance(values, dict) else ()
     labels, places = joined([labels for _, labels in pieces], name, columns)

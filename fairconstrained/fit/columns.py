@@ -36,6 +36,7 @@ from fairconstrained.fit.rows import (
     TrainingRows,
     checked_rows,
     described_before,
+    required,
     validated,
 )
 from fairconstrained.fit.task import Fit, Task, part_of_cell
@@ -96,7 +97,8 @@ def read(
             if isinstance(inputs.X, Blocks):
                 rows = rows_of_blocks(task, estimator, inputs)
             else:
-                rows = validated(estimator, task.specification, inputs, described_before(task))
+                before, needed = described_before(task), required(task, inputs)
+                rows = validated(estimator, task.specification, inputs, before, needed)
         if inputs.n_control:
             rows = replace(rows, n_control=inputs.n_control)
     if workers.size > 1:

@@ -22,10 +22,11 @@ from fairconstrained.fit.rows import (
     TrainingRows,
     described_before,
     refuse_lacking,
+    required,
     validated,
 )
 from fairconstrained.fit.task import Task
-from fairconstrained.inputs.groups import joined
+from fairconstrained.inputs.groups import joined, n_complete
 from fairconstrained.models.specification import Specification
 from fairconstrained.problems.rows import Rows
 
@@ -83,6 +84,11 @@ class RowsOfTable(TrainingRows):
         return cells
 
     @property
+    def weight_of_cells(self) -> Tensor:
+        weights: Tensor = self.parts.sum(lambda rows: rows.weight_of_cells)
+        return weights
+
+    @property
     def weight_of_labels(self) -> Tensor:
         weights: Tensor = self.parts.sum(lambda rows: rows.weight_of_labels)
         return weights
@@ -138,7 +144,9 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
         columns = columns._replace(sensitive_features=list(named))
     # For the validation by scikit-learn, which asks an estimator for its name.
     bare = clone(estimator).set_params(callbacks=None)
-    parts = inputs.X.parts(partial(_validated_partition, bare, task.specification, columns))
+    needed = required(task, inputs)
+    read = partial(_validated_partition, bare, task.specification, columns, needed)
+    parts = inputs.X.parts(read)
     summaries = parts.gather(_summary)
     for summary in summaries:
         if isinstance(summary, Exception):
@@ -154,7 +162,8 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     groups, group_places = None, [np.zeros(1, dtype=np.int64)] * len(summaries)
     if columns.sensitive_features:
         groups, group_places = joined(all_groups, columns=columns.sensitive_features)
-    unknown = groups is not None and len(groups) > 0 and any(all_missing)
+    incomplete = groups is not None and n_complete(groups) < len(groups)
+    unknown = groups is not None and len(groups) > 0 and (any(all_missing) or incomplete)
     no_label, any_missing = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)
     rows = TrainingRows(None, no_label, any_missing, np.ones(0), classes, groups)
     ends, names = (min(lightest), max(heaviest)), tuple(columns.sensitive_features) or None
@@ -175,7 +184,11 @@ def gathered_inputs(inputs: FitInputs) -> FitInputs:
 
 
 def _validated_partition(
-    bare: Any, specification: Specification, columns: Columns, frame: pd.DataFrame
+    bare: Any,
+    specification: Specification,
+    columns: Columns,
+    needed: int | None,
+    frame: pd.DataFrame,
 ) -> Any:
     """Return, on a worker, the validated rows with the attributes that validation has set.
 
@@ -188,7 +201,7 @@ def _validated_partition(
     inputs = columns.inputs(frame)
     try:
         with one_thread():
-            rows = validated(bare, specification, inputs, None)
+            rows = validated(bare, specification, inputs, None, needed)
     except ValueError as error:
         return error
     if inputs.sample_weight is None:  # one number in memory
@@ -232,7 +245,7 @@ def learnt_from_sample(
     X, *columns = zip(*rows.parts.gather(partial(_every, spacing)), strict=True)
     y, group, weight = map(np.concatenate, columns)
     sample = TrainingRows(pd.concat(X), y, group, weight, rows.classes, rows.groups)
-    sample = replace(sample, unknown=rows.unknown)
+    sample = replace(sample, unknown=rows.unknown, partly=rows.partly)
     refuse_lacking(rows, sample.cells, "a sample of the rows")
     table = specification.fit_transform(sample, part_of_cell, rng)
     ends = np.cumsum([len(part) for part in X])[:-1]

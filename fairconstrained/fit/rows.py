@@ -27,6 +27,7 @@ from fairconstrained.inputs.description import Description, described
 from fairconstrained.inputs.groups import (
     categories,
     group_name,
+    n_complete,
     read_groups,
     recoded,
     within_strata,
@@ -75,7 +76,8 @@ class TrainingRows:
     n_control: int = 0  # columns of control features among those whose values name the groups
     columns: tuple[Any, ...] | None = None  # names of those of the groups, in order
     order: list[Any] | None = None  # of the labels as ordered categories, the best one last
-    stands_for: Tensor | None = None  # how many rows of its label a row of known group stands for
+    partly: tuple[Any, ...] = ()  # labels of the first indices after the groups, None in places
+    stood_for: Tensor | None = None  # weight of cells, where rows of known group stand for all
 
     @property
     def favourable(self) -> Any:
@@ -138,29 +140,39 @@ class TrainingRows:
         """The labels and groups to which criteria are bound."""
         groups: Any = np.array(["all"]) if self.groups is None else self.groups
         classes: Any = self.classes
-        return Space(classes, groups, self.unknown, self.n_control, self.stands_for)
+        unknown = len(self.partly) + self.unknown
+        return Space(classes, groups, unknown, self.n_control, self.stood_for, self.partly)
 
     @property
     def weight_of_labels(self) -> Tensor:
-        """Weight of the rows of known group, and of all rows, of each label, (2, n_classes)."""
-        n_classes, n_groups = len(self.classes), len(self.space.groups)
-        known = self.group < n_groups if self.group.ndim == 1 else np.ones(len(self.y))
-        weights = [np.bincount(self.y, w, n_classes) for w in (self.weight * known, self.weight)]
-        return self.workers.sum(torch.as_tensor(np.stack(weights)))
+        """Weight of the rows of each label, (n_classes,)."""
+        weights = np.bincount(self.y, self.weight, len(self.classes))
+        return self.workers.sum(torch.as_tensor(weights))
+
+    @property
+    def weight_of_cells(self) -> Tensor:
+        """Weight of the rows of each label and index of a group, of the shape of the space."""
+        shape = self.space.shape
+        cell = self.y.astype(np.int64) * shape[1] + self.group
+        weights = np.bincount(cell, self.weight, shape[0] * shape[1])
+        return self.workers.sum(torch.as_tensor(weights.reshape(shape)))
 
     def standing_for_all(self) -> TrainingRows:
         """Let rows of known group represent all rows of their label."""
-        known, total = self.weight_of_labels
-        return replace(self, stands_for=torch.where(known > 0, total / known, 1.0))
+        return replace(self, stood_for=self.weight_of_cells)
 
 
 def validated(
-    estimator: Any, specification: Specification, inputs: FitInputs, before: Description | None
+    estimator: Any,
+    specification: Specification,
+    inputs: FitInputs,
+    before: Description | None,
+    needed: int | None = None,
 ) -> TrainingRows:
     """Validate the samples of this worker; drop rows of weight zero.
 
     scikit-learn notes the columns of X on the estimator. Groups agree with the description of an
-    earlier fit, if there is one.
+    earlier fit, if there is one. See :func:`required` for the columns of groups that are `needed`.
     """
     # First, because scikit-learn's messages about X and y are those that users know.
     X, y = specification.training_rows(estimator, inputs.X, inputs.y)
@@ -168,7 +180,9 @@ def validated(
     weight = checked_weight(inputs.sample_weight, len(y))
     codes = labels = columns = None
     if inputs.sensitive_features is not None:
-        (codes, labels), after = read_groups(inputs.sensitive_features, len(y), before)
+        (codes, labels), after = read_groups(
+            inputs.sensitive_features, len(y), before, required=needed
+        )
         columns = after.columns
     used = weight > 0
     if not used.all():  # as if these rows were not there
@@ -184,6 +198,20 @@ def validated(
     return replace(rows, columns=columns, order=order_of(inputs.y))
 
 
+def required(task: Task, inputs: FitInputs) -> int | None:
+    """Return how many of the last columns a row needs to be compared by the others; None: all.
+
+    Private fits need all, since the groups of their releases are a public domain.
+    """
+    parallel = "parallel" in attributes_of(task) and not task.is_private
+    return inputs.n_control if parallel else None
+
+
+def attributes_of(task: Task) -> set[str]:
+    """Return how the criteria compare several attributes: "crossed", "parallel" or both."""
+    return {getattr(notion, "attributes", "crossed") for notion in task.notions}
+
+
 def described_before(task: Task) -> Description | None:
     """Return the description of the data of the last fit, if this one goes on from there."""
     return None if task.last is None else task.last.get("_description_")
@@ -196,21 +224,27 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     """
     name, classes, groups = task.name, rows.classes, rows.groups
     names = [] if groups is None else groups.tolist()
+    if groups is not None and (complete := n_complete(groups)) < len(names):
+        groups, partly = groups[:complete], tuple(names[complete:])
+        rows = replace(rows, groups=groups, partly=partly, unknown=True)
     described(names, rows.columns, described_before(task), "sensitive_features")
+    attributes, n_groups = attributes_of(task), 0 if groups is None else len(groups)
+    if names and isinstance(names[0], tuple) and attributes == {"parallel"}:
+        n_groups = max(len(set(column)) for column in zip(*names, strict=True))
     # Few groups may well have few rows each; many with few rows are hardly ever groups.
-    if groups is not None and len(groups) > 20:
-        n_samples = int(rows.cells[:, : len(groups)].sum())
+    if groups is not None and n_groups > 20:
+        n_samples = int(rows.cells[:, : len(names)].sum())
         if task.is_private:  # how many are missing is protected
             n_samples = int(rows.workers.sum(torch.tensor(len(rows.y))))
         how = "Bin a measurement first, as by pandas.qcut(column, 4), and cross fewer columns."
-        if _FEW_SAMPLES * len(groups) > n_samples:
+        if _FEW_SAMPLES * n_groups > n_samples:
             raise ValueError(
-                f"sensitive_features has {len(groups):,} groups in {n_samples:,} samples, most of "
+                f"sensitive_features has {n_groups:,} groups in {n_samples:,} samples, most of "
                 f"them of fewer than {_FEW_SAMPLES}: {name} cannot compare them. {how}"
             )
         if groups.dtype.kind in "fiu":
             warn_caller(
-                f"sensitive_features has {len(groups)} different numbers, each of which is taken "
+                f"sensitive_features has {n_groups} different numbers, each of which is taken "
                 f"for a group. {how}",
                 SmallGroupWarning,
             )
@@ -226,7 +260,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
         )
     for notion in task.notions:
         naming(notion, rows.favourable).positive(classes)
-        if np.ndim(rows.group) == 2 and getattr(notion, "attributes", "crossed") != "crossed":
+        if np.ndim(rows.group) == 2 and attributes != {"crossed"}:
             raise ValueError(
                 "sensitive_features must be columns of groups where attributes are compared side "
                 f"by side; got shares of the rows in groups for {notion!r}."
@@ -236,23 +270,25 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
 
 def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known; warn of constraints without a say."""
-    groups, declared = rows.groups, rows.unknown
+    groups, declared = rows.groups, rows.unknown and not rows.partly
+    names = [] if groups is None else [*groups.tolist(), *rows.partly]
     missing = groups is not None and rows.group.ndim == 1
     missing = missing and any(rows.workers.gather(bool((rows.group < 0).any())))
-    if groups is None or not len(groups):
+    missing = missing or len(rows.partly) > 0
+    if not names:
         state = "is not given" if groups is None else "is missing in every row"
         rows = replace(rows, group=np.zeros(len(rows.y), dtype=np.int64), groups=None)
     elif missing or declared:
         # Index -1, for unknown, becomes the index after the last group: sums by cell need no
         # branch.
-        places = np.arange(len(groups) + 1, dtype=rows.group.dtype)
+        places = np.arange(len(names) + 1, dtype=rows.group.dtype)
         rows = replace(rows, group=places[rows.group], unknown=True)
         if missing and (not declared or task.missing_sensitive == "raise"):
             warn_or_raise_missing(task, unknown_groups(task, rows))
-        state = f"contains only the group {group_name(groups[0])} where it is known"
+        state = f"contains only the group {group_name(names[0])} where it is known"
     else:
-        state = f"contains only the group {group_name(groups[0])}"
-    if rows.groups is None or len(rows.groups) < 2:
+        state = f"contains only the group {group_name(names[0])}"
+    if len(names) < 2:
         warn_or_raise_missing(
             task,
             f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
@@ -272,8 +308,11 @@ def warn_or_raise_missing(task: Task, message: str) -> None:
 
 def unknown_groups(task: Task, rows: TrainingRows) -> str:
     """Describe the treatment of rows of unknown group, whose number private fits keep secret."""
-    count = f"{int(rows.cells[:, -1].sum()):,} of {int(rows.cells.sum()):,} rows"
+    n_unknown = int(rows.cells[:, len(rows.space.groups) :].sum())
+    count = f"{n_unknown:,} of {int(rows.cells.sum()):,} rows"
     rest = "the others of a label stand for all of it"
+    if rows.partly:
+        rest += ", attribute by attribute where these are parallel"
     right = "groups are missing at random within each label"
     if task.is_private:
         count, rest = "some rows", "others do not stand for them"

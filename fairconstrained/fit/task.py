@@ -267,7 +267,8 @@ def bound_constraints(
     space, bound = rows.space, []
     for notion in task.notions:
         # A single group satisfies every comparison; a warning has said so.
-        if len(space.groups) > 1 or not notion.needs_groups:
+        labels = space.labels_of(getattr(notion, "attributes", "crossed"))
+        if len(labels) > 1 or not notion.needs_groups:
             constraint = naming(notion, rows.favourable).bind(space, *task.bounds)
             bound.append(constraint.without_small(counts.cpu().numpy(), least))
     return bound

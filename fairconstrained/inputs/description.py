@@ -76,19 +76,28 @@ def described(
     if before.columns not in (None, (0,)) or columns is None:
         columns = before.columns
     groups = tuple(dict.fromkeys([*before.groups, *groups]))
-    return replace(before, columns=columns, examples=before.examples or examples, groups=groups)
+    if before.examples:
+        both = zip(before.examples, [*examples, *before.examples[len(examples) :]], strict=False)
+        examples = tuple(new if old is None else old for old, new in both)
+    return replace(before, columns=columns, examples=examples, groups=groups)
 
 
 def examples_of(groups: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a value of each column of groups, which shows the kind of all; () of no group."""
-    first = groups[0] if len(groups) else ()
-    return first if isinstance(first, tuple) else (first,)
+    """Return a value of each column of groups, which shows the kind of all; () of no group.
+
+    None of a column says that no group has a value there.
+    """
+    rows = [group if isinstance(group, tuple) else (group,) for group in groups]
+    if rows and None not in rows[0]:  # groups that lack a value come last
+        return rows[0]
+    columns = zip(*rows, strict=True)
+    return tuple(next((v for v in column if v is not None), None) for column in columns)
 
 
 def check_kind(values: Sequence[Any], before: Sequence[Any], name: str) -> None:
     """Raise ValueError if values, one of each column, are of another kind than those before."""
     for new, old in zip(values, before, strict=False):
-        if kind_of(new) != kind_of(old):
+        if None not in (new, old) and kind_of(new) != kind_of(old):
             raise ValueError(
                 f"{name} holds values of another kind than before: {new!r} after {old!r}."
             )

@@ -126,11 +126,14 @@ def read_groups(
     n_samples: int | None = None,
     before: Description | None = None,
     name: str = "sensitive_features",
+    required: int | None = None,
 ) -> tuple[Groups, Description]:
     """Return the group of each row, and a description of the columns.
 
-    With a description of earlier rows, columns are taken in its order, and the description is that
-    of both. Raises ValueError, which names them, for columns or kinds of values that differ.
+    With a description of earlier rows, columns are taken in its order, and the description covers
+    both. A row has a group if all values are known; or, if so many of the last columns are
+    `required`, these and any other, and its label has None for others. Raises ValueError, which
+    names them, for columns or kinds of values that differ.
     """
     if isinstance(sensitive_features, UncertainGroups):
         _check_length(len(sensitive_features), n_samples, name)
@@ -143,7 +146,7 @@ def read_groups(
     if isinstance(sensitive_features, dict) and arrays:
         whole = " Searches and cross_validate do not split a dict: give a DataFrame of its columns."
         _check_length(len(next(iter(arrays.values()))), n_samples, name, whole)
-    groups, levels = _crossed(arrays, n_samples, name)
+    groups, levels = _crossed(arrays, n_samples, name, required)
     # Categories may be declared because it is secret which of them occur.
     dtypes = [getattr(column, "dtype", None) for column in columns.values()]
     values = [
@@ -164,9 +167,12 @@ def _check_length(n_rows: int, n_samples: int | None, name: str, hint: str = "")
 
 
 def _crossed(
-    columns: dict[Any, Array], n_samples: int | None, name: str
+    columns: dict[Any, Array], n_samples: int | None, name: str, required: int | None = None
 ) -> tuple[Groups, Sequence[Array]]:
-    """Cross columns into one group per combination that occurs; return the values of each too."""
+    """Cross columns into one group per combination that occurs; return the values of each too.
+
+    Groups that lack a value, if it is not `required`, come after all others.
+    """
     if not columns:
         raise ValueError(f"{name} has no columns; give at least one.")
     shapes = list(map(np.shape, columns.values()))
@@ -177,19 +183,26 @@ def _crossed(
     if len(columns) == 1:
         level, code = levels_of(next(iter(columns.values())), name)
         return Groups(code, level), [level]
-    # A row with a missing value has no group, and no other value of it names or types one.
-    known = ~np.any([pd.isna(column) for column in columns.values()], axis=0)
+    # A row that lacks a value has no group, and no other value of it names or types one.
+    has: Array = ~np.array([pd.isna(column) for column in columns.values()])
+    known = np.asarray(has.all(axis=0))
+    if required is not None:
+        optional = len(has) - required
+        known = np.asarray(has[optional:].all(axis=0) & has[:optional].any(axis=0))
     levels, codes = zip(*(levels_of(each[known], name) for each in columns.values()), strict=True)
-    crossed, rows = codes[0], [levels[0]]
-    for level, code in zip(levels[1:], codes[1:], strict=True):
-        pairs, crossed = levels_of(crossed * len(level) + code)
-        first, second = np.divmod(pairs, max(len(level), 1))
-        rows = [*(values[first] for values in rows), level[second]]
+    crossed: Array = np.zeros(int(known.sum()), dtype=np.int64)
+    rows: list[Array] = []
+    for level, code in zip(levels, codes, strict=True):
+        size = len(level) + 1  # the last place is for a missing value
+        pairs, crossed = levels_of(crossed * size + code % size)
+        first, second = np.divmod(pairs, size)
+        rows = [*(values[first] for values in rows), np.array([*map(_plain, level), None])[second]]
     labels = np.empty(len(rows[0]), dtype=object)
-    labels[:] = list(zip(*(map(_plain, values) for values in rows), strict=True))
+    labels[:] = list(zip(*rows, strict=True))
+    order = np.argsort([None in label for label in labels], kind="stable")
     placed = np.full(len(known), -1)
-    placed[known] = crossed
-    return Groups(placed, labels), levels
+    placed[known] = np.argsort(order)[crossed]
+    return Groups(placed, labels[order]), levels
 
 
 def joined(
@@ -201,19 +214,26 @@ def joined(
     ValueError if the labels of two parts are of different kinds.
     """
     typed = [labels for labels in levels if len(labels)]  # others know no group, and so no kind
-    kinds = {" & ".join(map(kind_of, examples_of(labels.tolist()))) for labels in typed}
-    if len(kinds) > 1:
-        raise ValueError(
-            f"{name} holds values of different kinds in parts of the rows: {listed(sorted(kinds))}."
-        )
+    for examples in zip(*(examples_of(labels.tolist()) for labels in typed), strict=True):
+        kinds = {kind_of(example) for example in examples if example is not None}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"{name} holds values of different kinds in parts of the rows: "
+                f"{listed(sorted(kinds))}."
+            )
     every = np.concatenate(typed or levels)
     values = {0: every}
     if any(isinstance(label, tuple) for label in every[-1:]):
         values = dict(enumerate(np.array(every.tolist(), dtype=object).T))
-    (codes, labels), each = _crossed(values, None, name)
+    (codes, labels), each = _crossed(values, None, name, 0)
     _warn_of_groups(columns, each, name)
     ends = np.cumsum([len(labels) for labels in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
+
+
+def n_complete(labels: Array) -> int:
+    """Return how many groups have all values; the others come after them."""
+    return sum(not isinstance(label, tuple) or None not in label for label in labels.tolist())
 
 
 def _warn_of_groups(columns: Iterable[Any], values: Sequence[Any], name: str) -> None:

@@ -1,10 +1,13 @@
 """Rows of unknown group train the model, and constraints between groups speak of the others."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -14,11 +17,17 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import AUCParity, FalseNegativeRate
+from fairconstrained.constraints import (
+    AUCParity,
+    DemographicParity,
+    EqualizedOdds,
+    FalseNegativeRate,
+)
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.metrics import (
     demographic_parity_difference,
+    equalized_odds_difference,
     false_negative_rate,
     group_auc_gap,
     loss_gap,
@@ -104,6 +113,73 @@ def test_blocks_and_several_columns():
     )
     np.testing.assert_allclose(read.coef_, whole.coef_, atol=1e-8)
     assert list(whole.groups_) == [("a", 1.0), ("b", 1.0)]
+
+
+SIDE_BY_SIDE = {
+    "rates": (DemographicParity, demographic_parity_difference, {}),
+    "rates within labels": (EqualizedOdds, equalized_odds_difference, {}),
+    "against everybody": (
+        partial(DemographicParity, reference="overall"),
+        demographic_parity_difference,
+        {"method": "to_overall"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SIDE_BY_SIDE)
+@settings(max_examples=5, deadline=None, phases=[Phase.generate])
+@given(data=st.data())
+def test_parallel_attributes_are_compared_by_the_rows_that_have_them(case, data):
+    """A row that lacks one attribute counts by its others, in fits as in metrics."""
+    notion, metric, options = SIDE_BY_SIDE[case]
+    rng = np.random.default_rng(data.draw(st.integers(0, 9999), label="seed"))
+    n, n_columns = 200, data.draw(st.integers(2, 3), label="columns")
+    values = rng.integers([3, 2, 2][:n_columns], size=(n, n_columns))
+    lacking = data.draw(st.sampled_from(["at random", "all but one", "at most one"]), label="lack")
+    hidden = rng.random((n, n_columns)) < np.where(Y[:n] == 1, 0.2, 0.5)[:, None]
+    one = rng.integers(n_columns, size=(n, 1)) == np.arange(n_columns)
+    hidden = {"at random": hidden, "all but one": ~one, "at most one": hidden & one}[lacking]
+    people = pd.DataFrame(
+        np.where(hidden, None, values.astype(str)), columns=list("abc")[: values.shape[1]]
+    )
+    own = {"sensitive_features": people, "sample_weight": rng.integers(1, 4, size=n)}
+    if data.draw(st.booleans(), label="strata"):
+        own["control_features"] = np.where(
+            rng.random(n) < 0.1, None, np.where(X[:n, 1] > 0, "o", "y")
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        clf = RateConstrainedClassifier(notion(0.05, attributes="parallel"), min_group_size=1)
+        y_pred = clf.fit(X[:n], Y[:n], **own).predict(X[:n])
+        gap = metric(Y[:n], y_pred, attributes="parallel", **options, **own)
+    if np.isnan(gap):  # a cell without rows, which the fit names
+        assert clf.left_out_
+    else:
+        assert clf.violation_ == pytest.approx(gap, abs=1e-9)
+
+
+def test_an_attribute_compares_rows_that_lack_another():
+    """Their values are named, their rows counted, and blocks read them as rows in memory."""
+    people = pd.DataFrame({"sex": GROUPS, "age": np.where(X[:, 1] > 0, "old", "young")})
+    people.loc[people["sex"] == "a", "age"] = None
+    people.loc[:4, "sex"] = "c"
+    people.loc[:4, "age"] = None
+    clf = RateConstrainedClassifier(DemographicParity(0.03, attributes="parallel"))
+    with pytest.warns(SmallGroupWarning, match=r"group c \(5 rows, fewer than 34\)"):
+        fitted(clf, people)
+    read = RateConstrainedClassifier(DemographicParity(0.03, attributes="parallel"))
+    with pytest.warns(SmallGroupWarning, match="group c"):
+        fitted(read, people, Blocks(lambda: iter(np.array_split(X, [7, 700]))))
+    np.testing.assert_allclose(read.coef_, clf.coef_, atol=1e-8)
+    gaps = measured(
+        demographic_parity_difference,
+        clf,
+        people.where(people["sex"] != "c"),
+        attributes="parallel",
+    )
+    assert clf.violation_ == pytest.approx(gaps, abs=1e-9)
+    assert list(clf.groups_) == [("b", "old"), ("b", "young")]
 
 
 def test_where_every_group_is_needed():
