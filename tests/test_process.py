@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier, distributed
+from fairconstrained import RateConstrainedClassifier
 from fairconstrained.distributed import one_thread
 from fairconstrained.solvers import DPSGDA, SGDA
 from tests.helpers.fits import table
@@ -103,27 +103,27 @@ class CountsThreads(LogisticRegression):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "more", "few", "threads"),
+    ("chosen", "more", "columns", "threads"),
     [
-        (None, 0, 10_000, 1),
-        (None, 0, 10, None),  # the table is large
-        ("4", 0, 10_000, None),
-        (None, 1, 10_000, None),  # the user has set a limit
+        (None, 0, 1, 1),
+        (None, 0, 1000, None),  # the table is large
+        ("4", 0, 1, None),
+        (None, 1, 1, None),  # the user has set a limit
     ],
 )
 def test_openmp_has_one_thread_for_small_tables_unless_the_user_says_how_many(
-    monkeypatch, chosen, more, few, threads
+    monkeypatch, chosen, more, columns, threads
 ):
     """Boosted trees on 1,000 rows took minutes where other programs had some of the cores."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if chosen:
         monkeypatch.setenv("OMP_NUM_THREADS", chosen)
-    monkeypatch.setattr(distributed, "_FEW_ENTRIES", few)
+    wide = np.tile(X, columns)
     CountsThreads.seen.clear()
     given = len(os.sched_getaffinity(0)) + more
     with threadpool_limits(given, "openmp"):
         clf = RateConstrainedClassifier(model=CountsThreads())
-        clf.fit(X, Y, sensitive_features=GROUP).predict(X)
+        clf.fit(wide, Y, sensitive_features=GROUP).predict(wide)
     assert CountsThreads.seen == {threads or given}
 
 

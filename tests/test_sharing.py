@@ -175,17 +175,17 @@ def test_a_classifier_that_cannot_be_pickled_is_fitted_each_time():
     assert fits[0] == fits[1] > 0
 
 
-def test_the_store_is_bounded_and_forgets_failures(monkeypatch):
-    monkeypatch.setattr(sharing, "_MOST_BYTES", 20_000)
+def test_the_store_is_bounded_and_forgets_failures():
+    """It has half a gigabyte, for results of 200 MB and one of 600 MB."""
     store, asked = sharing.Store(), []
 
     def compute(n):
         asked.append(n)
-        return np.zeros(n)
+        return np.empty(n << 20, dtype=np.int8)  # which takes no memory until it is read
 
-    for key in (1000, 1001, 1000, 1002, 1000, 1001, 9000, 9000, 1001):
-        assert len(store.recall(key, lambda n=key: compute(n))) == key
-    assert asked == [1000, 1001, 1002, 1001, 9000, 9000]
+    for key in (200, 201, 200, 202, 200, 201, 600, 600, 201):
+        assert len(store.recall(key, lambda n=key: compute(n))) == key << 20
+    assert asked == [200, 201, 202, 201, 600, 600]
     with pytest.raises(ZeroDivisionError):
         store.recall(0, lambda: 1 / 0)
     assert store.recall(0, lambda: 1) == 1

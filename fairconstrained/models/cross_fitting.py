@@ -57,18 +57,6 @@ class Ensemble(NamedTuple):
         """Return what each of the classifiers says of rows, (n, n_kinds)."""
         return [evidence_of(*pair, self.kinds) for pair in as_codes(self.models, X)]
 
-    def evidence_of_seen(
-        self, X: Any, folds: Sequence[tuple[Ints, Ints]], out_of_fold: Floats
-    ) -> list[Floats]:
-        """Return the same of training rows, of which each has answered for its fold already."""
-        if not len(self.models) == len(folds) > 1:  # one answers in place of those of folds
-            return self.evidence(X)
-        answers = [out_of_fold.copy() for _ in folds]
-        for k, (_, test) in enumerate(folds):
-            others = np.delete(np.arange(len(out_of_fold)), test)
-            (answers[k][others],) = self.only_fold(k).evidence(_safe_indexing(X, others))
-        return answers
-
     def only_fold(self, k: int) -> Ensemble:
         """Return the classifier of a fold alone; one that is frozen has seen no row of any."""
         return self._replace(models=self.models[k : k + 1] or self.models)

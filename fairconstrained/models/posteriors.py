@@ -201,7 +201,6 @@ class Posteriors(OfClassifier):
     """
 
     log_odds = 0
-    _seen: Seen | None = None  # until these rows have been transformed
 
     def __init__(
         self,
@@ -217,9 +216,6 @@ class Posteriors(OfClassifier):
         self.cv = cv
         self.max_rows = max_rows
         self.memory = memory
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_seen": None}
 
     def check(self) -> None:
         for name in ("estimator", "group_model"):
@@ -279,14 +275,12 @@ class Posteriors(OfClassifier):
 
     def transform(self, X: Any) -> Floats:
         digest = self.handle.digest(X)
-        seen, self._seen = self._seen, None
-        answer = seen.evidence if seen is not None and seen.X is X else Ensemble.evidence
 
         def ask(ensemble: Ensemble, X: Any) -> list[Floats]:
             # A result holds its models, so that no others have this identity.
             answers: list[Floats]
             key = digest and (id(ensemble.models), digest)
-            _, answers = self.handle.recall(key, lambda: (ensemble, answer(ensemble, X)))
+            _, answers = self.handle.recall(key, lambda: (ensemble, ensemble.evidence(X)))
             return answers
 
         fitted = self.fitted_
@@ -338,7 +332,7 @@ class Posteriors(OfClassifier):
         kind, cells = kinds_of_groups(part_of_cell)
         tasks = group_tasks(cells)
 
-        def assemble() -> tuple[Floats, FittedPosteriors, tuple[Floats, Any]]:
+        def assemble() -> tuple[Floats, FittedPosteriors]:
             labels, label_evidence = fit(self.estimator, classes, label, everyone)
             calibrator = calibrated([label_evidence], label, weight, everyone)
             ensemble, group_evidence, parts = None, None, list[PartModel]()
@@ -357,17 +351,12 @@ class Posteriors(OfClassifier):
                 evidence = label_evidence, group_evidence
                 parts = [part_model(task, evidence, (label, known, kind), weight) for task in tasks]
             fitted = FittedPosteriors(classes, labels, calibrator, ensemble, parts)
-            table = fitted.assembled(label_evidence, group_evidence)
-            return table, fitted, (label_evidence, group_evidence)
+            return fitted.assembled(label_evidence, group_evidence), fitted
 
         names = y, group, groups, part_of_cell
         key = digest and self.handle.digest(digest, self.get_params(deep=False), names)
-        table: Floats
-        fitted: FittedPosteriors
-        table, fitted, evidence = self.handle.recall(key, assemble)
-        if not self.is_frozen:
-            self._seen = Seen(X, folds, fitted.labels, *evidence)
-        return table, fitted
+        learnt: tuple[Floats, FittedPosteriors] = self.handle.recall(key, assemble)
+        return learnt
 
     def answers_alone(self, model: Any) -> bool:
         """Return whether one classifier, fitted to all rows, answers in place of one per fold.
@@ -534,22 +523,6 @@ def evidence_of_parts(evidence: Floats, task: GroupTask) -> Floats:
     sums = softmax(evidence, axis=1) @ task.is_part
     logs: Floats = np.log(np.maximum(sums, LEAST_GIVEN))
     return logs
-
-
-class Seen(NamedTuple):
-    """Training rows with their out-of-fold evidence, which need not be asked for again."""
-
-    X: Any
-    folds: Sequence[tuple[Ints, Ints]]
-    labels: Ensemble
-    label_evidence: Floats
-    group_evidence: Any
-
-    def evidence(self, ensemble: Ensemble, X: Any) -> list[Floats]:
-        """Return what each classifier for labels, or for groups, says of these rows."""
-        tells_labels = ensemble.models is self.labels.models
-        out_of_fold = self.label_evidence if tells_labels else self.group_evidence
-        return ensemble.evidence_of_seen(X, self.folds, out_of_fold)
 
 
 class FittedPosteriors(NamedTuple):

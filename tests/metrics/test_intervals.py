@@ -149,9 +149,8 @@ def test_rates_of_zero_and_one(hits):
         assert 0 <= low <= value <= high <= 1
 
 
-def test_an_interval_without_its_metric_says_why(monkeypatch):
+def test_an_interval_without_its_metric_says_why():
     """Groups whose observed rates are equal have a gap in all resampled rows."""
-    monkeypatch.setattr(intervals, "N_RESAMPLES", 50)
     decisions, group = rows_of_groups([30] * 6, [12] * 6)
     given = {"sensitive_features": group, "method": "bootstrap", "random_state": 0}
     with pytest.warns(SmallGroupWarning, match="does not contain the measured 0: .* bias"):

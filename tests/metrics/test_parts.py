@@ -125,9 +125,8 @@ def test_wrong_parts_are_named(given, message):
 
 
 @pytest.mark.slow
-def test_intervals_resample_strata_with_their_rows(monkeypatch):
+def test_intervals_resample_strata_with_their_rows():
     """The interval contains the value, and differs from that of other strata."""
-    monkeypatch.setattr("fairconstrained.metrics.intervals.N_RESAMPLES", 100)
     y, predicted, people, age = rows(300)
     metric = functools.partial(metrics.demographic_parity_difference, attributes="parallel")
     given = {"sensitive_features": people, "control_features": age}

@@ -47,10 +47,12 @@ def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
     assert statistic < stats.chi2.ppf(1 - 1e-6, usual.sum())
 
 
-@pytest.mark.parametrize("n_rows", [1, 1000])
-def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows, monkeypatch):
-    """A row is in two batches in a row with probability rate squared, also at a block's edges."""
-    monkeypatch.setattr(mechanisms, "_BLOCK_ROWS", 3 * 0.3 * n_rows)  # blocks of about three
+@pytest.mark.parametrize("n_rows", [1, 9000])
+def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows):
+    """A row is in two batches in a row with probability rate squared.
+
+    Of many rows three batches are drawn together, so that a third of the pairs are of two draws.
+    """
     batches, rng, n_batches = PoissonBatches(n_rows, 0.3), generator(), 600 if n_rows > 1 else 6000
     first = np.zeros(n_batches)  # how often the first and the last row are chosen
     last = np.zeros(n_batches)
