@@ -23,19 +23,19 @@ from benchmarks.evidence import FOLDER
 from benchmarks.evidence.aggregates import AGGREGATES
 
 
-def keep(path: Path, day: str) -> list[str]:
-    """Compress the runs of a file, and give the tables that are made of them."""
-    sources, runs = pd.read_csv(FOLDER / "sources.csv", dtype=str), pd.read_csv(path)
+def keep(path: Path, day: str, folder: Path = FOLDER) -> list[str]:
+    """Compress the runs of a file into a folder; return the tables that are made of them."""
+    sources, runs = pd.read_csv(folder / "sources.csv", dtype=str), pd.read_csv(path)
     own = {name: made for name, made in AGGREGATES.items() if made.runs == path.stem}
     made = [name for name, aggregate in own.items() if len(aggregate.table(runs))]
     shown = sources["table"].isin(made)
     if not shown.any():
         raise SystemExit(f"{path}: no table of sources.csv is made of {path.stem!r}.")
-    kept = FOLDER / "runs" / f"{path.stem}.csv.gz"
-    kept.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-    sources.loc[shown, "results"] = f"runs/{kept.name}"
+    compressed = folder / "runs" / f"{path.stem}.csv.gz"
+    compressed.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    sources.loc[shown, "results"] = f"runs/{compressed.name}"
     sources.loc[shown, "date"] = day
-    sources.to_csv(FOLDER / "sources.csv", index=False)
+    sources.to_csv(folder / "sources.csv", index=False)
     return list(sources.loc[shown, "table"])
 
 

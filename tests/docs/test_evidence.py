@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from benchmarks import evidence
-from benchmarks.evidence import keep as keeping
 from benchmarks.evidence import pages
 from benchmarks.evidence.aggregates import AGGREGATES
+from benchmarks.evidence.keep import keep
 from benchmarks.published import published
 from tests.helpers.repository import ROOT
 
@@ -110,8 +110,7 @@ def test_a_table_is_made_of_finished_runs_or_of_a_published_file():
     assert set(results.index) == set(AGGREGATES)
 
 
-def test_what_is_kept_replaces_earlier_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "FOLDER", tmp_path)
+def test_what_is_kept_replaces_earlier_runs(tmp_path):
     (tmp_path / "runs").mkdir()
     sources = "table,results,head,command,commit,date\n"
     sources += "steps,runs/a.csv,algorithm,command,,2000-01-01\n"
@@ -119,14 +118,14 @@ def test_what_is_kept_replaces_earlier_runs(tmp_path, monkeypatch):
     (tmp_path / "steps.csv").write_text(
         "problem,round,method,ms\nnetwork,0,plain torch,2.0\nnetwork,1,plain torch,4.0\n"
     )
-    assert keeping.keep(tmp_path / "steps.csv", "2026-11-22") == ["steps"]
+    assert keep(tmp_path / "steps.csv", "2026-11-22", tmp_path) == ["steps"]
     (source,) = pd.read_csv(tmp_path / "sources.csv").to_dict("records")
     assert (source["results"], source["date"]) == ("runs/steps.csv.gz", "2026-11-22")
     cells = AGGREGATES["steps"].table(pd.read_csv(tmp_path / source["results"]))
     assert list(cells["value"]) == ["2.00", "3.00"]
     (tmp_path / "unknown.csv").write_text("a\n1\n")
     with pytest.raises(SystemExit, match="unknown"):
-        keeping.keep(tmp_path / "unknown.csv", "2026-11-22")
+        keep(tmp_path / "unknown.csv", "2026-11-22", tmp_path)
 
 
 def test_runs_name_no_path_of_a_machine():

@@ -30,6 +30,7 @@ from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained.constraints import PARTIAL_PRIVATE
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.estimators import base
 from fairconstrained.fit import private
@@ -230,10 +231,13 @@ def test_on_shards_a_row_moves_no_fit_by_more_than_is_priced(tmp_path):
 
 
 def test_sums_of_rare_columns_move_no_fit_by_more_than_is_priced(monkeypatch):
-    """As above, with coefficients for the sums of runs of columns."""
-    rare = np.eye(40)[np.random.default_rng(0).integers(40, size=N)]
-    monkeypatch.setitem(globals(), "FEATURES", np.hstack((FEATURES, rare)))
-    monkeypatch.setattr(coordinates, "_SMALL", np.inf)  # with few rows noise is large
+    """As above, with coefficients for the sums of runs of columns, of which few rows have none."""
+    n = 10 * N
+    data = make_biased_classification(n, 6, bias=0.6, random_state=0)
+    rare = np.eye(40)[np.random.default_rng(0).integers(40, size=n)]
+    many = {"N": n, "DATA": data, "GROUPS": data.sensitive_features}
+    for name, value in {**many, "FEATURES": np.hstack((data.data, rare))}.items():
+        monkeypatch.setitem(globals(), name, value)
     honest, n_runs = coordinates._runs, []
 
     def noted(variance, least):
