@@ -37,7 +37,15 @@ def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
     if isinstance(values, dict):
         return {name: rows_of(column, rows) for name, column in values.items()}
     whole = isinstance(values, (str, bytes)) or not hasattr(values, "__len__")
-    return values if whole else _safe_indexing(values, rows)
+    return values if whole else _safe_indexing(computed(values), rows)
+
+
+def computed(values: Any, *methods: str) -> Any:
+    """Compute columns that are lazy, by the first method that exists."""
+    for method in methods or ("compute", "collect"):  # of dask, polars
+        if hasattr(type(values), method):  # a table may have a column of this name
+            return getattr(values, method)()
+    return values
 
 
 def read_columns(X: Any, column: Any) -> dict[str, Any]:

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.arrays import Array, Floats, Ints, computed
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import (
-    computed,
     encode_groups,
     group_name,
     named_columns,

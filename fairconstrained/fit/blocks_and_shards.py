@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Generator
 
-from fairconstrained.arrays import Array, rows_of
+from fairconstrained.arrays import Array, computed, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.fit.rows import (
@@ -30,7 +30,6 @@ from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import (
     UncertainGroups,
     columns_of,
-    computed,
     encode_groups,
     joined,
     read_groups,

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from fairconstrained.arrays import Array
+from fairconstrained.arrays import Array, computed
 from fairconstrained.inputs.description import (
     Description,
     check_kind,
@@ -317,6 +317,28 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
     return {key: columns[key] for key in examples}
 
 
+def groups_by(model: Any, sensitive_features: Any, control_features: Any) -> list[Any]:
+    """Return the groups of a fitted model, by these columns if they are some of those it names."""
+    before, groups = getattr(model, "_description_", None), list(model.groups_)
+    certain = sensitive_features is not None and not isinstance(sensitive_features, UncertainGroups)
+    if before is None or len(before.columns or ()) < 2 or not certain:
+        return groups
+    keys = list(columns_of(sensitive_features))
+    strata = () if control_features is None else columns_of(control_features, _STRATA.strip())
+    columns = [*(f"{_GROUPS}{key}" for key in keys), *(f"{_STRATA}{key}" for key in strata)]
+    names = [
+        str(key) if str(key).startswith((_GROUPS, _STRATA)) else f"{_GROUPS}{key}"
+        for key in before.columns
+    ]
+    # Positions are no names: the one column of an array may be any column of the model.
+    if not (set(columns) <= set(names) and all(isinstance(key, str) for key in keys)):
+        return groups
+    places = [names.index(column) for column in columns]
+    return [
+        tuple(group[at] for at in places) if places[1:] else group[places[0]] for group in groups
+    ]
+
+
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     """Raise ValueError if X has a column of the name of sensitive (or control) features.
 
@@ -400,16 +422,13 @@ def named_columns(table: Any) -> dict[str, Any]:
 
 
 def group_name(label: Any) -> str:
-    """Name a group in messages and plots; the values of a combination are joined by ' & '."""
-    return " & ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+    """Name a group in messages and plots; the values of a combination are joined by ' & '.
 
-
-def computed(values: Any, *methods: str) -> Any:
-    """Compute columns that are lazy, by the first method that exists."""
-    for method in methods or ("compute", "collect"):  # of dask, polars
-        if hasattr(type(values), method):  # a table may have a column of this name
-            return getattr(values, method)()
-    return values
+    Whole numbers that came as floats, as missing values make them, have the name of integers.
+    """
+    values = map(_plain, label if isinstance(label, tuple) else (label,))
+    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
+    return " & ".join(map(str, whole))
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from fairconstrained.inputs.groups import (
     as_described,
     encode_groups,
     group_name,
+    groups_by,
     within_strata,
 )
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
@@ -269,7 +270,8 @@ def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Cla
     if not isinstance(people, UncertainGroups):
         for one in models:
             people = as_described(people, getattr(one, "_description_", None))
-    groups = list(dict.fromkeys(group for one in models for group in one.groups_))
+    by_model = [groups_by(one, people, rows.control_features) for one in models]
+    groups = list(dict.fromkeys(group for some in by_model for group in some))
     claim = claim._replace(labels=list(dict.fromkeys(known)), groups=groups)
     return claim, rows._replace(sensitive_features=people)
 

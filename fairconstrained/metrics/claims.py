@@ -119,7 +119,8 @@ class Claim(NamedTuple):
         """Return the model's groups by the attribute at a place, of those that are parallel."""
         if self.attributes != "parallel":
             return list(self.groups)
-        crossed = [group for group in self.groups if isinstance(group, tuple)]
+        every = [group if isinstance(group, tuple) else (group,) for group in self.groups]
+        crossed = [group for group in every if len(group) - n_control > place]
         strata = [group[len(group) - n_control :] for group in crossed]
         values = [group[place] for group in crossed]
         within = [(value, *stratum) for value, stratum in zip(values, strata, strict=True)]

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from fairconstrained.arrays import computed
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.privacy.seeds import HiddenSeed, private_parts, without_seeds
@@ -75,7 +76,8 @@ class DelegatingClassifier(
 
 
 def plain_objects(y: Any) -> Any:
-    """Return a column of objects as labels of one type; whatever else comes stays as it is."""
+    """Return a column of objects as labels of one type; another one stays, but is not lazy."""
+    y = computed(y)
     return plain_labels(y) if getattr(y, "dtype", None) == np.dtype("O") else y
 
 

@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
 
+from fairconstrained.arrays import computed
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     NoUsefulModelError,
@@ -226,7 +227,8 @@ def tradeoff_curve(
     if scoring is None:
         scoring = _scorers(weighted="sample_weight" in (params or {}))
     values = [None] if param_name is None else list(param_range)
-    cv, metadata = check_cv(cv, y), {"sensitive_features": sensitive_features, **(params or {})}
+    groups = computed(sensitive_features)
+    cv, metadata = check_cv(cv, y), {"sensitive_features": groups, **(params or {})}
     grid = {} if param_name is None else {param_name: values}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
     scorers = scoring_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})

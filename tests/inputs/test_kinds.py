@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
@@ -18,8 +19,10 @@ from fairconstrained.metrics import (
     certify,
     demographic_parity_difference,
     equal_opportunity_difference,
+    group_report,
     partial_equal_opportunity,
 )
+from fairconstrained.model_selection import CertifiedClassifier, tradeoff_curve
 from fairconstrained.monitoring import FairnessMonitor
 from tests.helpers.fits import table
 
@@ -216,3 +219,42 @@ def test_partitions_are_one_column():
     with pytest.raises(ValueError, match="different kinds in parts of the rows: numbers, text"):
         clf.fit(partitions([1, 2], ["1", "2"]), "label", sensitive_features="sex")
     assert clf.groups_.tolist() == ["F", "f", "m"]
+
+
+@pytest.mark.parametrize("kind", [int, float, object, np.float32, "Int64", "missing"])
+def test_whole_numbers_have_one_name(kind):
+    """A missing value makes floats of a column of integers, and nothing of their groups."""
+    whole = np.repeat([0, 1, 2], len(Y) // 3)[: len(Y) // 3 * 3]
+    groups = pd.Series(whole).astype("Int64" if kind == "missing" else kind)
+    if kind == "missing":
+        groups = groups.mask(groups.index < 3).astype(float)
+    rows = {
+        "y_true": Y[: len(whole)],
+        "y_pred": DECISION[: len(whole)],
+        "sensitive_features": groups,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        certificate = certify(**rows, constraint="demographic_parity", slack=0.5)
+        audit = [row["group"] for row in fairconstrained.report(**rows).to_dict()["groups"]]
+        table = group_report(rows["y_true"], rows["y_pred"], sensitive_features=groups)
+        monitor = FairnessMonitor().update(rows["y_pred"], sensitive_features=groups)
+    names = ["0", "1", "2"]
+    assert [name for name in audit if name in names] == names
+    assert list(certificate.groups) == table.index[:3].tolist() == names
+    assert [row["group"] for row in monitor.rates_] == names
+
+
+def test_lazy_columns_beside_an_array():
+    """Who splits rows computes a column of dask first."""
+    y, groups = (dd.from_pandas(pd.Series(values), npartitions=2) for values in (Y, GROUP))
+    whole = CertifiedClassifier(RateConstrainedClassifier(slack=0.5), random_state=0)
+    lazy = clone(whole).fit(X, y, sensitive_features=groups)
+    whole.fit(X, Y, sensitive_features=GROUP)
+    assert str(lazy.certificate_) == str(whole.certificate_)
+    vary = {"param_name": "slack", "param_range": [0.5], "cv": 2}
+    curves = [
+        tradeoff_curve(RateConstrainedClassifier(max_iter=2), X, a, sensitive_features=b, **vary)
+        for a, b in ((y, groups), (Y, GROUP))
+    ]
+    assert curves[0]["mean_test_dp"].tolist() == curves[1]["mean_test_dp"].tolist()

@@ -133,6 +133,14 @@ def test_groups_of_the_model_are_groups_of_the_claim():
     assert found.left_out == ["group c (0 rows)"]
     assert found.groups["c"] == 0
     assert certify(model, X, Y, sensitive_features=sex, **given).left_out == []  # other columns
+    both = pd.DataFrame({"sex": sex, "race": race})
+    crossed = RateConstrainedClassifier(max_iter=2).fit(X, Y, sensitive_features=both)
+    home = RateConstrainedClassifier(max_iter=2)
+    home.fit(X, Y, sensitive_features=both["race"], control_features=both[["sex"]])
+    for known in (crossed, home):  # by some of its columns, the others being any
+        with pytest.warns(SmallGroupWarning, match="group c"):
+            part = certify(known, X[rows], Y[rows], sensitive_features=both["race"][rows], **given)
+        assert part.left_out == ["group c (0 rows)"]
     for wrapper in (
         make_pipeline(CalibratedClassifierCV(FrozenEstimator(model))),
         FixedThresholdClassifier(FrozenEstimator(model), threshold=0.4),
