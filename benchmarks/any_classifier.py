@@ -135,7 +135,7 @@ Accepted = tuple[Floats, Floats]
 
 
 def unconstrained_trees(case: Case) -> Accepted:
-    """The label's posterior, cut at one half."""
+    """Predict by the label's posterior, cut at one half."""
     return tuple((table[:, 1] > 0.5).astype(float) for table in case.columns[:2])
 
 
@@ -262,11 +262,11 @@ class Given(ClassifierMixin, BaseEstimator):
     classes_ = np.array([0, 1])
 
     def fit(self, X: Floats, y: Any) -> Given:
-        """Nothing to learn."""
+        """Return the classifier: there is nothing to learn."""
         return self
 
     def predict_proba(self, X: Floats) -> Floats:
-        """The column."""
+        """Return the column as probabilities."""
         p = np.asarray(X)[:, 0]
         return np.column_stack((1 - p, p))
 
@@ -308,7 +308,7 @@ ON_TREES = {method for method in METHODS if method.startswith("trees")} - OWN_TR
 
 
 def slacks(method: str, constraint: str, asked: list[float]) -> list[float]:
-    """The slacks to run for a constraint."""
+    """Return the slacks to run for a constraint."""
     if method in UNCONSTRAINED:
         return [np.nan]
     if constraint == "false_negative_rate" and method in NO_CAPS:
@@ -360,7 +360,7 @@ def trained(model: Any, split: Split, tables: list[Any], constraint: str) -> dic
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the key of each run, and what measures it."""
+    """Yield the key of each run, and the function that measures it."""
     for seed, task in product(options.seeds, options.tasks):
         split = load(task, options.without_group, seed)
         for notion in options.constraints:

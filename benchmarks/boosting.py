@@ -52,7 +52,7 @@ def measure(split: Split, constraint: str, slack: float) -> dict[str, Any]:
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
-    """Yield the key of each run, and what measures it."""
+    """Yield the key of each run, and the function that measures it."""
     for seed, task in product(options.seeds, options.tasks):
         split = load(task, without_group=False, seed=seed)
         for case in product(CONSTRAINTS, SLACKS):

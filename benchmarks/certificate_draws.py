@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 def _rates(cells: Array, axes: tuple[int, ...], label: Any = slice(None)) -> Array:
-    """Favourable decisions, by what is not summed over, among rows with these labels."""
+    """Return rates of favourable decisions among rows with these labels, summed over `axes`."""
     cells, rates = cells[..., label], RATES[..., label]
     axes = axes if label == slice(None) else axes[:-1]
     return np.asarray((cells * rates).sum(axis=axes) / cells.sum(axis=axes))
@@ -71,7 +71,7 @@ def _with_a_third_label(rows: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def cases() -> dict[str, Case]:
-    """Each kind of certificate."""
+    """Return each kind of certificate by name."""
     by_sex, by_job = _rates(ROWS, (1, 2)), _rates(ROWS, (0, 2))
     in_jobs = _rates(ROWS, (2,))
     granted, refused = ((ROWS * rates).sum(axis=1) for rates in (RATES, 1 - RATES))  # (sex, label)
@@ -138,7 +138,7 @@ def cases() -> dict[str, Case]:
 
 
 def drawn(n_rows: int, rng: np.random.Generator) -> dict[str, Array]:
-    """A sample of the population."""
+    """Draw a sample of the population."""
     cell = rng.choice(ROWS.size, size=n_rows, p=ROWS.ravel())
     sex, job, label = np.unravel_index(cell, ROWS.shape)
     decision = (rng.random(n_rows) < RATES[sex, job, label]).astype(int)
@@ -146,7 +146,7 @@ def drawn(n_rows: int, rng: np.random.Generator) -> dict[str, Array]:
 
 
 def wrong(case: Case, n_rows: int, first: int, n_draws: int) -> dict[str, int]:
-    """Number of certificates whose bound is below the truth."""
+    """Count the certificates whose bound is below the truth."""
     rng, found = np.random.default_rng(0), 0
     for draw in tqdm(range(first + n_draws), unit="draw", leave=False):
         rows = drawn(n_rows, rng)

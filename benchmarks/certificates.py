@@ -70,7 +70,7 @@ class Rates(NamedTuple):
     rows: Array
 
     def violation(self) -> float:
-        """The largest gap between groups, or of a single group its rate."""
+        """Return the largest gap between groups, or the rate of a single group."""
         rate = self.hits / self.rows
         return float(rate.max() if len(rate) == 1 else np.ptp(rate, axis=0).max())
 
@@ -96,12 +96,12 @@ class Population(NamedTuple):
     group: NDArray[np.int64]
 
     def constant_error(self, constraint: str) -> float:
-        """Of the best constant that keeps the constraint: label 1 has no false negatives."""
+        """Return the error of the best constant that keeps the constraint: 1 never misses."""
         always_one = 1.0 - self.y.mean()
         return float(always_one if constraint in CAPS else min(always_one, self.y.mean()))
 
     def rates(self, constraint: str, predicted: Array, rows: Any = slice(None)) -> Rates:
-        """Of predictions for some rows: from one table of counts, a million rows in no time."""
+        """Return the rates of predictions for some rows, from one table of counts."""
         cell = 4 * self.group[rows] + 2 * self.y[rows] + predicted[rows]
         table = np.bincount(cell, minlength=4 * (self.group.max() + 1)).reshape(-1, 2, 2)
         if constraint == "demographic_parity":
@@ -147,17 +147,17 @@ class Sample(NamedTuple):
         return SLACK[self.of.name, self.constraint]
 
     def trained(self, parameters: Mapping[str, float]) -> RateConstrainedClassifier:
-        """The constrained model, on the rows that train."""
+        """Fit the constrained model to the rows that train."""
         of, rows = self.of, self.train
         model = RateConstrainedClassifier(self.constraint, **parameters)
         return model.fit(of.X[rows], of.y[rows], sensitive_features=of.group[rows])
 
     def labels(self, model: Any) -> Array:
-        """Of the whole population."""
+        """Predict the labels of the whole population."""
         return np.asarray(model.predict(self.of.X)).astype(int)
 
     def kept(self, labels: Array, rows: Array, **alpha: float) -> bool:
-        """Whether these rows certify the constraint."""
+        """Return whether these rows certify the constraint."""
         return self.of.rates(self.constraint, labels, rows).certified(self.slack, **alpha)
 
 
@@ -224,7 +224,7 @@ def _in_sequences(sample: Sample) -> list[Kept]:
 def _most_accurate(
     sample: Sample, rows: Array, models: Any, labels: dict[str, Array]
 ) -> str | None:
-    """Of the models that these rows certify, by what was set; `labels` keeps those of all rows."""
+    """Return the name of the most accurate model that these rows certify; `labels` is a cache."""
     accuracy: dict[str, float] = {}
 
     def passes(parameters: Mapping[str, Any], model: Any, fraction: float) -> bool:
@@ -241,7 +241,7 @@ def _most_accurate(
 
 
 def _without_test(sample: Sample) -> list[Kept]:
-    """The slack is that of the constraint, and nothing is tested."""
+    """Train with the slack of the constraint, and test nothing."""
     return [Kept(sample.labels(sample.trained({"slack": sample.slack})), 1)]
 
 

@@ -27,7 +27,7 @@ def command(doc: str | None, output: str = "results", **options: Any) -> argpars
 def complete(
     path: Path, key: Sequence[str], measured: Sequence[str], jobs: Iterable[Job]
 ) -> list[str]:
-    """Do the runs that the table does not have, and return what failed.
+    """Do the runs that the table does not have, and return the failures.
 
     A run is stored as soon as it has ended. A failure is told and leaves its row for the next call.
     """

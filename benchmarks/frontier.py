@@ -26,7 +26,7 @@ def error_at(violation: ArrayLike, error: ArrayLike, at: ArrayLike) -> NDArray[n
 def differences(
     runs: pd.DataFrame, method: str, peer: str, baseline: str = "unconstrained"
 ) -> Iterator[dict[str, float]]:
-    """Give the error of `method` minus that of a peer at each violation that the peer reached.
+    """Give the error of `method` minus a peer's at each violation that the peer reached.
 
     The frontier of `method` is that of its slacks in one seed, and the unconstrained model, which
     a large slack would give.

@@ -68,7 +68,7 @@ class Case(NamedTuple):
 
 
 def maker(kind: Any, default: Any) -> Callable[..., Callable[[], Any]]:
-    """Return what gives makers of an estimator, with a constraint by default."""
+    """Return a function that gives makers of an estimator, with a constraint by default."""
 
     def made(constraint: Any = default, **params: Any) -> Callable[[], Any]:
         return lambda: kind(constraint, random_state=0, **params)
@@ -301,7 +301,7 @@ def columns_of(table: Table) -> tuple[Any, ...]:
 
 
 def found(case: Case, part: slice = slice(None)) -> dict[str, Any]:
-    """Fit, and return what must not change."""
+    """Fit, and return the values that must not change."""
     X, y, group, weight = columns_of(case.table)
     some, clf = X[:ROWS], case.estimator()
     X, y, group = X[part], y[part], group[part]
@@ -339,7 +339,7 @@ def found(case: Case, part: slice = slice(None)) -> dict[str, Any]:
 
 
 def on_workers(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return what two processes with half of the rows each find; they have found the same."""
+    """Return the result that two processes with half of the rows each agree on."""
     if not names:
         return {}
     context = multiprocessing.get_context("spawn")
@@ -371,7 +371,7 @@ def _work(rank: int, names: list[str], folder: str) -> None:
 
 
 def run(only: str) -> dict[str, dict[str, Any]]:
-    """Return what all fits find whose names contain a text."""
+    """Return the results of all fits whose names contain a text."""
     cases = {name: case for name, case in all_cases().items() if only in name}
     sharded = [name for name, case in cases.items() if case.table.given == "shards"]
     results = {}
@@ -388,7 +388,7 @@ def run(only: str) -> dict[str, dict[str, Any]]:
 
 
 def differences(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return what differs, in words."""
+    """Describe the differences in words."""
     tolerance = 0.0 if name.startswith("private/") else TOLERANCE
     one, other = np.array(before["values"]), np.array(after["values"])
     if one.shape != other.shape:

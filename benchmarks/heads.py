@@ -122,7 +122,7 @@ def warm_starts(rows: dict[str, Any]) -> None:
 
 
 def products(rows: dict[str, Any]) -> None:
-    """Print the seconds of linear fits, as multiples of a plain one, and what they consist of."""
+    """Print the seconds of linear fits, as multiples of a plain one, and their products."""
     plain = LogisticRegression(max_iter=1000)
     for clf in (RateConstrainedClassifier(), PartialParityClassifier(), DPFermiClassifier()):
         bare, fit = seconds(lambda: plain.fit(rows["X"], rows["y"]), partial(clf.fit, **rows))
@@ -137,7 +137,7 @@ def products(rows: dict[str, Any]) -> None:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the key of each run, and what measures it."""
+    """Yield the key of each run, and the function that measures it."""
     for task, n_rows in TABLES:
         for constraint in CONSTRAINTS:
             yield (task, constraint, n_rows), partial(head, task, constraint, n_rows)

@@ -187,7 +187,7 @@ CASES = {"populations": populations, "groups": groups}
 
 
 def main() -> None:
-    """Measure what the command line asks for; a second call skips what is there."""
+    """Measure the cases of the command line; a second call skips runs that are there."""
     parser = command(__doc__, "results/intervals.csv")
     add = parser.add_argument
     add("--cases", nargs="+", choices=list(CASES), default=list(CASES))

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 def linear_post(
     label: Floats, densities: Floats, combinations: Floats, slack: float, rng: np.random.Generator
 ) -> Floats:
-    """Multipliers mu, (n_parts,), of the rule ``1 - 2 p(x) + noise < d(x) mu``.
+    """Return multipliers mu, (n_parts,), of the rule ``1 - 2 p(x) + noise < d(x) mu``.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ PARITY = "demographic_parity"
 
 
 class Setting(NamedTuple):
-    """Two groups: the rate of the first, that of the second is larger by the gap."""
+    """Two groups: the rate of the first; the rate of the second is larger by the gap."""
 
     case: str
     slack: float
@@ -72,7 +72,7 @@ class Setting(NamedTuple):
     share: float  # of the rows that are of the first group
 
     def stream(self, rng: np.random.Generator, n_rows: int) -> tuple[Array, Array]:
-        """Outcomes, and whether rows are of the second group, (n_rows,) each."""
+        """Draw outcomes, and whether rows are of the second group, (n_rows,) each."""
         second = rng.random(n_rows) >= self.share
         rate = self.rate + self.gap * second
         if self.case == "later":
@@ -80,7 +80,7 @@ class Setting(NamedTuple):
         return (rng.random(n_rows) < rate).astype(np.int8), second
 
     def fixed_rows(self, power: float) -> float:
-        """Rows that the z-test needs."""
+        """Return the number of rows that the z-test needs."""
         p, q = self.rate, self.rate + self.gap
         variance = p * (1 - p) / self.share + q * (1 - q) / (1 - self.share)
         return variance * float((norm.isf(ALPHA) + norm.ppf(power)) / (self.gap - self.slack)) ** 2
@@ -97,7 +97,7 @@ REFERENCE_ALPHA, REFERENCE_ROWS = 0.01, 300
 
 
 def evidence(outcomes: Array, second: Array, slack: float) -> Array:
-    """Of a monitor after every row, (n_rows,)."""
+    """Return the evidence of a monitor after every row, (n_rows,)."""
     bets = Bets.on(of_gap(slack))
     comparison = Comparison(bets)
     both = 1 + max(second.argmax(), (~second).argmax())  # the row that begins the comparison
@@ -112,7 +112,7 @@ def evidence(outcomes: Array, second: Array, slack: float) -> Array:
 
 
 def _wealth(cells: Array, bets: Bets, begun: Array, left: Array) -> Array:
-    """Of a comparison before the first of these windows and after each of them."""
+    """Return the wealth of a comparison before the first window and after each of them."""
     logs = np.cumsum(bets.growth[cells], axis=0)
     before = np.vstack((np.zeros(logs.shape[1]), logs[:-1]))
     late = logs + np.logaddexp.accumulate(np.log(begun) - before, axis=0)
@@ -122,14 +122,14 @@ def _wealth(cells: Array, bets: Bets, begun: Array, left: Array) -> Array:
 
 
 def alarm_at(outcomes: Array, second: Array, slack: float, alpha: float = ALPHA) -> float:
-    """Number of rows at the first alarm; infinite without one."""
+    """Return the number of rows at the first alarm; infinite without one."""
     alarms = evidence(outcomes, second, slack) >= 1 / alpha
     alarms[: FIRST_ROWS - 1] = False
     return float(alarms.argmax()) + 1 if alarms.any() else np.inf
 
 
 def measured(setting: Setting, n_streams: int) -> dict[str, Any]:
-    """Alarms and delays in all streams of a setting."""
+    """Measure alarms and delays in all streams of a setting."""
     start, rng = time.process_time(), np.random.default_rng(0)
     streams = tqdm(range(n_streams), desc=setting.case, leave=False)
     rows = np.array([alarm_at(*setting.stream(rng, N_ROWS), setting.slack) for _ in streams])
@@ -170,7 +170,7 @@ RULES: dict[str, Any] = {
 def drifting(
     rng: np.random.Generator, move: str, gap: float, share: float
 ) -> tuple[Array, Array, Array]:
-    """Decisions, labels of the same rate, and whether rows are of the second group."""
+    """Draw decisions, labels of the same rate, and whether rows are of the second group."""
     rate, log_odds = MOVES[move]
     second = rng.random(DRIFT_ROWS) >= expit(logit(share) + log_odds)
     decisions = rng.random(DRIFT_ROWS) < rate + gap * second
@@ -180,7 +180,7 @@ def drifting(
 def drift(
     move: str, rule: str, gap: float, share: float, chunk: int, n_streams: int
 ) -> dict[str, Any]:
-    """Alarms in streams of a rate that moves; after every row they are counted all at once."""
+    """Count alarms in streams of a rate that moves; after every row all at once."""
     start, rng, alarms = time.process_time(), np.random.default_rng(0), 0
     for _ in tqdm(range(n_streams), desc=move, leave=False):
         decisions, labels, second = drifting(rng, move, gap, share)
@@ -196,7 +196,7 @@ def drift(
 
 
 def drift_jobs(n_streams: int) -> Iterator[Job]:
-    """Every movement after every row; one of them in chunks, and by every criterion."""
+    """Yield every movement after every row; one of them in chunks, and by every criterion."""
     settings = [
         *((move, PARITY, gap, share, 1) for move, gap, share in product(MOVES, (0, 0.05), SHARES)),
         *((LOOKED_AT, PARITY, 0.05, 0.15, chunk) for chunk in CHUNKS),
@@ -251,7 +251,7 @@ def reference(name: str, rates: tuple[float, float], n_streams: int) -> dict[str
 
 
 def speed(n_updates: int = 100_000) -> dict[str, Any]:
-    """Processor seconds of updates of one row."""
+    """Measure processor seconds of updates of one row."""
     setting = Setting("speed", 0.05, 0.3, 0.0, 0.5)
     outcomes, second = setting.stream(np.random.default_rng(0), n_updates)
     monitor, start = FairnessMonitor(slack=setting.slack), time.process_time()
@@ -279,7 +279,7 @@ def jobs(case: str, n_streams: int) -> Iterator[Job]:
 
 
 def main() -> None:
-    """Run what is missing."""
+    """Do the missing runs."""
     parser = command(__doc__, "results/monitoring.csv")
     choices = ["slack", "twice", "later", "drift", "reference", "speed"]
     parser.add_argument("--cases", nargs="+", choices=choices, default=choices)

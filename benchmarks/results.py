@@ -52,7 +52,7 @@ def append(path: Path, row: Mapping[str, Any], columns: Sequence[str], key: Sequ
 
 
 def save(path: Path, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Write the rows of a whole benchmark in place of those of an earlier call, and give them."""
+    """Write the rows of a whole benchmark in place of an earlier table, and return them."""
     table = pd.DataFrame(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, index=False)

@@ -53,7 +53,7 @@ def components(kind: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what is missing; 1 if a run failed."""
+    """Do the missing runs; return 1 if one failed."""
     name, objective, options = _options(argv)
     path = options.output / f"{Path(name).stem}.csv"
     key, measured = [*KEY, *objective.PARAMETERS], [*objective.COLUMNS, "versions"]

@@ -61,7 +61,7 @@ class Trial(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a fit reported and what was found instead."""
+    """The report of a fit, compared with values that were computed anew."""
 
     wrong: bool  # violation_ or feasible_ differ from the values computed here
     feasible: bool
@@ -75,19 +75,19 @@ class Outcome(NamedTuple):
 
 
 def spread(values: Any) -> float:
-    """Largest minus smallest, without sets that have no rows."""
+    """Return the largest minus the smallest, without sets that have no rows."""
     known = [value for value in values if not np.isnan(value)]
     return max(known) - min(known) if len(known) > 1 else 0.0
 
 
 def mean_by_group(values: Floats, group: NDArray[Any], inside: NDArray[np.bool_]) -> list[float]:
-    """Means over the rows of each group that are inside; nan where there are none."""
+    """Return means over the rows of each group that are inside; nan where there are none."""
     sets = [values[(group == g) & inside] for g in np.unique(group)]
     return [float(own.mean()) if len(own) else np.nan for own in sets]
 
 
 def gap_of_rates(notion: str, y: Any, group: Any, scores: Floats) -> float:
-    """The rate notions: the worst label of those that the notion compares within."""
+    """Return the largest gap of rates within the labels that a notion compares."""
     predicted = (scores > 0).astype(float)
     everywhere = np.ones(len(y), dtype=bool)
     within = {
@@ -102,7 +102,7 @@ def gap_of_rates(notion: str, y: Any, group: Any, scores: Floats) -> float:
 
 
 def gap_of_losses(notion: str, y: Any, group: Any, scores: Floats) -> float:
-    """Mean log losses of the groups, overall or within labels."""
+    """Return the largest gap of mean log losses, overall or within labels."""
     losses = np.logaddexp(0.0, np.where(y == 1, -scores, scores))
     everywhere = np.ones(len(y), dtype=bool)
     within = {"loss_parity": [everywhere], "equalized_odds": [y == 0, y == 1]}
@@ -110,7 +110,7 @@ def gap_of_losses(notion: str, y: Any, group: Any, scores: Floats) -> float:
 
 
 def gap_of_aucs(notion: str, y: Any, group: Any, scores: Floats) -> float:
-    """AUCs from all pairs of rows."""
+    """Return the largest gap of AUCs, from all pairs of rows."""
     above = np.sign(scores[:, None] - scores) / 2 + 0.5
 
     def auc(first: Any, second: Any) -> float:
@@ -131,7 +131,7 @@ def gap_of_aucs(notion: str, y: Any, group: Any, scores: Floats) -> float:
 
 
 def gap_of_scores(notion: str, interval: Any, y: Any, group: Any, scores: Floats) -> float:
-    """Distributions of scores inside the interval: at all thresholds, or at 0.
+    """Return the largest gap of score distributions in the interval, at all thresholds or at 0.
 
     Groups with less than a row in the interval are left out, of which a warning tells.
     """
@@ -148,12 +148,12 @@ def gap_of_scores(notion: str, interval: Any, y: Any, group: Any, scores: Floats
 
 
 def error(y: Any, scores: Floats) -> float:
-    """Fraction of wrong labels."""
+    """Return the fraction of wrong labels."""
     return float(np.mean((scores > 0) != y))
 
 
 def misranked(y: Any, scores: Floats) -> float:
-    """1 - AUC of positives against negatives, from all pairs."""
+    """Return 1 - AUC of positives against negatives, from all pairs."""
     differences = np.sign(scores[y == 1][:, None] - scores[y == 0])
     return float(0.5 - differences.mean() / 2)
 
@@ -162,7 +162,7 @@ def misranked(y: Any, scores: Floats) -> float:
 
 
 def rows_of(rng: np.random.Generator) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Random rows: groups differ in size, in columns and in labels."""
+    """Draw rows: groups differ in size, in columns and in labels."""
     n, d = int(np.exp(rng.uniform(np.log(30), np.log(1500)))), int(rng.integers(1, 13))
     n_groups = int(rng.choice([2, 2, 3, 5]))
     group = rng.choice(n_groups, size=n, p=rng.dirichlet(np.full(n_groups, 5.0)))
@@ -229,7 +229,7 @@ ESTIMATORS: dict[str, Callable[..., tuple[Any, str, Scored]]] = {
 
 
 def trials(kind: str, n: int, seed: int) -> Iterator[Trial]:
-    """Random problems for one of `ESTIMATORS`, equal for equal seeds."""
+    """Yield random problems for one of `ESTIMATORS`, equal for equal seeds."""
     for i in range(n):
         rng = np.random.default_rng([seed, list(ESTIMATORS).index(kind), i])
         X, y, group = rows_of(rng)
@@ -272,12 +272,12 @@ def check(trial: Trial) -> Outcome:
 
 
 def _beyond_a_row(criterion: float, rival: float, n_rows: int) -> float:
-    """By how much a criterion exceeds another, beyond what a single row may add to it."""
+    """Return the excess of a criterion over another, less the part that one row may add."""
     return max(float(criterion - rival) - 1.0 / n_rows, 0.0) if rival < np.inf else 0.0
 
 
 def obvious(trial: Trial) -> Iterator[tuple[float, float]]:
-    """Criterion and violation of constant scores and of the model without constraints.
+    """Yield criterion and violation of constant scores and of the model without constraints.
 
     The latter at all thresholds, but for those between scores that are equal but for rounding.
     """
@@ -296,7 +296,7 @@ def obvious(trial: Trial) -> Iterator[tuple[float, float]]:
 
 
 def relaxed(trial: Trial) -> Iterator[tuple[float, float]]:
-    """Criterion and violation of the relaxation whose bound is as loose as the slack allows.
+    """Yield criterion and violation of the loosest relaxation that the slack allows.
 
     A bound is a mixture of zero covariance with the model without constraints. If zero covariance
     exceeds the slack, it is moved to other thresholds, which are quantiles of its scores.
@@ -330,7 +330,7 @@ def relaxed(trial: Trial) -> Iterator[tuple[float, float]]:
 
 
 def summary(outcomes: pd.DataFrame) -> dict[str, str]:
-    """What the table shows of the outcomes of one estimator."""
+    """Return the row of the table about the outcomes of one estimator."""
     worse, cpu = outcomes["worse"], outcomes["cpu"]
     relaxation = outcomes.get("than_relaxed", worse * np.nan)  # not in the runs of earlier days
     return {

@@ -93,7 +93,7 @@ def names_of() -> set[str]:
 
 
 def length(function: ast.FunctionDef) -> int:
-    """Count the lines of a function without docstrings, its own and those inside it."""
+    """Count the lines of a function without docstrings, also without docstrings inside it."""
     inside = (node for node in ast.walk(function) if isinstance(node, ast.FunctionDef))
     docstrings = [node.body[0] for node in inside if ast.get_docstring(node) is not None]
     n_doc = sum(node.end_lineno - node.lineno + 1 for node in docstrings)

@@ -21,7 +21,7 @@ def dataset(load: Callable[[], Bunch]) -> SimpleNamespace:
 
 
 def table(name: str, *, task: Task | None = None, **options: Any) -> SimpleNamespace:
-    """A data set with its default groups, one-hot; `task` is that of partial parity."""
+    """Return a one-hot data set with its default groups, and its task of partial parity."""
 
     def load() -> Bunch:
         data = load_dataset(name, preprocess="one_hot", **options)
@@ -57,7 +57,7 @@ def acs_income_white() -> Bunch:
 
 
 def bank_duration() -> Bunch:
-    """The bank table with the duration of the call.
+    """Return the bank table with the duration of the call.
 
     The duration is known only after the call and gives its outcome away, so ``bank`` leaves it out.
     The partial-parity paper does not say which of the columns make up its 54.

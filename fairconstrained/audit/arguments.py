@@ -26,7 +26,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a file, or the standard input, can be read."""
+    """Return whether a file, or the standard input, can be read."""
     return str(path) == "-" or path.is_file()
 
 
@@ -81,7 +81,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _errors(options: argparse.Namespace) -> dict[str, bool]:
-    """Return what may be wrong with the options together, and whether it is."""
+    """Return the possible errors of the options together, and whether each is made."""
     return {
         "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
         "--ratio must be between 0 and 1": not 0 < (options.ratio or 0.5) < 1,

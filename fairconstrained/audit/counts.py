@@ -112,7 +112,7 @@ class Counted:
 
 
 def needs_no_label(sample: Sample, criterion: str) -> bool:
-    """Whether a criterion is about all rows with a decision."""
+    """Return whether a criterion is about all rows with a decision."""
     return criterion == "demographic_parity" or sample.label is None
 
 

@@ -53,7 +53,7 @@ def decisions_and_scores(
 
 
 def is_model(values: Any) -> bool:
-    """Whether these are not predictions but something that makes them."""
+    """Return whether these are not predictions but something that makes them."""
     return callable(values) or hasattr(values, "predict")
 
 

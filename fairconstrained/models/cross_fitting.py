@@ -32,7 +32,7 @@ LEAST_GIVEN = 1e-3
 
 
 def is_scoring_classifier(model: Any) -> bool:
-    """Whether a model has posteriors or decisions."""
+    """Return whether a model has posteriors or decisions."""
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     # A search or a pipeline may have neither before it is fitted.
     return hasattr(model, "fit") and (has_scores or is_classifier(model))
@@ -54,7 +54,7 @@ class Ensemble(NamedTuple):
     kinds: NDArray[Any]
 
     def evidence(self, X: Any) -> list[Floats]:
-        """Return what each of the classifiers says of rows, (n, n_kinds)."""
+        """Return the evidence of each classifier on rows, (n, n_kinds)."""
         return [evidence_of(*pair, self.kinds) for pair in as_codes(self.models, X)]
 
     def only_fold(self, k: int) -> Ensemble:

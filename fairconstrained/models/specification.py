@@ -256,7 +256,7 @@ class OfClassifier(Specification):
 
 
 def are_sizes(given: Any) -> bool:
-    """Whether this is a sequence of layer sizes."""
+    """Return whether this is a sequence of layer sizes."""
     whole = (int, np.integer)
     return (
         isinstance(given, Sequence)

@@ -231,7 +231,7 @@ def _read_as_numbers(X: pd.DataFrame, decimal: str) -> tuple[pd.DataFrame, list[
 
 
 def _runs(column: pd.Series) -> bool:
-    """Whether these are whole numbers almost without gaps, each of them once."""
+    """Return whether these are whole numbers almost without gaps, each of them once."""
     return bool(
         column.notna().all()
         and column.is_unique

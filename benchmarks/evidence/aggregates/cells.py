@@ -89,7 +89,7 @@ def means(runs: pd.DataFrame, row: str, measures: Mapping[str, str], of: str = "
 
 
 def budgets(runs: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Give the runs of each epsilon by its name, in their order, and those without privacy last."""
+    """Give the runs of each epsilon by its name, in their order, and runs without privacy last."""
     for epsilon, of in runs.groupby(runs["epsilon"].fillna(np.inf)):
         yield "not private" if np.isinf(epsilon) else f"epsilon {epsilon:g}", of
 
@@ -105,6 +105,6 @@ def by_budget(runs: pd.DataFrame, row: str, measures: Mapping[str, str]) -> Cell
 @table("raco_published", "published")
 @table("step_times_published", "published")
 def _as_published(points: pd.DataFrame) -> Cells:
-    """Give the lines of a published file: what names the row, measure, value and deviation."""
+    """Give the lines of a published file: the parts of a name, measure, value and deviation."""
     for *parts, measure, value, std in points.itertuples(index=False):
         yield name(*parts), measure, f"{value:g}", "" if np.isnan(std) else f"{std:g}"

@@ -113,7 +113,7 @@ def _fermi_beaten(runs: pd.DataFrame) -> Cells:
 
 
 def _answer(means: pd.DataFrame, point: pd.Series) -> tuple[float, bool]:
-    """Give the penalty whose error is least of those that beat a point in both, or the nearest."""
+    """Give the penalty of least error among all that beat a point in both, or the nearest."""
     excess = (means - point).clip(lower=0.0).sum(axis=1)
     beating = means[excess == 0.0]
     if len(beating):

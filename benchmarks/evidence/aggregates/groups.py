@@ -27,7 +27,7 @@ FALSE = {"name": "name", "name, few columns, margin": "name, corrected, few colu
 
 
 def _compared(runs: pd.DataFrame) -> pd.DataFrame:
-    """The fits, each with the error of the fit that sees all groups of the same table."""
+    """Give the fits, each with the error of the fit that sees all groups of the same table."""
     fits = runs[runs["case"] == "fits"]
     of_all = fits[fits["given"] == "all"].set_index(["data", "seed"])["error"].rename("of_all")
     return fits[fits["given"] != "all"].join(of_all, on=["data", "seed"])

@@ -29,7 +29,7 @@ def _networks(runs: pd.DataFrame) -> Cells:
 
 @table("networks_on_new_rows", "networks")
 def _networks_on_new_rows(runs: pd.DataFrame) -> Cells:
-    """By how much gaps on test rows exceed those on training rows, over all tables."""
+    """Give the excess of gaps on test rows over gaps on training rows, over all tables."""
     bound = runs[runs["method"].isin(["linear", "network"]) & (runs["slack"] < 1)]
     grown = bound.assign(by=bound["test_violation"] - bound["train_violation"])
     pairs = grown.pivot(index=["dataset", "seed"], columns="method", values="by").dropna()

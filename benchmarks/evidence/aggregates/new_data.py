@@ -9,7 +9,7 @@ from fairconstrained.metrics.bounds import clopper_pearson
 
 
 def _trials(runs: pd.DataFrame) -> int:
-    """Every draw of rows that certify is one; without a certificate every training is."""
+    """Count every draw of rows that certify, or every training without a certificate."""
     return int(runs["draws"].where(runs["method"] != "uncertified", 1).sum())
 
 
@@ -38,7 +38,7 @@ TRAINING = ["population", "constraint", "n_rows", "training", "draws"]
 
 
 def _compared(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs, each with the error of ours on the same samples; without certificate it is nan."""
+    """Give the runs, each with our error on the same samples, which is nan without certificate."""
     ours = runs[runs["method"] == "certified"].set_index(TRAINING)["error"].rename("ours")
     return runs.join(ours, on=TRAINING)
 

@@ -83,7 +83,7 @@ def _partial_baselines(runs: pd.DataFrame) -> Cells:
 
 
 def _gains(runs: pd.DataFrame, row: str) -> Cells:
-    """Give the accuracy of ours minus that of each baseline that was run, at its fairness."""
+    """Give the lead of our accuracy over each baseline that was run, at its fairness."""
     for baseline in sorted(set(_BASELINES) & set(runs["method"])):
         found = pd.DataFrame(frontier.differences(runs, "ours", baseline, _FREE))
         for part in ("test", "train"):

@@ -56,7 +56,7 @@ def _ranking_default(runs: pd.DataFrame) -> Cells:
 
 
 def _differences(runs: pd.DataFrame, ours: str, peer: str, row: str, column: str) -> Cells:
-    """Our error minus that of a peer at its gaps, on training and test rows."""
+    """Give our error minus a peer's at the peer's gaps, on training and test rows."""
     found = pd.DataFrame(frontier.differences(runs, ours, peer, FREE))
     for part in ("train", "test") if len(found) else ():
         means = found.groupby("seed")[part].mean().dropna()
@@ -73,7 +73,7 @@ def _ranking_baselines(runs: pd.DataFrame) -> Cells:
 
 @table("ranking_networks", "auc_fair")
 def _ranking_networks(runs: pd.DataFrame) -> Cells:
-    """Test errors and gaps of networks and linear models, on the splits and slacks of both."""
+    """Give test errors and gaps of networks and linear models, on the splits and slacks of both."""
     key = [*_CASE, "slack", "seed"]
     both = runs[runs["method"].isin([OURS, NETWORK])].pivot_table(
         index=key, columns="method", values=["test_error", "test_violation"]

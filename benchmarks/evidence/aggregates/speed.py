@@ -182,7 +182,7 @@ def _engines_plan(runs: pd.DataFrame) -> Cells:
 
 @table("heads", "heads")
 def _heads(runs: pd.DataFrame) -> Cells:
-    """Processor seconds of heads on trees as multiples of the bare trees', of a row in addition."""
+    """Give processor seconds of heads as multiples of bare trees'; of one row, how many more."""
     for _, run in runs.iterrows():
         row = f"{run['rows']:,} rows at most / {name(run['dataset'], run['constraint'])}"
         for column in ("fit", "predict"):

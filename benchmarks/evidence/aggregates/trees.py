@@ -79,7 +79,7 @@ def _beside_reductions(
 
 @table("boosted_trees_at_equal_gap", "any_classifier")
 def _boosted_trees_at_equal_gap(runs: pd.DataFrame) -> Cells:
-    """Our test error minus that of each peer at the peer's mean test violation.
+    """Give our test error minus each peer's at the peer's mean test violation.
 
     The standard deviation is that of the peer's test error over the splits, mean over slacks.
     """
@@ -154,7 +154,7 @@ def _frozen_model(runs: pd.DataFrame) -> Cells:
 
 @table("relaxed_thresholds", "relaxed_thresholds")
 def _relaxed_thresholds(runs: pd.DataFrame) -> Cells:
-    """Our errors minus those of peers: of test rows at their gaps, of training rows at a slack.
+    """Give our errors minus peers': of test rows at their gaps, of training rows at a slack.
 
     The standard deviation is that of the difference over the splits, each with its frontier.
     """
@@ -188,7 +188,7 @@ def _single_fit(runs: pd.DataFrame) -> Cells:
 
 @table("single_fit_differences", "single_fit")
 def _single_fit_differences(runs: pd.DataFrame) -> Cells:
-    """The error less that of the head at equal gap, and times as long, over all runs."""
+    """Give the error less the head's at equal gap, and how many times as long, over all runs."""
     runs = runs.assign(
         more=runs["error"] - runs["equal_error"],
         fits=runs["cpu"] / runs["head_cpu"],
@@ -210,7 +210,7 @@ def _single_fit_differences(runs: pd.DataFrame) -> Cells:
 
 @table("boosting", "boosting")
 def _boosting(runs: pd.DataFrame) -> Cells:
-    """A constrained booster on test rows; its error less that of the head at equal gap."""
+    """Give a constrained booster on test rows, and its error less the head's at equal gap."""
     for case, of in runs.groupby(["dataset", "constraint"], sort=False):
         row, own = name(*case), _with_heads(of)
         yield from means(of, row, {"error": "test error", "gap": "test gap"})
@@ -240,7 +240,7 @@ def _boosting_differences(runs: pd.DataFrame) -> Cells:
 
 
 def _with_heads(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs of boosters with those of the head on the same splits, which were kept before."""
+    """Return runs of boosters with runs of the head on the same splits, which were kept before."""
     heads = pd.read_csv(_RUNS / "any_classifier.csv.gz")
     case = ["dataset", "constraint", "seed"]
     heads = heads[~heads["without_group"]].merge(runs[case].drop_duplicates(), on=case)
