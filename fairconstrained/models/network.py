@@ -284,7 +284,7 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
 
 
 def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
-    """Return whether single rows have other scores than in a batch; with dropout this is not known."""
+    """Return whether single rows have other scores than in a batch; unknown with dropout."""
     equal = partial(torch.allclose, rtol=1e-4, atol=1e-6, equal_nan=True)
     with torch.no_grad():
         together, again = network(rows), network(rows)
