@@ -180,8 +180,9 @@ def _crossed(
         listed = ", ".join(map(str, shapes))
         raise ValueError(f"{name} has columns of different shapes: {listed}.")
     _check_length(*shapes[0], n_samples, name)
+    names = [_column_name(key, name) for key in columns]
     if len(columns) == 1:
-        level, code = levels_of(next(iter(columns.values())), name)
+        level, code = levels_of(next(iter(columns.values())), names[0])
         return Groups(code, level), [level]
     # A row that lacks a value has no group, and no other value of it names or types one.
     has: Array = ~np.array([pd.isna(column) for column in columns.values()])
@@ -189,7 +190,8 @@ def _crossed(
     if required is not None:
         optional = len(has) - required
         known = np.asarray(has[optional:].all(axis=0) & has[:optional].any(axis=0))
-    levels, codes = zip(*(levels_of(each[known], name) for each in columns.values()), strict=True)
+    told_apart = [each[known] for each in columns.values()]
+    levels, codes = zip(*map(levels_of, told_apart, names), strict=True)
     crossed: Array = np.zeros(int(known.sum()), dtype=np.int64)
     rows: list[Array] = []
     for level, code in zip(levels, codes, strict=True):
@@ -239,8 +241,14 @@ def n_complete(labels: Array) -> int:
 def _warn_of_groups(columns: Iterable[Any], values: Sequence[Any], name: str) -> None:
     """Warn of values of each column that may not have been meant as groups of their own."""
     for key, column in zip(columns, values, strict=False):
-        column_name = f"{name} {key!r}" if isinstance(key, str) else name
-        warn_of_values(column.tolist(), column_name, "group")
+        warn_of_values(column.tolist(), _column_name(key, name), "group")
+
+
+def _column_name(key: Any, name: str) -> str:
+    """Name a column in messages; those crossed with strata have the parameter in their name."""
+    if not isinstance(key, str):
+        return name
+    return key if key.startswith((_GROUPS, _STRATA)) else f"{name} {key!r}"
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:

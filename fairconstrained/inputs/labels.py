@@ -88,7 +88,8 @@ def _one_column(labels: Array, name: str) -> Array:
 def _refuse_other_types(labels: Array, name: str) -> None:
     """Raise ValueError for labels of several types, and for scores."""
     if pd.api.types.infer_dtype(labels).startswith("mixed"):
-        raise ValueError(f"{name} must hold labels of one type; got some text and some numbers.")
+        kinds = " and ".join(sorted({kind_of(label) for label in labels}))
+        raise ValueError(f"{name} must hold labels of one type, numbers or text; got {kinds}.")
     if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
         raise ValueError(
             f"{name} must hold class labels; got {fractions[0]}. Turn scores or probabilities "

@@ -67,7 +67,14 @@ def plain(array: Array) -> Array:
 
 def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, Ints]:
     """Return the sorted values, and the position of each row's value; -1 where it is missing."""
-    codes, levels = pd.factorize(array)  # by hashes: only the values are sorted, not the rows
+    try:
+        codes, levels = pd.factorize(array)  # by hashes: only the values are sorted, not the rows
+    except TypeError:  # whose words the values may have written
+        kinds = listed(sorted({type(value).__name__ for value in array}))
+        raise ValueError(
+            f"{name} must hold values that can be told apart by their hashes, such as texts and "
+            f"numbers; got values of type {kinds}. Convert them to texts."
+        ) from None
     levels = plain(levels)
     if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
         levels = levels.astype(str)

@@ -34,8 +34,9 @@ LEAST_GIVEN = 1e-3
 def is_scoring_classifier(model: Any) -> bool:
     """Return whether a model has posteriors or decisions."""
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
+    inside = model.estimator if isinstance(model, FrozenEstimator) else model  # may be anything
     # A search or a pipeline may have neither before it is fitted.
-    return hasattr(model, "fit") and (has_scores or is_classifier(model))
+    return hasattr(inside, "fit") and (has_scores or is_classifier(model))
 
 
 def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:

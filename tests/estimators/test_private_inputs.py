@@ -6,16 +6,18 @@ import itertools
 import pickle
 import re
 import sys
+import traceback
 import warnings
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import sparse
 from sklearn import config_context
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
@@ -25,6 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, TunedThresholdClassifierCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch import nn
 
 from fairconstrained import (
     AUCFairClassifier,
@@ -130,6 +133,15 @@ def test_errors_name_the_column_and_quote_no_entry(case):
         error = error.__cause__ or error.__context__
 
 
+@pytest.mark.parametrize("name", ["y", "sensitive_features", "control_features"])
+def test_entries_that_are_no_values_are_refused_by_name(name):
+    entries = pd.Series([{SECRET: 1}, *GROUPS[1:400]])
+    columns = {"y": Y[FEW], "sensitive_features": GROUPS[FEW], name: entries}
+    with pytest.raises(ValueError, match=f"^{name} (0 )?must hold") as caught:
+        clone(ONE).fit(DATA.data[FEW], **columns)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
 def test_warnings_of_inputs_quote_no_label_of_an_index():
     """It may be the name of a person."""
     names = [SECRET, *map(str, range(399))]
@@ -185,6 +197,46 @@ def test_no_row_decides_whether_a_frozen_model_is_refused(scale):
     clf = RateConstrainedClassifier(epsilon=1.0, model=FrozenEstimator(model), solver=STEPS)
     for rows in (X, X.astype(np.float32), pd.DataFrame(X)):
         assert clf.fit(rows, X[:, 0] > 0, sensitive_features=GROUPS[FEW]).privacy_.epsilon <= 1
+
+
+class OfModule(ClassifierMixin, BaseEstimator):
+    """A network as a classifier, which leaves it as it is: in training mode, say."""
+
+    def __init__(self, module):
+        self.module = module
+        self.classes_ = np.arange(2)
+
+    def fit(self, X, y):
+        raise AssertionError
+
+    def predict_proba(self, X):
+        return self.module(torch.as_tensor(X)).softmax(1).detach().numpy()
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (nn.BatchNorm1d(2), r"refuses a made-up row by itself \(ValueError\)"),
+        (nn.Softmax(0), "something else of a made-up row among others"),
+    ],
+)
+def test_a_frozen_network_treats_each_row_by_itself(module, words):
+    frozen = FrozenEstimator(OfModule(module.double()))
+    clf = RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
+    with pytest.raises(ValueError, match=f"must treat each row by itself .*{words}"):
+        clf.fit(DATA.data[FEW, :2], Y[FEW], sensitive_features=GROUPS[FEW])
+    frozen.estimator.module.eval()
+    if isinstance(module, nn.BatchNorm1d):
+        clf.fit(DATA.data[FEW, :2], Y[FEW], sensitive_features=GROUPS[FEW])
+        assert clf.privacy_.epsilon <= 1.0
+
+
+def test_a_frozen_object_that_is_no_classifier_is_refused_by_name():
+    for frozen in (nn.Linear(2, 2), StandardScaler(), 3):
+        with pytest.raises(ValueError, match=r"model must be .*got FrozenEstimator"):
+            clone(ONE).set_params(model=FrozenEstimator(frozen)).fit(
+                DATA.data[FEW], Y[FEW], sensitive_features=GROUPS[FEW]
+            )
 
 
 TABLE = pd.DataFrame({"age": PLACE[FEW], "sex": GROUPS[FEW] == "a", "old": PLACE[FEW] > 0.5})
@@ -293,23 +345,39 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
     assert 0.9 * min(epsilon, 500.0) <= plan.epsilon <= epsilon
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "rate", "most"), [(5e3, 1e-7, 40), (1.0, 1e-7, 20)])
-def test_extreme_searches_are_planned_with_few_distributions(epsilon, rate, most, monkeypatch):
-    """Of 100,000 steps: each distribution takes up to half a second."""
-    made = []
-    make = privacy_loss_distribution.from_gaussian_mechanism
+def distributions(monkeypatch, kind):
+    """Return a list of options with which the library is asked for distributions from now on."""
+    made, make = [], getattr(privacy_loss_distribution, kind)
 
     def counted(*args, **options):
         made.append(options)
         return make(*args, **options)
 
-    monkeypatch.setattr(privacy_loss_distribution, "from_gaussian_mechanism", counted)
+    monkeypatch.setattr(privacy_loss_distribution, kind, counted)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "rate", "most"), [(5e3, 1e-7, 40), (1.0, 1e-7, 20)])
+def test_extreme_searches_are_planned_with_few_distributions(epsilon, rate, most, monkeypatch):
+    """Of 100,000 steps: each distribution takes up to half a second."""
+    made = distributions(monkeypatch, "from_gaussian_mechanism")
     clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=100_000, sampling_rate=rate))
     search = PrivateGridSearch(clf, {}, epsilon=epsilon)
     plan, _ = search._planned([{"slack": slack} for slack in (0.1, 0.2)], 1500, "record")
     assert 0 < len([options for options in made if options["sampling_prob"] < 1]) < most
     assert plan.epsilon <= epsilon
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "rate"), [(0.011, 1e-7), (1.1, 1e-7), (1.1, 2e-7)])
+def test_extreme_plans_with_laplace_noise_need_few_distributions(epsilon, rate, monkeypatch):
+    """Of 100,000 steps: from where a row in one batch would lead, two or three are enough."""
+    made = distributions(monkeypatch, "from_laplace_mechanism")
+    steps = DPSGDA(n_steps=100_000, sampling_rate=rate, histogram_noise="laplace")
+    plan = RateConstrainedClassifier(epsilon=epsilon, solver=steps).planned_privacy(10_000)
+    assert 0 < len(made) < 6
+    assert 0.99 * epsilon <= plan.epsilon <= epsilon
 
 
 @pytest.mark.slow

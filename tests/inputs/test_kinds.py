@@ -96,7 +96,7 @@ def test_labels_of_two_types_are_refused_alike(values, container):
         ),
         lambda: FairnessMonitor().update(labels, sensitive_features=GROUP),
     ):
-        with pytest.raises(ValueError, match="must hold labels of one type; got some text and"):
+        with pytest.raises(ValueError, match=r"of one type, .*; got numbers and text"):
             reads()
 
 

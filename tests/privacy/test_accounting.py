@@ -196,3 +196,4 @@ def test_hardly_any_noise_is_infinite_at_once():
     assert spent(Gaussian(1e-3)) == spent(Laplace(1e-3), q=0.5, n=100) == math.inf
     assert spent(Gaussian(0.7), q=0.7, n=400, unit="sensitive_features") == math.inf
     assert spent(Gaussian(0.1), q=0.9, n=10_000) == math.inf
+    assert spent(Laplace(0.06), Gaussian(0.03), q=1e-100) == math.inf  # e^loss is no double
