@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -175,9 +176,9 @@ class Phase:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "releases", tuple(self.releases))
-        if not 0 < self.sampling_rate <= 1:
+        if not (is_number(self.sampling_rate) and 0 < self.sampling_rate <= 1):
             raise ValueError(f"sampling_rate must be in (0, 1]; got {self.sampling_rate!r}.")
-        if self.n_steps != int(self.n_steps) or self.n_steps < 1:
+        if not (is_number(self.n_steps) and 1 <= self.n_steps < math.inf and self.n_steps % 1 == 0):
             raise ValueError(f"n_steps must be a positive integer; got {self.n_steps!r}.")
 
     def __str__(self) -> str:
@@ -327,13 +328,18 @@ def rounded_up(epsilon: float) -> str:
     return f"{math.ceil(epsilon / unit - 1e-9) * unit:.3g}"
 
 
+def is_number(value: Any) -> bool:
+    """Whether a parameter is a number: True is one for Python, and most likely a mistake."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_positive(name: str, value: float) -> None:
-    if not value > 0:
+    if not (is_number(value) and value > 0):
         raise ValueError(f"{name} must be positive; got {value!r}.")
 
 
 def check_budget(*, delta: float, unit: str) -> None:
-    if not MIN_DELTA <= delta < 1:
+    if not (is_number(delta) and MIN_DELTA <= delta < 1):
         raise ValueError(f"delta must be at least {MIN_DELTA:g} and below 1; got {delta!r}.")
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {list(UNITS)}; got {unit!r}.")

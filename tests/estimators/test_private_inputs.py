@@ -199,7 +199,7 @@ def test_no_row_decides_whether_a_frozen_model_is_refused(scale):
         assert clf.fit(rows, X[:, 0] > 0, sensitive_features=GROUPS[FEW]).privacy_.epsilon <= 1
 
 
-class OfModule(ClassifierMixin, BaseEstimator):
+class NetworkAsClassifier(ClassifierMixin, BaseEstimator):
     """A network as a classifier, which leaves it as it is: in training mode, say."""
 
     def __init__(self, module):
@@ -221,7 +221,7 @@ class OfModule(ClassifierMixin, BaseEstimator):
     ],
 )
 def test_a_frozen_network_treats_each_row_by_itself(module, words):
-    frozen = FrozenEstimator(OfModule(module.double()))
+    frozen = FrozenEstimator(NetworkAsClassifier(module.double()))
     clf = RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
     with pytest.raises(ValueError, match=f"must treat each row by itself .*{words}"):
         clf.fit(DATA.data[FEW, :2], Y[FEW], sensitive_features=GROUPS[FEW])

@@ -168,6 +168,7 @@ SEEDED_STEP = {
     ("changed", "error", "message"),
     [
         ({"epsilon": 0.0}, ValueError, "epsilon must be positive; got 0.0"),
+        ({"epsilon": Budget(1.0, 1e-5, "record")}, ValueError, "epsilon must be positive; got B"),
         ({"delta": 2.0}, ValueError, "delta must be at least"),
         ({"holdout_size": 1.0}, ValueError, "holdout_size must be a number between 0 and 1"),
         ({"param_grid": {"epsilon": [1.0]}}, ValueError, r"must not vary the budget.*'epsilon'"),

@@ -135,6 +135,10 @@ def test_a_printed_epsilon_is_not_below_the_spent_one(noise):
         (lambda: Laplace(math.nan), "scale must be positive; got nan"),
         (lambda: Phase([], 0.0), r"sampling_rate must be in \(0, 1\]; got 0.0"),
         (lambda: Phase([], 0.5, 2.5), "n_steps must be a positive integer; got 2.5"),
+        (lambda: Gaussian("1"), "noise_multiplier must be positive; got '1'"),
+        (lambda: Phase([], "1"), r"sampling_rate must be in \(0, 1\]; got '1'"),
+        (lambda: Phase([], 0.5, math.inf), "n_steps must be a positive integer; got inf"),
+        (lambda: spent(delta="1"), "delta must be at least 1e-10 and below 1; got '1'"),
         (lambda: spent(delta=1.0), "delta must be at least 1e-10 and below 1; got 1.0"),
         (lambda: spent(unit="row"), "unit must be one of .*; got 'row'"),
         (

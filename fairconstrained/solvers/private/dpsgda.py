@@ -144,7 +144,7 @@ class DPSGDA(NoisySteps):
 
     dual_step_size: float = positive(0.2)
     n_steps: int | None = count(None)
-    sampling_rate: float | None = None
+    sampling_rate: float | None = positive(None)
     max_dual: float = positive(10.0)
     histogram_noise: str = choice("gaussian", "laplace")
 
