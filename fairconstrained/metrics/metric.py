@@ -272,7 +272,8 @@ Warns
 SmallGroupWarning
     Names each group without rows (or without rows of a label) that the metric needs, or the
     only group where there is nothing to compare: the metric is nan then. Strata and attributes
-    with a single group are left out by name.
+    with a single group are left out by name. Every cell with a row counts, however few they are;
+    fits, certificates, audits and monitors leave out cells with too few rows by name.
 
 """
 
