@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.helpers.clients import array_api, run_program
+from tests.helpers.clients import array_api, run_python
 
 BEGIN = """
 import warnings
@@ -87,4 +87,4 @@ assert report.equals(metrics.group_report(y, labels.numpy(), y_score=X[:, 0], **
 @pytest.mark.parametrize("program", [ESTIMATORS, METRICS])
 def test_tensors_give_what_arrays_give(program):
     """scikit-learn wants scipy's array API to be on before either is imported."""
-    run_program(program, SCIPY_ARRAY_API="1")
+    run_python("-W", "error", "-c", program, SCIPY_ARRAY_API="1")

@@ -2,14 +2,11 @@
 
 import ast
 import importlib.util
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tests.helpers.clients import array_api
+from tests.helpers.clients import array_api, run_python
 from tests.helpers.pages import BLOCK, page
 from tests.helpers.processes import needs_gloo
 from tests.helpers.repository import ROOT
@@ -38,20 +35,11 @@ def missing(code):
 
 
 def run(program, folder, *start, **environment):
-    """What the program prints, in a process of its own, in a folder that it may write to."""
+    """Run the program in a folder that it may write to; return the printed text."""
     if absent := missing(program):
         pytest.skip(f"not installed: {absent}")
     (folder / "program.py").write_text(program, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, *start, "program.py"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python(*start, "program.py", cwd=folder, **environment)
 
 
 def test_every_section_has_a_program():

@@ -30,10 +30,11 @@ def array_api():
     return Version(sklearn.__version__) >= Version("1.9")
 
 
-def run_program(program, **environment):
-    """What a program prints, in a process of its own; warnings are errors there."""
+def run_python(*arguments, cwd=None, **environment):
+    """Run Python with these arguments in a process of its own; return the printed text."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+        [sys.executable, *arguments],
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,

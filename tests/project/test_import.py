@@ -1,11 +1,9 @@
 """Importing the package is quiet and takes no extra; how long it takes is for benchmarks."""
 
-import subprocess
-import sys
-
 import pytest
 
 import fairconstrained
+from tests.helpers.clients import run_python
 
 WITHOUT_TORCH = """
 import sys
@@ -28,13 +26,7 @@ assert not compiler & set(sys.modules)
 
 @pytest.mark.slow
 def test_torch_comes_with_the_first_estimator_and_its_compiler_not_with_the_first_fit():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_TORCH],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python("-W", "error", "-c", WITHOUT_TORCH)
 
 
 def test_estimators_are_seen_before_they_are_imported():
