@@ -359,7 +359,9 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
         return [level.strip().casefold() if isinstance(level, str) else level for level in levels]
 
     groups = computed(sensitive_features, "to_pydict")
-    columns = groups if isinstance(groups, dict) else dict.fromkeys(getattr(groups, "columns", ()))
+    fields = getattr(getattr(groups, "dtype", None), "names", None) or ()  # of a structured array
+    names_in = getattr(groups, "columns", fields)
+    columns = groups if isinstance(groups, dict) else dict.fromkeys(names_in)
     if list(columns) == list(range(len(columns))):  # positions are no names
         columns = {}
     named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]

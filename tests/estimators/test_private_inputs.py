@@ -244,6 +244,7 @@ NAMED = {
     "a column": {"sensitive_features": TABLE["sex"]},
     "a table": {"sensitive_features": TABLE[["old", "sex"]]},
     "a dict": {"sensitive_features": {"sex": TABLE["sex"].tolist()}},
+    "fields": {"sensitive_features": TABLE[["sex"]].to_records(index=False)},
     "strata": {"sensitive_features": GROUPS[FEW], "control_features": TABLE[["sex"]]},
     "a column as strata": {"sensitive_features": GROUPS[FEW], "control_features": TABLE["sex"]},
 }
