@@ -87,7 +87,7 @@ class TrainingRows:
     @property
     def description(self) -> Description:
         """The groups, their columns and the labels, with which later data must agree."""
-        groups = [] if self.groups is None else self.groups.tolist()
+        groups = [] if self.groups is None else [*self.groups.tolist(), *self.partly]
         labels = Description(labels=tuple(self.classes.tolist()), favourable=self.favourable)
         return described(groups, self.columns, labels, "sensitive_features")
 

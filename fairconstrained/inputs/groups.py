@@ -326,7 +326,10 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
 
 
 def groups_by(model: Any, sensitive_features: Any, control_features: Any) -> list[Any]:
-    """Return the groups of a fitted model, by these columns if they are some of those it names."""
+    """Return the groups of a fitted model, by these columns if they are some of those it names.
+
+    Then groups that lack a value, of which the model knows others, are among them.
+    """
     before, groups = getattr(model, "_description_", None), list(model.groups_)
     certain = sensitive_features is not None and not isinstance(sensitive_features, UncertainGroups)
     if before is None or len(before.columns or ()) < 2 or not certain:
@@ -342,9 +345,8 @@ def groups_by(model: Any, sensitive_features: Any, control_features: Any) -> lis
     if not (set(columns) <= set(names) and all(isinstance(key, str) for key in keys)):
         return groups
     places = [names.index(column) for column in columns]
-    return [
-        tuple(group[at] for at in places) if places[1:] else group[places[0]] for group in groups
-    ]
+    chosen = dict.fromkeys(tuple(group[at] for at in places) for group in before.groups)
+    return list(chosen) if places[1:] else [value for (value,) in chosen if value is not None]
 
 
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:

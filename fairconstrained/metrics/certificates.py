@@ -430,7 +430,9 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
         codes, labels, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive, labels = np.asarray(codes == target), [labels[1 - target], labels[target]]
         assumed += [f"{top}."] if (top := top_of_words(labels)) else []
-    groups = data.rows.labels + lacking(rows.sensitive_features, data.rows.labels, claim.groups)
+    groups = data.rows.labels + lacking(
+        rows.sensitive_features, data.rows.labels, claim.known_groups(0, 0)
+    )
     cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)
     comparable = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))
     cells_kept = comparable.kept[: len(data.rows.labels)]

@@ -118,9 +118,9 @@ class Claim(NamedTuple):
     def known_groups(self, place: int, n_control: int) -> list[Any]:
         """Return the model's groups by the attribute at a place, of those that are parallel."""
         if self.attributes != "parallel":
-            return list(self.groups)
+            return [g for g in self.groups if not isinstance(g, tuple) or None not in g]
         every = [group if isinstance(group, tuple) else (group,) for group in self.groups]
-        crossed = [group for group in every if len(group) - n_control > place]
+        crossed = [g for g in every if len(g) - n_control > place and g[place] is not None]
         strata = [group[len(group) - n_control :] for group in crossed]
         values = [group[place] for group in crossed]
         within = [(value, *stratum) for value, stratum in zip(values, strata, strict=True)]

@@ -26,6 +26,7 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.metrics import (
+    certify,
     demographic_parity_difference,
     equalized_odds_difference,
     false_negative_rate,
@@ -180,6 +181,19 @@ def test_an_attribute_compares_rows_that_lack_another():
     )
     assert clf.violation_ == pytest.approx(gaps, abs=1e-9)
     assert list(clf.groups_) == [("b", "old"), ("b", "young")]
+    rows = np.arange(5, 1500)
+    with pytest.warns(SmallGroupWarning, match=r"group sex=c \(0 rows"):
+        certificate = certify(
+            clf,
+            X[rows],
+            Y[rows],
+            sensitive_features=people.iloc[rows],
+            constraint=DemographicParity(0.5, attributes="parallel"),
+        )
+    assert certificate.left_out == ["group sex=c (0 rows)"]
+    other = people.assign(sex=pd.Series(GROUPS).map({"a": 1, "b": 2}))
+    with pytest.raises(ValueError, match="values of another kind than before: 2 after 'b'"):
+        clf.set_params(warm_start=True).fit(X, Y, sensitive_features=other)
 
 
 def test_where_every_group_is_needed():
