@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Floats
+from fairconstrained.numerics import in_rows
 
 EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare it with"
 #: Why a rate is left out; the guide prints this table.
@@ -58,8 +59,8 @@ class Compared(NamedTuple):
         if 0 < rows < hidden:
             return f"fewer than {hidden} rows"
         if self.alone[at]:
-            return f"{rows} rows, {ALONE}"
-        return f"{rows} rows, fewer than {np.ceil(self.least[at]):.0f}" if rows else "0 rows"
+            return f"{in_rows(rows)}, {ALONE}"
+        return f"{in_rows(rows)}, fewer than {np.ceil(self.least[at]):.0f}" if rows else in_rows(0)
 
 
 def compared(

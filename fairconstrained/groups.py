@@ -17,6 +17,7 @@ from fairconstrained.arrays import as_numpy
 from fairconstrained.inputs.groups import Groups, UncertainGroups, encode_groups, recoded
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import levels_of
+from fairconstrained.numerics import in_rows
 
 __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 
@@ -182,7 +183,7 @@ def known_fraction(known: NDArray[np.bool_], y: Any = None) -> NDArray[np.float6
     """Return for each row the fraction, within its label or of all, whose group is known."""
     of_row = np.zeros(len(known)) if y is None else np.asarray(as_numpy(y)).reshape(-1)
     if len(of_row) != len(known):
-        raise ValueError(f"y has {len(of_row)} rows, but sensitive_features has {len(known)}.")
+        raise ValueError(f"y has {in_rows(len(of_row))}, but sensitive_features has {len(known)}.")
     labels, code = np.unique(of_row, return_inverse=True)
     fraction = np.bincount(code, known) / np.bincount(code)
     if not fraction.all():

@@ -28,6 +28,7 @@ from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.inputs.values import listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores
+from fairconstrained.numerics import in_rows
 
 EVERYBODY = "everybody"
 UNKNOWN = "(unknown)"
@@ -201,7 +202,7 @@ def read_sample(
     tables = {"sensitive_features": people, "control_features": control}
     for name, values in {**columns, **tables}.items():
         if values is not None and len(values) != n_rows:
-            raise ValueError(f"{name} has {len(values)} rows, but y_pred has {n_rows}.")
+            raise ValueError(f"{name} has {in_rows(len(values))}, but y_pred has {n_rows}.")
     outcomes = read_outcomes(columns, pos_label, parameter)
     codes = {name: outcome.favourable.astype(float) for name, outcome in outcomes.items()}
     score = None if y_score is None else check_scores(y_score, n_rows)
@@ -222,17 +223,21 @@ def _decided(sample: Sample, known: Array) -> Sample:
         name: None if (values := getattr(sample, name)) is None else values[known]
         for name in ("decision", "label", "score", "before", "weight", "people", "control")
     }
-    left_out = [(~known, "no decision: they are in no figure")]
+    left_out = [(~known, "no decision: in no figure")]
     if rows["label"] is not None:
-        left_out.append((np.isnan(rows["label"]), "no label: they are in no error rate"))
+        left_out.append((np.isnan(rows["label"]), "no label: in no error rate"))
         rows["label"] = None if np.isnan(rows["label"]).all() else rows["label"]
     if rows["before"] is not None:
-        left_out.append((np.isnan(rows["before"]), "no earlier decision: they are in no change"))
+        left_out.append((np.isnan(rows["before"]), "no earlier decision: in no change"))
     for people in (rows["people"], rows["control"]):
         for name in [] if people is None else people:
             missing = people[name].isna().to_numpy()
-            left_out.append((missing, f"an unknown {name}: they are in none of its groups"))
-    sentences = [f"{int(mask.sum()):,} rows have {why}." for mask, why in left_out if mask.any()]
+            left_out.append((missing, f"an unknown {name}: in none of its groups"))
+    sentences = [
+        f"{mask.sum():,} row{'s' * int(mask.sum() != 1)} with {why}."
+        for mask, why in left_out
+        if mask.any()
+    ]
     return replace(sample, **rows, left_out=sentences)
 
 

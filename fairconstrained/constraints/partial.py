@@ -21,7 +21,7 @@ from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space
-from fairconstrained.numerics import ROUNDING
+from fairconstrained.numerics import ROUNDING, in_rows
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,
@@ -136,7 +136,7 @@ class WithinIntervals(MomentConstraint):
         n = np.maximum(n, 0)  # a released number may be negative
         inside = n * self.intervals.lengths
         return [
-            f"{self._words(q)} ({n[q]:.0f} rows, {inside[q]:.3g} of them in the interval)"
+            f"{self._words(q)} ({in_rows(n[q])}, {inside[q]:.3g} of them in the interval)"
             for q in np.flatnonzero(which)
         ]
 

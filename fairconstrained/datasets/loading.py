@@ -23,6 +23,7 @@ from sklearn.utils import Bunch
 
 from fairconstrained._version import __version__
 from fairconstrained.datasets.catalogue import DATASETS, Dataset, File
+from fairconstrained.numerics import in_rows
 
 ENVIRONMENT_VARIABLE = "FAIRCONSTRAINED_DATA"
 # Seconds to wait for an answer of the server.
@@ -171,8 +172,8 @@ def _sensitive_features(
         # Texts of missing values would become a group of their own.
         if column.isna().any():
             raise ValueError(
-                f"sensitive is {sensitive!r}, but {name!r} is missing in {column.isna().sum()} "
-                "rows; take a column without missing values."
+                f"sensitive is {sensitive!r}, but {name!r} is missing in "
+                f"{in_rows(column.isna().sum())}; take a column without missing values."
             )
     words = pd.DataFrame(columns).astype(str)
     return words[sensitive] if isinstance(sensitive, str) else words

@@ -38,6 +38,7 @@ from fairconstrained.inputs.groups import (
 from fairconstrained.inputs.labels import order_of, plain_labels
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
+from fairconstrained.numerics import in_rows
 from fairconstrained.solvers.base import check_solves
 
 # Labels that are made indices at a time: 8 MB of them, however many rows there are.
@@ -138,7 +139,7 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
             names = tuple(columns)
         one = next(iter(columns.values())) if isinstance(columns, dict) else columns
         if (n_groups := _num_samples(one)) != len(y):
-            raise ValueError(f"sensitive_features has {n_groups} rows, but y has {len(y)}.")
+            raise ValueError(f"sensitive_features has {in_rows(n_groups)}, but y has {len(y)}.")
         needed = required(task, inputs)
         group, groups = encoded(columns, len(y), "sensitive_features", needed)
     rows = TrainingRows(X, codes, group, weight, classes, groups)

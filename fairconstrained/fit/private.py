@@ -24,6 +24,7 @@ from fairconstrained.inputs.features import check_numbers
 from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
+from fairconstrained.numerics import in_rows
 from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.privacy.callers import (
     pipeline_steps_above,
@@ -240,7 +241,7 @@ def warn_of_small_parts(
 ) -> None:
     """Name the parts of few rows in a batch, by the released counts of labels and groups."""
     small = [
-        f"{constraint.space.describe(part)} (about {int(cells[part].sum())} rows)"
+        f"{constraint.space.describe(part)} (about {in_rows(int(cells[part].sum()))})"
         for part in constraint.partition.cells()
         if 0 < plan.sampling_rate * cells[part].sum() < _FEW_ROWS
     ]

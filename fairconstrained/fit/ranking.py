@@ -17,6 +17,7 @@ from fairconstrained.fit import exact, private, private_records
 from fairconstrained.fit.columns import build_model
 from fairconstrained.fit.task import COUNTED, Fit, Solved, Task, stack, stack_of_all
 from fairconstrained.models.cross_fitting import log_odds_scale
+from fairconstrained.numerics import in_rows
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model
@@ -162,7 +163,7 @@ def warn_of_noise(fit: Fit, counts: Tensor, deviations: Tensor) -> None:
     """Name the labels and groups whose mean is mostly noise, by their released counts."""
     space, budget = fit.rows.space, fit.task.budget
     noisy = [
-        f"{space.describe(cell.numpy())} (about {max(int(counts[cell]), 0)} rows)"
+        f"{space.describe(cell.numpy())} (about {in_rows(max(int(counts[cell]), 0))})"
         for cell in torch.eye(counts.numel(), dtype=torch.bool).reshape(-1, *counts.shape)
         if float(deviations[cell]) > _MUCH_NOISE
     ]

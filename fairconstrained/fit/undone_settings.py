@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 
 # Parameters that give the rows of some labels another weight, and their values that do not.
@@ -62,10 +63,14 @@ def _model_settings(model: Any) -> Iterator[str]:
 
 def _weights(parameter: str, values: Any, owner: str) -> Iterator[str]:
     """Name a parameter that weighs labels differently, by one of these values."""
-    if parameter not in _WEIGHTS or not isinstance(values, (list, tuple)):
+    if parameter not in _WEIGHTS or not isinstance(values, (list, tuple, np.ndarray)):
         return
     for value in values:
-        neutral = any(value is none or value == none for none in _WEIGHTS[parameter])
+        by_label = list(value.values()) if isinstance(value, Mapping) else value
+        if isinstance(by_label, (list, tuple, np.ndarray)):
+            neutral = all(weight == 1 for weight in by_label)
+        else:
+            neutral = any(value is none or value == none for none in _WEIGHTS[parameter])
         if not neutral:
             yield f"{parameter}={value!r} of {owner}"
             return

@@ -24,6 +24,7 @@ from fairconstrained.inputs.description import (
     examples_of,
 )
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
+from fairconstrained.numerics import in_rows
 
 _GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
 
@@ -161,8 +162,8 @@ def _check_length(n_rows: int, n_samples: int | None, name: str, hint: str = "")
     """Raise ValueError, with a hint, unless there is a row for each sample."""
     if n_samples is not None and n_rows != n_samples:
         raise ValueError(
-            f"{name} has {n_rows} rows, but X and y have {n_samples}. Give one row per sample, in "
-            f"the order of X (resampling steps of a pipeline break this order).{hint}"
+            f"{name} has {in_rows(n_rows)}, but X and y have {n_samples}. Give one row per sample, "
+            f"in the order of X (resampling steps of a pipeline break this order).{hint}"
         )
 
 
@@ -297,7 +298,7 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
     lengths = [len(column) for column in columns.values()]
     if lengths[-1] != lengths[0]:
         raise ValueError(
-            f"control_features has {lengths[-1]} rows, but sensitive_features has {lengths[0]}."
+            f"control_features has {in_rows(lengths[-1])}, but sensitive_features has {lengths[0]}."
         )
     return columns, sum(name.startswith(_STRATA) for name in columns)
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Array, Ints, as_numpy, check_array
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.values import kind_of, listed, plain, spelling, warn_of_values
+from fairconstrained.numerics import in_rows
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 
@@ -71,7 +72,7 @@ def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> 
     labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     labels = _one_column(labels, name)
     if n_samples is not None and len(labels) != n_samples:
-        raise ValueError(f"{name} has {len(labels)} rows, but y_true has {n_samples}.")
+        raise ValueError(f"{name} has {in_rows(len(labels))}, but y_true has {n_samples}.")
     if pd.isna(labels).any():
         raise ValueError(f"{name} has missing values.")
     _refuse_other_types(labels, name)

@@ -17,6 +17,7 @@ from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, enco
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
+from fairconstrained.numerics import in_rows
 from fairconstrained.rate_definitions import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
@@ -276,7 +277,7 @@ def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
     values = check_labels(values, name) if claim.decides else check_scores(values)
     true = check_labels(true, "y_true") if labelled else None
     if true is not None and len(true) != len(values):
-        raise ValueError(f"{name} has {len(values)} rows, but y_true has {len(true)}.")
+        raise ValueError(f"{name} has {in_rows(len(values))}, but y_true has {len(true)}.")
     if groups is None:
         if not claim.pooled:
             raise ValueError("sensitive_features must hold one group per row; got None.")

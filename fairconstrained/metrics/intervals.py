@@ -47,6 +47,8 @@ from fairconstrained.metrics.summaries import (
 N_RESAMPLES = 1_000
 # Of errors: a tail of 2.5 % of so many has a standard error of .0016.
 N_DRAWS = 10_000
+# Of fair samples: one quantile is needed.
+N_FAIR = 1_000
 # Numbers of all rates together, 1.6 MB: of many rates fewer draws, but at least 1,000.
 MOST_ERRORS = 200_000
 
@@ -127,7 +129,9 @@ def confidence_interval(
     can be the nearest, not only the outermost ones; groups between them are shrunk towards their
     mean. Rates are drawn from binomial distributions, AUCs and losses from normal ones with the
     covariance of their influence functions (DeLong). Half of :math:`\alpha` guards each end; near
-    zero, where the observed value cannot be much too small, the whole guards the lower end.
+    zero, where the observed value cannot be much too small, the whole guards the lower end. Groups
+    that are more alike than in all but :math:`\alpha` of the fair samples count as if they were as
+    alike as there: equal rates, or scores that rank all rows perfectly, do not prove equality.
 
     The lower end is never below the largest lower bound of a pair among those that hold together
     (Newcombe 1998, with Bonferroni's levels; of ratios Donner and Zou 2012; of caps Wilson): a
@@ -243,8 +247,9 @@ class _Inverted:
         self.values, self.errors, self.summary, self.metric, self.most = components
         self.observed = float(self.summary.size(self.values))
         fair = self.summary.nearest(self.values, self.errors, 0.0)
-        self.fair_variance = self.errors.variance(fair)
-        self.fair_median = float(np.median(self._unlike_fair(self.errors.estimates(fair))))
+        self.fair_variance, estimates = self.errors.variance(fair), self.errors.estimates(fair)
+        self.fair_median = float(np.median(self._unlike_fair(estimates)))
+        self.fair_draws = estimates[..., :N_FAIR]
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Return the interval of confidence 1 - alpha."""
@@ -258,15 +263,15 @@ class _Inverted:
 
     def too_small(self, size: float, alpha: float) -> bool:
         """Whether the metric is larger than samples of this size make it."""
-        at_least, upper = self._tails(size)
+        at_least, upper = self._tails(size, alpha)
         return at_least < alpha * (1.0 - upper)
 
     def too_large(self, size: float, alpha: float) -> bool:
         """Whether the metric is smaller than samples of this size make it."""
-        at_least, upper = self._tails(size)
+        at_least, upper = self._tails(size, alpha)
         return 1.0 - at_least < alpha * upper
 
-    def _tails(self, size: float) -> tuple[float, float]:
+    def _tails(self, size: float, alpha: float) -> tuple[float, float]:
         """Return P(T* >= T) if the truth has this size, and the part of alpha at the upper end.
 
         Ties count half. The upper end has half of alpha, and the less the more the samples look
@@ -274,7 +279,10 @@ class _Inverted:
         """
         centre = self.summary.nearest(self.values, self.errors, size)
         variance, estimates = self.errors.variance(centre), self.errors.estimates(centre)
-        observed = self.summary.statistic(self.values, variance, size)
+        # No draw is as small as a gap of exactly zero, and each size above it would be rejected:
+        # samples that are alike by chance prove no more than the alpha-quantile of fair ones.
+        fair = np.quantile(self.summary.statistic(self.fair_draws, variance, size), alpha)
+        observed = np.maximum(self.summary.statistic(self.values, variance, size), fair)
         above = self.summary.statistic(estimates, variance, size) - observed
         at_least = 0.5 * float((above > -1e-9).mean() + (above > 1e-9).mean())
         alike = float((self._unlike_fair(estimates) <= self.fair_median).mean())

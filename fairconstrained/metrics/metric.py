@@ -21,6 +21,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.numerics import in_rows
 
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
@@ -159,7 +160,8 @@ def parts_of(
         strata, n_rows = encode_groups(control_features), len(next(iter(rows.values())))
         if len(strata.codes) != n_rows:
             raise ValueError(
-                f"control_features has {len(strata.codes)} rows, but there are {n_rows} samples."
+                f"control_features has {in_rows(len(strata.codes))}, but there are {n_rows} "
+                "samples."
             )
         known = strata.known if groups is None else strata.known & encode_groups(column).known
         # Before strata are cut out: rows of unknown group are represented within labels of all

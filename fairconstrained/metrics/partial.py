@@ -19,6 +19,7 @@ from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
 from fairconstrained.metrics.metric import examples, gap, metric, zero_or_nan
+from fairconstrained.numerics import in_rows
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,
@@ -115,7 +116,7 @@ def read_decided(
 ) -> Decided:
     """Decide by the threshold."""
     if y_true is not None and (n := len(y_true)) != len(y_score):
-        raise ValueError(f"y_true has {n} rows, but y_score has {len(y_score)}.")
+        raise ValueError(f"y_true has {in_rows(n)}, but y_score has {len(y_score)}.")
     data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     return Decided(data, data.above(threshold), y_true, pos_label)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from fairconstrained.numerics import in_rows
+
 # Of the text after a label, so that all texts begin in one column.
 _INDENT = 15
 
@@ -118,7 +120,7 @@ class Certificate:
         if self.rates:
             lines.append("  rates, with bounds that hold together")
         for rate in self.rates:
-            rows = f" of {rate['rows']} rows" if "rows" in rate else ""
+            rows = f" of {in_rows(rate['rows'])}" if "rows" in rate else ""
             lines.append(
                 f"    {rate['event']}, {rate['group']}: {rate['rate']:.4f}{rows}, "
                 f"between {rate['low']:.4f} and {rate['high']:.4f}"

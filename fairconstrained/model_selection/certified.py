@@ -374,8 +374,8 @@ class CertifiedClassifier(DelegatingClassifier):
             category = ConstraintNotSatisfiedWarning
         elif not useful:
             message = (
-                "No useful model was found: on the rows split off, the predictions of all "
-                f"candidates up to {tested[-1].words} are within {CONSTANT:g} of a constant. Give "
+                "No useful model was found, at no candidate: on the rows split off, predictions of "
+                f"all up to {tested[-1].words} are within {CONSTANT:g} of a constant. Give "
                 "looser candidates, a larger slack, or more rows."
             )
             category = ConstraintNotSatisfiedWarning

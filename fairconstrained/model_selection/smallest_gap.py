@@ -154,8 +154,9 @@ class SmallestGapClassifier(DelegatingClassifier):
         tried = [fitted(float("inf"))]
         if not tried[0].useful:
             raise NoUsefulModelError(
-                f"No useful model was found: without a bound on the gap, predictions are within "
-                f"{CONSTANT:g} of a constant. Give other floors, a richer model or more columns."
+                "No useful model was found, at no slack: even without a bound on the gap, the "
+                f"predictions are within {CONSTANT:g} of a constant. Give other floors, a richer "
+                "model or more columns."
             )
         best, low = tried[0], 0.0
         with warnings.catch_warnings():

@@ -15,6 +15,7 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import check_labels, encode_labels
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.numerics import in_rows
 
 
 class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
@@ -86,7 +87,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
             names = [f"label {c!r} in {group}" for c in classes for group in groups_named]
         counts = np.bincount(strata, minlength=len(names))
         small = (counts > 0) & (counts < self.n_splits)
-        listed = "; ".join(f"{names[i]}: {counts[i]} rows" for i in np.flatnonzero(small))
+        listed = "; ".join(f"{names[i]}: {in_rows(counts[i])}" for i in np.flatnonzero(small))
         if small.sum() == (counts > 0).sum():
             raise ValueError(
                 f"n_splits={self.n_splits} is more than the rows of every stratum ({listed})."

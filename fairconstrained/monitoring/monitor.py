@@ -21,6 +21,7 @@ from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
 from fairconstrained.monitoring.rules import Rule, read_rule
+from fairconstrained.numerics import in_rows
 
 # No alarm before so many rows: a group has to have come by then to have a full share of the stake.
 FIRST_ROWS = 100
@@ -219,7 +220,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
                 )
             true, seen = read_decisions(y_true, "y_true", seen, best, orders, missing=True)
         if len(true) != len(decisions):
-            raise ValueError(f"y_true has {len(true)} rows, but y_pred has {len(decisions)}.")
+            raise ValueError(f"y_true has {in_rows(len(true))}, but y_pred has {len(decisions)}.")
         codes, names, self._seen = self._groups(sensitive_features, len(decisions), seen)
         known = self._places(names)
         n_before = self._compare_new_groups()

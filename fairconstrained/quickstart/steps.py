@@ -36,6 +36,7 @@ from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
+from fairconstrained.numerics import in_rows
 from fairconstrained.quickstart.arguments import CONSTRAINTS
 
 # Words that differ on more than this fraction of the rows are names or identifiers.
@@ -102,7 +103,7 @@ def from_file(options: argparse.Namespace) -> Table:
     frame, notes = file.frame, list(file.notes)
     labelled = frame[label].notna()
     if not labelled.all():
-        notes.append(f"{(~labelled).sum()} rows without {label} are left out.")
+        notes.append(f"{in_rows((~labelled).sum())} without {label}: left out.")
         frame = frame[labelled].reset_index(drop=True)
     if len(frame) < _FEWEST:
         raise Unusable(
@@ -178,7 +179,7 @@ def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
     notes = [note for name in groups for note in notes_on(groups[name].unique(), name, "group")]
     if not known.all():
         notes.append(
-            f"{(~known).sum()} rows have no {' or '.join(groups)}: they train the model, and are "
+            f"{in_rows((~known).sum())} with no {' or '.join(groups)}: used to train the model, "
             "in no group."
         )
     return groups.iloc[:, 0] if groups.shape[1] == 1 else groups, notes

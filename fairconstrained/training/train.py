@@ -16,6 +16,7 @@ from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
+from fairconstrained.numerics import in_rows
 from fairconstrained.solvers.base import Callback, Iterate, Solver
 from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
 from fairconstrained.solvers.run import run
@@ -221,7 +222,7 @@ def _group_index(groups: Any, source: Source) -> Tensor:
         )
     index = torch.as_tensor(encoded.codes)
     if len(index) != source.n_rows:
-        raise ValueError(f"groups has {len(index)} rows, but data has {source.n_rows}.")
+        raise ValueError(f"groups has {in_rows(len(index))}, but data has {source.n_rows}.")
     return index
 
 

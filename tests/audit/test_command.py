@@ -96,8 +96,8 @@ def test_rows_without_decision_or_group_and_blanks_are_named(run, tmp_path):
     facts = json.loads((tmp_path / "new" / "audit.json").read_text())
     assert facts["left_out"] == [
         "decision: blanks around words are removed.",
-        "5 rows have no decision: they are in no figure.",
-        "3 rows have an unknown sex: they are in none of its groups.",
+        "5 rows with no decision: in no figure.",
+        "3 rows with an unknown sex: in none of its groups.",
     ]
     assert facts["provenance"]["rows"] == N - 5
 

@@ -133,8 +133,8 @@ def test_labels_may_be_missing_and_groups_unknown():
     both = man & labelled
     assert row["precision"] == pytest.approx(precision_score(TRUE[both], PRED[both]))
     assert found.left_out == [
-        f"{(~labelled).sum():,} rows have no label: they are in no error rate.",
-        f"{sex.isna().sum():,} rows have an unknown sex: they are in none of its groups.",
+        f"{(~labelled).sum():,} rows with no label: in no error rate.",
+        f"{sex.isna().sum():,} rows with an unknown sex: in none of its groups.",
     ]
     no_labels = report(np.full(N, None))
     assert "error" not in no_labels.groups[0]

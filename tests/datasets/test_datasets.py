@@ -91,7 +91,7 @@ def test_choice_of_sensitive_features_and_of_columns(local):
         ({"sensitive": "race"}, "sensitive is 'race', but should be one or more of .*'sex'"),
         ({"sensitive": "label"}, "sensitive is 'label'"),
         ({"sensitive": []}, "sensitive is .., but should be one or more"),
-        ({"sensitive": "age"}, "'age' is missing in 1 rows"),
+        ({"sensitive": "age"}, "'age' is missing in 1 row"),
         ({"drop": ["label"]}, "drop names 'label', but the features are"),
         ({"preprocess": "one_hot"}, "missing or infinite values in .'age'."),
     ],

@@ -203,7 +203,7 @@ def test_group_features_and_predictions_need_known_groups():
             method(X)
         with pytest.raises(ValueError, match=r"not seen in training: \['z'\]"):
             method(X[:2], sensitive_features=["a", "z"])
-        with pytest.raises(ValueError, match="1 rows"):
+        with pytest.raises(ValueError, match="1 row"):
             method(X[:2], sensitive_features=["a"])
     with pytest.raises(ValueError, match="needed for predictions"):
         clf.score(X, y)

@@ -37,6 +37,7 @@ BALANCED = LogisticRegression(class_weight="balanced")
         (VotingClassifier([("a", PLAIN), ("b", BALANCED)]), "class_weight"),
         (FrozenEstimator(FixedThresholdClassifier(PLAIN, threshold=0.2)), "threshold=0.2"),
         (GridSearchCV(PLAIN, {"class_weight": [None, "balanced"]}), "class_weight='balanced'"),
+        (LogisticRegression(class_weight={0: 1, 1: 2}), "class_weight={0: 1, 1: 2}"),
         (GridSearchCV(make_pipeline(PLAIN), [{"lr__class_weight": ["balanced"]}]), "class_weight"),
     ],
 )
@@ -54,7 +55,16 @@ def test_boosters_and_samplers():
     )
 
 
-@pytest.mark.parametrize("model", [PLAIN, FixedThresholdClassifier(PLAIN), GridSearchCV(PLAIN, {})])
+@pytest.mark.parametrize(
+    "model",
+    [
+        PLAIN,
+        FixedThresholdClassifier(PLAIN),
+        GridSearchCV(PLAIN, {}),
+        LogisticRegression(class_weight={0: 1, 1: 1}),
+        GridSearchCV(PLAIN, {"class_weight": [None, {"no": 1.0, "yes": 1.0}]}),
+    ],
+)
 def test_nothing_is_found_where_nothing_is_set(model):
     assert undone_settings(model) == []
 

@@ -36,7 +36,7 @@ def test_a_mistyped_group_costs_nothing_but_a_warning():
     keep = np.arange(1500) != 3
     X, y = DATA.data, DATA.target
     without = RateConstrainedClassifier().fit(X[keep], y[keep], sensitive_features=GROUPS[keep])
-    with pytest.warns(SmallGroupWarning, match=r"leaves out group Typo \(1 rows, fewer than 20\)"):
+    with pytest.warns(SmallGroupWarning, match=r"leaves out group Typo \(1 row, fewer than 20\)"):
         clf = fitted(MISTYPED)
     compared = fitted(MISTYPED, min_group_size=1)
     assert clf.score(X, y) == pytest.approx(without.score(X, y), abs=0.002)

@@ -220,7 +220,7 @@ def test_a_mistyped_label_costs_a_warning():
         certificate = certified((X, y, names), "demographic_parity")
     assert plain.kept
     assert certificate.kept
-    assert certificate.left_out == ["group Typo (1 rows, fewer than 10)"]
+    assert certificate.left_out == ["group Typo (1 row, fewer than 10)"]
     assert certificate.groups["Typo"] == 1
     everyone = certified((X, y, names), "demographic_parity", min_group_size=1)
     assert not everyone.kept

@@ -82,7 +82,7 @@ def test_what_cannot_be_compared_in_a_stratum_is_named():
         found = certify(**labels, control_features=job, **given)
     assert found.left_out == [
         "group f & alone (200 rows, nothing to compare it with)",
-        f"group x & {job[200]} (1 rows, fewer than 5)",
+        f"group x & {job[200]} (1 row, fewer than 5)",
     ]
     assert found.upper < 1
 
@@ -106,7 +106,7 @@ def test_rows_of_unknown_stratum_or_attribute_are_left_out_where_they_count():
     [
         ({"constraint": FalseNegativeRate(max=0.2)}, "control_features must be None for 'false_"),
         ({"constraint": "group_auc", "slack": 0.1}, "control_features must be None"),
-        ({"control_features": ["a"]}, "control_features has 1 rows"),
+        ({"control_features": ["a"]}, "control_features has 1 row"),
         ({"population": Proportions(positives={"f": 0.5, "m": 0.5})}, "must hold Weights"),
         ({"constraint": DemographicParity(slack=[0.1, 0.2], attributes="parallel")}, "slack must"),
     ],

@@ -227,3 +227,31 @@ def test_bootstrap_ignores_warnings_of_single_draws():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         confidence_interval(metrics.equal_opportunity_difference, y_true, y_pred, **given)
+
+
+@pytest.mark.parametrize("n_rows", [40, 400])
+def test_groups_that_are_alike_by_chance_do_not_prove_equality(n_rows):
+    """A difference of zero has standard error s: the gap may be 1.2 of them, and not 3."""
+    group, label = np.repeat([0, 1], n_rows), np.tile(np.arange(n_rows) < 0.4 * n_rows, 2)
+    proba = np.tile(np.random.default_rng(0).random(n_rows), 2)
+    losses = -np.log(np.where(label, proba, 1.0 - proba))
+    for metric, values, of_rows in (
+        (metrics.demographic_parity_difference, label, label),
+        (metrics.loss_gap, proba, losses),
+    ):
+        error = np.std(of_rows) * np.sqrt(2.0 / n_rows)
+        options = {"sensitive_features": group, "random_state": 0}
+        low, high = confidence_interval(metric, label, values, **options)
+        assert low == 0.0
+        assert 1.2 * error < high < 3.0 * error
+
+
+def test_perfect_ranks_do_not_prove_equal_aucs():
+    """One of n positives may rank below all others where none of n did."""
+    n_rows = 50
+    group, label = np.tile(np.repeat([0, 1], n_rows), 2), np.repeat([0, 1], 2 * n_rows)
+    low, high = confidence_interval(
+        metrics.intra_group_auc_gap, label, label, sensitive_features=group, random_state=0
+    )
+    assert low == 0.0
+    assert 1.0 / n_rows < high < 4.0 / n_rows

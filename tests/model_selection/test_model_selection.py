@@ -89,7 +89,7 @@ def test_groups_mean_the_same_and_no_groups_are_plain_stratification():
 def test_strata_with_fewer_rows_than_folds_are_named():
     y, group = [0] * 10 + [1] * 10, ["f"] * 8 + ["m"] * 11 + ["f"]
     cv = StratifiedSensitiveKFold(3)
-    message = "label 0 in group m: 2 rows; label 1 in group f: 1 rows"
+    message = "label 0 in group m: 2 rows; label 1 in group f: 1 row"
     with pytest.warns(SmallGroupWarning, match=message) as record:
         folds = held_out(cv.split(y, y, sensitive_features=group))
     assert len(record) == 1

@@ -214,13 +214,13 @@ def test_a_model_in_a_loop():
         ({"slack": True}, {}, "slack"),
         ({"confidence": 95}, {}, "confidence"),
         ({"constraint": "equalized_odds"}, {}, "y_true must hold the true labels"),
-        ({"constraint": "equalized_odds"}, {"y_true": [0]}, "y_true has 1 rows, but y_pred has 2"),
+        ({"constraint": "equalized_odds"}, {"y_true": [0]}, "y_true has 1 row, but y_pred has 2"),
         ({}, {"y_pred": ["a", "b"]}, r"pos_label must say which of the labels \['a', 'b'\]"),
         ({"pos_label": "a"}, {"y_pred": ["b", "c"]}, "y_pred must hold two labels, of which 'a'"),
         ({}, {"y_pred": [0, np.nan]}, "y_pred has missing values"),
         ({}, {"y_pred": [[0, 1], [1, 0]]}, "y_pred must have one label per row"),
         ({}, {"sensitive_features": None}, "sensitive_features must hold one group per row"),
-        ({}, {"sensitive_features": ["a"]}, "sensitive_features has 1 rows"),
+        ({}, {"sensitive_features": ["a"]}, "sensitive_features has 1 row"),
     ],
 )
 def test_wrong_input_is_refused_and_nothing_is_added(parameters, change, match):

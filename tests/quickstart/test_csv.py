@@ -50,7 +50,7 @@ def test_several_sensitive_columns_are_crossed_and_rows_with_holes_are_in_no_gro
     table = from_file(written(frame, sensitive=["sex", "age_group"]))
     assert list(table.groups) == ["sex", "age_group"]
     assert table.groups["age_group"].isna().sum() == 10
-    note = "10 rows have no sex or age_group: they train the model, and are in no group."
+    note = "10 rows with no sex or age_group: used to train the model, in no group."
     assert table.notes == [note]
     train, test = held_out(table, read([], None))
     assert 0 < test.groups["age_group"].isna().sum() < 10
@@ -103,7 +103,7 @@ def test_rows_without_label_and_columns_without_use_are_left_out_and_named(writt
     assert codes.outcomes == ("decision = 0", "decision = 1")
     np.testing.assert_array_equal(codes.y, table.y)
     assert [note.split(":")[0] for note in table.notes] == [
-        "5 rows without decision are left out.",
+        "5 rows without decision",
         "country",
         "row",
         "applicant",
@@ -213,7 +213,7 @@ def test_groups_keep_the_values_of_the_file(tmp_path):
     options = read([*argv, "--sensitive", "code"], None)
     table = from_file(options)
     assert table.groups.fillna("unknown").tolist() == ["1", "2", "unknown", "2"] * 100
-    assert table.notes[-1].startswith("100 rows have no code")
+    assert table.notes[-1].startswith("100 rows with no code")
     for a, b, note in [
         ("F", "f", "'F', 'f' in code are different groups."),
         ("F", "-", "text '-'"),
