@@ -34,7 +34,7 @@ COLUMNS = [
 OURS, FREE = "fairconstrained, AUC", "unconstrained, AUC"
 WITH_MARGIN = "fairconstrained, AUC, margin 1"
 NETWORK = "fairconstrained, AUC, ten hidden units"
-PROXY = "proxy-Lagrangian"
+PROXY, ONLINE = "proxy-Lagrangian", "level sets, one row at a time"
 # These need everybody's group to predict, and are compared with each other.
 OURS_WITH_GROUPS, RESCALED = "fairconstrained, AUC, with groups", "rescaled group"
 TOLERANCE = 2e-3  # excess of a feasible training gap over the slack

@@ -18,6 +18,7 @@ from torch import Tensor
 from benchmarks.objectives.auc_fair import (
     FREE,
     NETWORK,
+    ONLINE,
     OURS,
     OURS_WITH_GROUPS,
     PROXY,
@@ -30,13 +31,14 @@ from benchmarks.solvers import Cells, Method, grid, without_slack
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.exact_auc import COMPARISONS
-from fairconstrained.solvers import QCQP, cosine
+from fairconstrained.solvers import QCQP, LevelSet, cosine
 
 # True gaps do not follow the slack of a surrogate: from 0.01 to where it no longer binds.
 SURROGATE_SLACKS = [0.01, 0.1, 0.3, 0.6, 1.0]
 WIDE = [0.2, 0.3]  # others have points there, so our frontier has to reach as far
 WEIGHTS = [0.03, 0.1, 0.2, 0.3, 1.0]  # of the penalty on the correlation
 PROXY_STEPS = 1_500
+CHUNK = 500  # rows of a call; the model does not depend on it
 SMOOTH = 1e-3  # |r| is sqrt(r^2 + SMOOTH^2)
 # Of the paper on rescaling; AUCs of the grid are exact to about 1 / QUANTILES.
 SCALES, OFFSETS, QUANTILES = np.arange(0.05, 5.001, 0.05), np.arange(-3.0, 3.001, 0.1), 200
@@ -52,6 +54,15 @@ def ranker(name: str, surrogate: str = "soft_bins", **options: Any) -> Method:
         return lambda X, groups: model.decision_function(X)
 
     return Method(name, ["auc_fair"], fit)
+
+
+def one_at_a_time(train: Rows, *, constraint: str, slack: float, seed: int) -> Any:
+    """Take one step of the paper's level sets for each row, which is then forgotten."""
+    criterion, solver = AUCParity(constraint, surrogate="quadratic"), LevelSet(batch_size=1)
+    model = AUCFairClassifier(criterion, slack=slack, alpha=ALPHA, solver=solver, random_state=seed)
+    for rows in np.array_split(np.arange(len(train.y)), len(train.y) // CHUNK):
+        model.partial_fit(train.X[rows], train.y[rows], sensitive_features=train.groups[rows])
+    return lambda X, groups: model.decision_function(X)
 
 
 def default_cells(asked: dict[str, list[Any]]) -> Cells:
@@ -232,6 +243,7 @@ SOLVERS = {
     "auc_surrogate_exact": ranker(
         "quadratic surrogate, exact", "quadratic", solver=QCQP()
     )._replace(cells=lambda asked: grid({**asked, "slack": SURROGATE_SLACKS})),
+    "auc_one_at_a_time": Method(ONLINE, [], one_at_a_time),
     "auc_default_with_groups": Method(OURS_WITH_GROUPS, NAME, fit_with_groups),
     "auc_correlation_penalty": Method(
         "correlation penalty", NAME, correlation_penalty, correlation_cells

@@ -9,6 +9,7 @@ from benchmarks.evidence.aggregates.cells import Cells, name, number, summary, t
 from benchmarks.objectives.auc_fair import (
     FREE,
     NETWORK,
+    ONLINE,
     OURS,
     OURS_WITH_GROUPS,
     PROXY,
@@ -82,6 +83,19 @@ def _ranking_networks(runs: pd.DataFrame) -> Cells:
         for method, words in ((NETWORK, "ten hidden units"), (OURS, "linear")):
             for measure, what in (("test_error", "1 - AUC"), ("test_violation", "gap")):
                 yield name(*case), f"{what}, {words}", *summary(of[measure, method])
+
+
+@table("ranking_online", "auc_fair")
+def _ranking_online(runs: pd.DataFrame) -> Cells:
+    """Compare one pass of single rows with the exact solution at the same surrogate slack."""
+    online = runs[runs["method"] == ONLINE]
+    exact = runs[(runs["method"] == "quadratic surrogate, exact") & runs["slack"].isin([0.3])]
+    both = online.merge(exact, on=[*_CASE, "seed"], suffixes=(", single rows", ", exact"))
+    for _, run in both.iterrows():
+        for method in ("single rows", "exact"):
+            for measure, words in (("error", "1 - AUC"), ("violation", "gap")):
+                value = run[f"test_{measure}, {method}"]
+                yield name(*run[_CASE]), f"test {words}, {method}", *number(value)
 
 
 @table("ranking_rescaled", "auc_fair")
