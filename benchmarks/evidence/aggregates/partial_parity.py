@@ -120,7 +120,7 @@ def _partial_solvers(runs: pd.DataFrame) -> Cells:
     for (data, method), of in runs.groupby(["dataset", "method"], sort=False):
         if method in names and "IDCA" in set(runs.loc[runs["dataset"] == data, "method"]):
             row = f"{name(data)} / {names[method]}"
-            yield row, "training loss", *number(of["train_loss"].iloc[0])
+            yield row, "training accuracy", *number(of["train_accuracy"].iloc[0])
             yield row, "training gap", *number(1.0 - of["train_definition"].iloc[0], ".3f")
             yield row, "test accuracy", *number(of["test_accuracy"].iloc[0])
             yield row, "test gap", *number(1.0 - of["test_definition"].iloc[0], ".3f")
