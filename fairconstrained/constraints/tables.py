@@ -53,16 +53,11 @@ class Space(NamedTuple):
         """Return the numbers of labels, and of indices of groups."""
         return len(self.classes), len(self.groups) + self.unknown
 
-    @property
-    def stands_for(self) -> Tensor | None:
-        """Return how many rows of its label a row of known group stands for, (n_classes,)."""
-        return None if self.weights is None else self._standing(np.arange(len(self.groups)))
-
     def _standing(self, known: Any) -> Tensor:
-        """Return the weight of each label by that of its rows at the `known` indices."""
+        """Return for how many rows of its label a row of `known` index stands, (n_classes, 1)."""
         weights: Any = self.weights
         total, represented = weights.sum(dim=1), weights[:, known].sum(dim=1)
-        return torch.where(represented > 0, total / represented, 1.0)
+        return torch.where(represented > 0, total / represented, 1.0)[:, None]
 
     def labels_of(self, attributes: str) -> list[Any]:
         """Return the labels of groups, also those that lack an attribute if these are parallel."""
@@ -80,7 +75,7 @@ class Space(NamedTuple):
         every = np.ones(self.shape)
         if self.weights is None:
             return every
-        return every * self._standing(known).numpy()[:, None] / self.factors().numpy()
+        return every * self._standing(known).numpy() / self.factors().numpy()
 
     def shares(self, y: Tensor, group: Tensor) -> Tensor:
         """Return shares of rows in groups, (n, n_indices), the last for unknown groups.
@@ -100,7 +95,7 @@ class Space(NamedTuple):
         """Return the weight of rows of each label and group in constraints, of :attr:`shape`."""
         every = torch.ones(self.shape, dtype=torch.float64)
         if self.weights is not None:
-            every[:, : len(self.groups)] *= self.stands_for[:, None]  # type: ignore[index]
+            every[:, : len(self.groups)] *= self._standing(range(len(self.groups)))
         return every
 
     def describe(self, cells: NDArray[np.bool_]) -> str:
@@ -235,7 +230,7 @@ class Partition:
         """
         # The number after the last part, in place of -1, is an index that sums can drop.
         part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
-        if self.space.stands_for is not None and group.ndim == 1:
+        if self.space.weights is not None and group.ndim == 1:
             group = self.space.shares(y, group)
         if group.ndim == 2:
             parts = group.new_zeros((len(y), self.n_parts + 1))
