@@ -84,6 +84,15 @@ def test_columns_of_any_size_are_learnt_without_a_range(name, ends, form):
     assert clf.score(X, Y) > 0.9
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [(0.0, 1e-9), (1990.0, 1991.0)])
+def test_small_and_narrow_columns_need_their_range(ends):
+    X = (ends[0] + (ends[1] - ends[0]) * PLACE)[:, None]
+    without, within = (clone(FAR["linear"]).set_params(feature_range=r) for r in (None, ends))
+    assert without.fit(X, Y, sensitive_features=GROUPS).score(X, Y) < 0.6
+    assert within.fit(X, Y, sensitive_features=GROUPS).score(X, Y) > 0.9
+
+
 def test_what_is_cut_to_a_constant_is_said():
     X = np.column_stack((PLACE, 1e304 * (1.0 + PLACE)))
     with pytest.warns(PrivacyWarning, match=r"columns \[1\] of X have entries beyond 1e\+301"):

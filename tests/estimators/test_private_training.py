@@ -38,7 +38,6 @@ from fairconstrained.solvers import (
 from tests.helpers.fits import CAPS, METRIC_OF
 from tests.helpers.private_fits import Keeps
 from tests.helpers.releases import answered_by, honest
-from tests.helpers.steep import STEEP
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 quiet = pytest.mark.filterwarnings(
@@ -328,25 +327,6 @@ def test_no_row_decides_whether_a_fit_ends(clf, size, wrap):
     clf = clone(clf).set_params(epsilon=2.0, delta=1e-4, feature_range=(-1, 1), random_state=0)
     clf.fit(wrap(X), y, sensitive_features=groups)
     assert np.isfinite(clf.decision_function(LARGE.data)).all()
-
-
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-@pytest.mark.parametrize(
-    ("name", "estimator"),
-    [
-        ("signed root", RateConstrainedClassifier(solver=SOLVER)),
-        ("norms", DPFermiClassifier(solver=NoisyTables(n_steps=10), protect="record")),
-    ],
-)
-def test_no_row_decides_whether_a_network_with_steep_layers_is_fitted(name, estimator):
-    """Its derivative is infinite at a row of zeros, and its scores may be nan there."""
-    X = np.vstack((LARGE.data[:300], np.zeros((1, 6))))
-    model = lambda d, k: STEEP[name](d)  # noqa: E731
-    clf = clone(estimator).set_params(epsilon=2.0, delta=1e-4, model=model, random_state=0)
-    clf.fit(X, LARGE.target[:301], sensitive_features=LARGE.sensitive_features[:301])
-    assert np.isfinite(clf.decision_function(LARGE.data[:300])).all()
 
 
 @quiet

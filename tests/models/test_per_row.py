@@ -10,6 +10,7 @@ from torch import nn
 from fairconstrained.models import LinearModel, Network, NetworkModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.models.network import check_rows_independent
+from tests.helpers.steep import STEEP
 
 N, D = 12, 5
 
@@ -229,6 +230,20 @@ def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
         assert norm <= 1 + 1e-9
         loose = clipped(cotangent, 1e9).norm()
         torch.testing.assert_close(norm, loose.clamp_max(1.0))
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_a_row_without_a_finite_gradient_adds_at_most_the_limit(name):
+    """And takes nothing from the sum over others: numbers that are not finite count as zero."""
+    model = module(lambda: STEEP[name](D))
+    rng = np.random.default_rng(0)
+    X, cotangent = (tensor(rng.normal(size=(6, n))) for n in (D, 1))
+    X[0] = 0.0
+    sums = [
+        model.linearize_rows(model.init(), DenseFeatures(X[rows]))[1](cotangent[rows], 1.0)
+        for rows in (slice(0, None), slice(1, None))
+    ]
+    assert (sums[0] - sums[1]).norm() <= 1.0 + 1e-9
 
 
 def test_branches_on_values_are_refused_before_any_step():
