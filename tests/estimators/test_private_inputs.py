@@ -240,6 +240,21 @@ def test_a_frozen_network_treats_each_row_by_itself(module, words):
         assert clf.privacy_.epsilon <= 1.0
 
 
+class Remembers(nn.Linear):
+    def forward(self, X):
+        self.rows = X
+        return super().forward(X)
+
+
+def test_a_frozen_network_that_remembers_rows_holds_none():
+    frozen = FrozenEstimator(NetworkAsClassifier(Remembers(2, 2).double()))
+    clf = RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
+    clf.fit(DATA.data[FEW, :2], Y[FEW], sensitive_features=GROUPS[FEW]).predict(DATA.data[FEW, :2])
+    assert DATA.data[0, :2].tobytes() not in pickle.dumps(clf)
+    frozen.predict_proba(DATA.data[FEW, :2])
+    assert DATA.data[0, :2].tobytes() in pickle.dumps(frozen)
+
+
 def test_a_frozen_object_that_is_no_classifier_is_refused_by_name():
     for frozen in (nn.Linear(2, 2), StandardScaler(), 3):
         with pytest.raises(ValueError, match=r"model must be .*got FrozenEstimator"):

@@ -67,6 +67,9 @@ def test_the_page_has_the_fractions_that_are_planned():
     steps = [100.0 * part / sum(of_steps) for part in of_steps]
     assert on_the_page("All releases") == pytest.approx([*before, *steps, after], rel=1e-3)
     assert not rates
+    plan = RateConstrainedClassifier(epsilon=1.0).planned_privacy(10_000)
+    assert plan.releases["final table"][1] == 6
+    assert "| up to six times, after |" in PAGE
 
     ranking = planned(AUCFairClassifier())
     assert on_the_page("Private ranking") == pytest.approx(list(ranking.values()), rel=1e-3)
