@@ -159,6 +159,7 @@ def left_out(
     few = sample.min_cell
     names = groups.left_out(lambda g, e: by.groups[g], few)
     names += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
+    names += [f"{group} (0 rows)" for group in sample.absent(by)]
     if by.n_hidden:
         hidden = next(why for why in by.others if why != UNKNOWN).strip("()")
         names.append(f"{hidden}, neither shown nor compared")

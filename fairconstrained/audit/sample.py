@@ -141,6 +141,14 @@ class Sample:
         ]
         return [grouping for grouping in inside if (grouping.codes >= 0).any()]
 
+    def absent(self, grouping: Grouping) -> list[str]:
+        """Return the categories of an attribute that no row has."""
+        if grouping.family not in self.people:  # several attributes, each of which names its own
+            return []
+        column = self.people[grouping.family]
+        categories = getattr(column.dtype, "categories", ())
+        return [group_name(category) for category in categories if not (column == category).any()]
+
     def reference_of(self, grouping: Grouping) -> str | None:
         """Return the group of an attribute, or of all together, that was named."""
         names = dict(zip(self.people, self.reference, strict=bool(self.reference)))

@@ -537,6 +537,16 @@ def test_rates_of_zero_have_no_ratio_and_are_named_in_the_answer():
     assert certificate.estimate == pytest.approx(1 - rate["woman"] / rate["man"])
 
 
+@pytest.mark.parametrize("control", [{}, {"control_features": TRUE}])
+def test_the_answer_names_the_groups_that_the_sample_lacks(control):
+    """The categories of an attribute are what the question is about."""
+    races = pd.CategoricalDtype(["A", "B", "C", "D"])
+    people = PEOPLE.assign(race=pd.Series(RACE).astype(races))
+    found = report(sensitive_features=people, **control)
+    assert re.search(r"Not compared: .*\brace.*: D \(0 rows\)", found.answer)
+    assert not re.search(r"\bA \(0 rows\)", found.answer)
+
+
 def test_an_interval_without_its_gap_says_why(monkeypatch):
     monkeypatch.setattr(measures, "interval_of_counts", lambda *given: (0.2, 0.05, 0.15))
     words = "The interval does not contain the largest gap of this sample, which is biased on small"
