@@ -123,10 +123,17 @@ def dtype_kind(values: Any) -> str:
     return str(getattr(getattr(values, "dtype", None), "kind", "O"))
 
 
+def is_number(value: Any, kind: type = Real) -> bool:
+    """Return whether a value is a number of this kind.
+
+    True is a number for Python, and most likely a mistake here.
+    """
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
 def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], Any]) -> float:
     """Return a number as a float; raise ValueError unless it is one for which this holds."""
-    # True is a number for Python, and most likely a mistake here.
-    if isinstance(value, bool) or not isinstance(value, Real) or not holds(float(value)):
+    if not is_number(value) or not holds(float(value)):
         raise ValueError(f"{name} must be {allowed}; got {value!r}.")
     return float(value)
 

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, is_number
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.numerics import ROUNDING
 
@@ -163,7 +162,7 @@ def _union(value: Any) -> list[tuple[float, float]]:
 
 def _pair(value: Any) -> tuple[float, float]:
     numbers = _is_sequence(value) and len(value) == 2
-    numbers = numbers and all(isinstance(end, Real) and not isinstance(end, bool) for end in value)
+    numbers = numbers and all(map(is_number, value))
     if not numbers or not 0 <= value[0] < value[1] <= 1:
         raise ValueError(
             "interval must be a pair (alpha, beta) with 0 <= alpha < beta <= 1, a list of such "

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Generator, Tensor
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, is_number
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.notions import naming
 from fairconstrained.constraints.stack import stacked
@@ -28,11 +28,6 @@ from fairconstrained.solvers.base import Solution, Solver, check_solves
 # ---------------------------------------------------------------------- rules of parameters
 
 Rule = tuple[str, Callable[[Any], bool]]  # the allowed values in words, and a check of one
-
-
-def is_number(value: Any, kind: type = Real) -> bool:
-    """Return whether a value is a number of this kind; booleans are none."""
-    return isinstance(value, kind) and not isinstance(value, (bool, np.bool_))
 
 
 def is_range(value: Any) -> bool:

@@ -374,9 +374,9 @@ class CertifiedClassifier(DelegatingClassifier):
             category = ConstraintNotSatisfiedWarning
         elif not useful:
             message = (
-                "No useful model was found, at no candidate: on the rows split off, predictions of "
-                f"all up to {tested[-1].words} are within {CONSTANT:g} of a constant. Give "
-                "looser candidates, a larger slack, or more rows."
+                "No useful model was found among the candidates: on the rows split off, the "
+                f"predictions of all up to {tested[-1].words} are within {CONSTANT:g} of a "
+                "constant. Give looser candidates, a larger slack, or more rows."
             )
             category = ConstraintNotSatisfiedWarning
         else:

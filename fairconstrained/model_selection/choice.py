@@ -90,7 +90,7 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
     usable = np.flatnonzero(~np.isnan(scores) & ~np.isnan(violations) & useful)
     if not usable.size:
         raise NoUsefulModelError(
-            f"No useful model was found, at none of the {len(scores)} candidates: each is near a "
+            f"No useful model was found among the {len(scores)} candidates: each is nearly "
             f"constant, or has a nan score in {score!r} or {violation!r}. A gap is nan where the "
             "predictions of a fold are within 0.01 of a constant (add larger slacks), where "
             "nothing is left to compare, or a group lacks rows "

@@ -154,7 +154,7 @@ class SmallestGapClassifier(DelegatingClassifier):
         tried = [fitted(float("inf"))]
         if not tried[0].useful:
             raise NoUsefulModelError(
-                "No useful model was found, at no slack: even without a bound on the gap, the "
+                "No useful model was found at any slack: even without a bound on the gap, the "
                 f"predictions are within {CONSTANT:g} of a constant. Give other floors, a richer "
                 "model or more columns."
             )

@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+
+from fairconstrained.arrays import is_number
 
 Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
@@ -326,11 +327,6 @@ def rounded_up(epsilon: float) -> str:
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
     # A budget met exactly (epsilon = 1) stays what the user asked for.
     return f"{math.ceil(epsilon / unit - 1e-9) * unit:.3g}"
-
-
-def is_number(value: Any) -> bool:
-    """Whether a parameter is a number: True is one for Python, and most likely a mistake."""
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_positive(name: str, value: float) -> None:

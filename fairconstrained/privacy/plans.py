@@ -377,7 +377,7 @@ def _library(module: str) -> Any:
 
 
 def _delta_of_one(batch: Batch, epsilon: float) -> float:
-    """Roughly the delta of all steps at `epsilon` if a row is in no batch or in one: as above."""
+    """Approximate the delta of all steps if a row is in one batch at most, as above."""
     shift, surely = batch.gaussian, batch.laplace  # half of the time it is all of Laplace's loss
     if shift == 0:
         shift, surely = batch.laplace, 0.0

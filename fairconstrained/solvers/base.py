@@ -14,6 +14,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import is_number
 from fairconstrained.exceptions import IncompatibleSolverError
 
 # Largest violation of a feasible point: none, as users compare numbers to the last digit.
@@ -162,8 +163,11 @@ class Solver(BaseEstimator):  # type: ignore[misc]
             if "range" not in parameter.metadata or (value is None and parameter.default is None):
                 continue
             kind, sign, least, below = parameter.metadata["range"]
-            is_number = isinstance(value, kind) and not isinstance(value, bool)
-            if not (is_number and least <= value < below and (sign == ">=" or value > least)):
+            if not (
+                is_number(value, kind)
+                and least <= value < below
+                and (sign == ">=" or value > least)
+            ):
                 what = "an integer" if kind is Integral else "a finite number"
                 end = f" and below {below:g}" if below < inf else ""
                 raise ValueError(f"{name} must be {what} {sign} {least:g}{end}; got {value!r}.")
