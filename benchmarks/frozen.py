@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.distributed as dist
+from scipy.sparse import csr_array
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -51,12 +53,12 @@ ROWS = 50  # whose predictions stand for a model without coefficients
 
 
 class Table(NamedTuple):
-    """A generated table: its shape, and how it is given to ``fit``."""
+    """A generated table: its shape, and how it is passed to ``fit``."""
 
     n_rows: int = 1000
     n_groups: int = 2
     n_classes: int = 2
-    given: str = "memory"  # "blocks", "sparse", "frame", "shards"
+    passed_as: str = "memory"  # or as in `PASSED_AS`, or "shards"
     weighted: bool = False
 
 
@@ -100,12 +102,12 @@ AUCS = ("group_auc", "inter_group", "intra_group", "positive_equality_gap", "bps
 PARTIAL = ("statistical_parity", "rank_parity", "demographic_parity", "equal_opportunity")
 PARTIAL_ALL = (*PARTIAL, "equalized_odds", "group_auc")
 PENALISED = ("demographic_parity", "equalized_odds", "equal_opportunity")
-SHARDS = Table(given="shards", weighted=True)
-BLOCKS = Table(given="blocks")
+SHARDS = Table(passed_as="shards", weighted=True)
+BLOCKS = Table(passed_as="blocks")
 PUBLIC = {"epsilon": 1.0, "feature_range": (-4.0, 4.0)}
 
 
-def of_rates() -> dict[str, Case]:
+def rate_cases() -> dict[str, Case]:
     """Return fits under constraints of rates."""
     small, many = Table(300, weighted=True), Table(2000, n_groups=8)
     several = [constraints.EqualizedOdds(slack=0.05), constraints.FalseNegativeRate(max=0.3)]
@@ -115,7 +117,7 @@ def of_rates() -> dict[str, Case]:
         cases[f"rates/{name}/weighted"] = Case(rates(name), small)
         cases[f"rates/{name}/8 groups"] = Case(rates(name, slack=0.1), many)
         cases[f"rates/{name}/4 classes"] = Case(rates(name, slack=0.1), Table(n_classes=4))
-        cases[f"rates/{name}/sparse"] = Case(rates(name), Table(given="sparse"))
+        cases[f"rates/{name}/sparse"] = Case(rates(name), Table(passed_as="sparse"))
         cases[f"rates/{name}/blocks"] = Case(rates(name), BLOCKS)
         cases[f"rates/{name}/shards"] = Case(rates(name), SHARDS)
     for name, made in {
@@ -141,7 +143,7 @@ def of_rates() -> dict[str, Case]:
     return cases
 
 
-def of_models() -> dict[str, Case]:
+def model_cases() -> dict[str, Case]:
     """Return fits of other models than the linear one."""
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     made = {
@@ -160,7 +162,7 @@ def of_models() -> dict[str, Case]:
     cases["models/network/4 classes"] = Case(rates(model=(8,)), Table(n_classes=4))
     cases["models/trees/4 classes"] = Case(rates(model=trees()), Table(n_classes=4))
     cases["models/trees/5 groups"] = Case(rates(model=trees()), Table(n_groups=5, weighted=True))
-    cases["models/trees/frame"] = Case(rates(model=trees()), Table(given="frame"))
+    cases["models/trees/frame"] = Case(rates(model=trees()), Table(passed_as="frame"))
     cases["models/network/losses"] = Case(losses(model=(8,)))
     cases["models/network/AUC"] = Case(auc(model=(4,)), Table(400))
     cases["models/network/penalty"] = Case(fermi(model=(4,), epsilon=None), Table(400))
@@ -170,7 +172,7 @@ def of_models() -> dict[str, Case]:
     return cases
 
 
-def of_scores() -> dict[str, Case]:
+def score_cases() -> dict[str, Case]:
     """Return fits under constraints of rankings, of partial parity and of losses."""
     cases = {f"auc/{name}": Case(auc(name, slack=0.02)) for name in AUCS}
     for name in ("group_auc", "inter_group"):
@@ -190,8 +192,8 @@ def of_scores() -> dict[str, Case]:
     cases["partial/3 groups"] = Case(partial(slack=0.1), Table(n_groups=3))
     cases["partial/group features"] = Case(partial(group_features=True))
     cases["partial/interval"] = Case(partial(interval=(0.1, 0.5), slack=0.1))
-    cases["partial/blocks"] = Case(partial(slack=0.1), Table(600, given="blocks"))
-    cases["partial/shards"] = Case(partial(slack=0.1), Table(600, given="shards"))
+    cases["partial/blocks"] = Case(partial(slack=0.1), Table(600, passed_as="blocks"))
+    cases["partial/shards"] = Case(partial(slack=0.1), Table(600, passed_as="shards"))
     for name in ("loss_parity", "equal_opportunity", "equalized_odds"):
         cases[f"losses/{name}"] = Case(losses(name))
         cases[f"losses/{name}/blocks"] = Case(losses(name), BLOCKS)
@@ -201,35 +203,25 @@ def of_scores() -> dict[str, Case]:
     return cases
 
 
-def of_solvers() -> dict[str, Case]:
+def solver_cases() -> dict[str, Case]:
     """Return fits by solvers other than the defaults."""
-    of_rates = (
-        *(solvers.SGDA(), solvers.SSLALM(), solvers.ALM(), solvers.StochasticGhost()),
-        *(solvers.SwitchingSubgradient(), solvers.EarlyStoppedSGDA()),
-        solvers.SequentialQuadratic(),
-    )
     quadratic = constraints.AUCParity("group_auc", surrogate="quadratic")
-    of_differences = (
-        solvers.IDCA(),
-        solvers.DirectSwitching(n_steps=300),
-        solvers.StochasticIDCA(),
-    )
-    made = [
-        *((solver, rates(solver=solver, max_iter=3)) for solver in of_rates),
-        *(
-            (solver, auc(quadratic, solver=solver, max_iter=3))
-            for solver in (solvers.LevelSet(), solvers.ProximalLevelSet())
-        ),
-        *((s, partial(solver=s, max_iter=2, slack=0.1)) for s in of_differences),
-        *(
-            (solver, fermi(epsilon=None, solver=solver, max_iter=5))
-            for solver in (solvers.FERMI(), solvers.LBFGS())
-        ),
+    for_rates = [solvers.SGDA(), solvers.SSLALM(), solvers.ALM(), solvers.StochasticGhost()]
+    for_rates += [solvers.SwitchingSubgradient(), solvers.EarlyStoppedSGDA()]
+    for_rates.append(solvers.SequentialQuadratic())
+    convex = [solvers.LevelSet(), solvers.ProximalLevelSet()]
+    differences = [solvers.IDCA(), solvers.DirectSwitching(n_steps=300), solvers.StochasticIDCA()]
+    penalties = [solvers.FERMI(), solvers.LBFGS()]
+    fits = [
+        *((solver, rates(solver=solver, max_iter=3)) for solver in for_rates),
+        *((solver, auc(quadratic, solver=solver, max_iter=3)) for solver in convex),
+        *((solver, partial(solver=solver, max_iter=2, slack=0.1)) for solver in differences),
+        *((solver, fermi(epsilon=None, solver=solver, max_iter=5)) for solver in penalties),
     ]
-    return {f"solvers/{type(solver).__name__}": Case(fit, Table(400)) for solver, fit in made}
+    return {f"solvers/{type(solver).__name__}": Case(fit, Table(400)) for solver, fit in fits}
 
 
-def of_penalties() -> dict[str, Case]:
+def penalty_cases() -> dict[str, Case]:
     """Return fits with a penalty on mutual information, private or not."""
     cases = {}
     for name in PENALISED:
@@ -251,11 +243,11 @@ def of_penalties() -> dict[str, Case]:
     return cases
 
 
-def of_records() -> dict[str, Case]:
+def record_cases() -> dict[str, Case]:
     """Return fits that protect records."""
     short = solvers.DPSGDA(n_steps=40, sampling_rate=0.2)
     replaced = Budget(1.0, 1e-5, "record_replacement")
-    shards = Table(given="shards")
+    shards = Table(passed_as="shards")
     laplace = solvers.DPSGDA(n_steps=40, sampling_rate=0.2, histogram_noise="laplace")
     made = {
         "rates": rates(epsilon=1.0),
@@ -282,8 +274,8 @@ def of_records() -> dict[str, Case]:
 
 def all_cases() -> dict[str, Case]:
     """Return the fits by name."""
-    parts = (of_rates(), of_models(), of_scores(), of_solvers(), of_penalties(), of_records())
-    return {name: case for part in parts for name, case in part.items()}
+    fits = rate_cases() | model_cases() | score_cases()
+    return fits | solver_cases() | penalty_cases() | record_cases()
 
 
 # ---------------------------------------------------------------------- one fit
@@ -300,24 +292,20 @@ def columns_of(table: Table) -> tuple[Any, ...]:
     return X, y, data.sensitive_features, weight if table.weighted else None
 
 
-def found(case: Case, part: slice = slice(None)) -> dict[str, Any]:
+def _blocks(X: Any) -> Blocks:
+    """Return rows in blocks of 300."""
+    return Blocks(lambda: (X[start : start + 300] for start in range(0, len(X), 300)))
+
+
+PASSED_AS: dict[str, Any] = {"blocks": _blocks, "sparse": csr_array, "frame": pd.DataFrame}
+
+
+def fitted(case: Case, part: slice = slice(None)) -> dict[str, Any]:
     """Fit, and return the values that must not change."""
     X, y, group, weight = columns_of(case.table)
-    some, clf = X[:ROWS], case.estimator()
-    X, y, group = X[part], y[part], group[part]
+    clf, some, X, y, group = case.estimator(), X[:ROWS], X[part], y[part], group[part]
     weight = None if weight is None else weight[part]
-    if case.table.given == "blocks":
-        rows = X
-        X = Blocks(lambda: (rows[start : start + 300] for start in range(0, len(rows), 300)))
-    elif case.table.given == "sparse":
-        from scipy.sparse import csr_array
-
-        X = csr_array(X)
-    elif case.table.given == "frame":
-        import pandas as pd
-
-        X = pd.DataFrame(X)
-        some = X[:ROWS]
+    X = PASSED_AS.get(case.table.passed_as, np.asarray)(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.process_time()
@@ -365,7 +353,7 @@ def _work(rank: int, names: list[str], folder: str) -> None:
     for name in names:
         half = cases[name].table.n_rows // 2
         with sharded_rows():
-            results[name] = found(cases[name], slice(rank * half, (rank + 1) * half))
+            results[name] = fitted(cases[name], slice(rank * half, (rank + 1) * half))
     (Path(folder) / f"{rank}").write_text(json.dumps(results))
     dist.barrier()
 
@@ -373,12 +361,12 @@ def _work(rank: int, names: list[str], folder: str) -> None:
 def run(only: str) -> dict[str, dict[str, Any]]:
     """Return the results of all fits whose names contain a text."""
     cases = {name: case for name, case in all_cases().items() if only in name}
-    sharded = [name for name, case in cases.items() if case.table.given == "shards"]
+    sharded = [name for name, case in cases.items() if case.table.passed_as == "shards"]
     results = {}
     for name, case in cases.items():
         if name not in sharded:
             try:
-                results[name] = found(case)
+                results[name] = fitted(case)
             except Exception as error:
                 print(f"{name} failed: {error!r}", file=sys.stderr)
     return results | on_workers(sharded)
@@ -430,7 +418,7 @@ def main() -> None:
         changed += bool(told)
         if told:
             print(f"{name}: {'; '.join(told)}")
-    was, now = (sum(found[name]["seconds"] for name in common) for found in (before, after))
+    was, now = (sum(fits[name]["seconds"] for name in common) for fits in (before, after))
     print(f"{len(common)} fits, {changed} differ; processor seconds {was:.1f} -> {now:.1f}")
     sys.exit(bool(changed))
 

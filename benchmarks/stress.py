@@ -45,7 +45,6 @@ _MIXTURES = (1.0, 0.8, 0.6, 0.4, 0.2, 0.0)  # with the model without constraints
 _THRESHOLDS = 100
 
 Floats = NDArray[np.float64]
-Scored = Callable[[Floats], tuple[float, float]]  # scores to (criterion, violation)
 
 
 class Trial(NamedTuple):
@@ -55,9 +54,13 @@ class Trial(NamedTuple):
     X: Floats
     y: NDArray[np.int64]
     group: NDArray[np.int64]
-    notion: str
     slack: float
-    scored: Scored
+    criterion: Callable[[Any, Floats], float]
+    gap: Callable[[Any, Any, Any, Floats], float]
+
+    def scored(self, scores: Floats) -> tuple[float, float]:
+        """Return the criterion and the violation of scores of all rows."""
+        return self.criterion(self.y, scores), self.gap(self.estimator, self.y, self.group, scores)
 
 
 class Outcome(NamedTuple):
@@ -83,10 +86,10 @@ def spread(values: Any) -> float:
 def mean_by_group(values: Floats, group: NDArray[Any], inside: NDArray[np.bool_]) -> list[float]:
     """Return means over the rows of each group that are inside; nan where there are none."""
     sets = [values[(group == g) & inside] for g in np.unique(group)]
-    return [float(own.mean()) if len(own) else np.nan for own in sets]
+    return [float(rows.mean()) if len(rows) else np.nan for rows in sets]
 
 
-def gap_of_rates(notion: str, y: Any, group: Any, scores: Floats) -> float:
+def gap_of_rates(clf: Any, y: Any, group: Any, scores: Floats) -> float:
     """Return the largest gap of rates within the labels that a notion compares."""
     predicted = (scores > 0).astype(float)
     everywhere = np.ones(len(y), dtype=bool)
@@ -97,26 +100,25 @@ def gap_of_rates(notion: str, y: Any, group: Any, scores: Floats) -> float:
         "equalized_odds": [y == 0, y == 1],
         "error_rate_parity": [everywhere],
     }
-    values = (predicted != y).astype(float) if notion == "error_rate_parity" else predicted
-    return max(spread(mean_by_group(values, group, inside)) for inside in within[notion])
+    values = (predicted != y).astype(float) if clf.constraint == "error_rate_parity" else predicted
+    return max(spread(mean_by_group(values, group, inside)) for inside in within[clf.constraint])
 
 
-def gap_of_losses(notion: str, y: Any, group: Any, scores: Floats) -> float:
+def gap_of_losses(clf: Any, y: Any, group: Any, scores: Floats) -> float:
     """Return the largest gap of mean log losses, overall or within labels."""
     losses = np.logaddexp(0.0, np.where(y == 1, -scores, scores))
     everywhere = np.ones(len(y), dtype=bool)
     within = {"loss_parity": [everywhere], "equalized_odds": [y == 0, y == 1]}
-    return max(spread(mean_by_group(losses, group, inside)) for inside in within[notion])
+    return max(spread(mean_by_group(losses, group, inside)) for inside in within[clf.constraint])
 
 
-def gap_of_aucs(notion: str, y: Any, group: Any, scores: Floats) -> float:
+def gap_of_aucs(clf: Any, y: Any, group: Any, scores: Floats) -> float:
     """Return the largest gap of AUCs, from all pairs of rows."""
     above = np.sign(scores[:, None] - scores) / 2 + 0.5
 
     def auc(first: Any, second: Any) -> float:
-        return (
-            float(above[np.ix_(first, second)].mean()) if first.any() and second.any() else np.nan
-        )
+        pairs = above[np.ix_(first, second)]
+        return float(pairs.mean()) if pairs.size else np.nan
 
     sets = [group == g for g in np.unique(group)]
     pairs = [(a, b) for i, a in enumerate(sets) for b in sets[i + 1 :]]
@@ -127,17 +129,17 @@ def gap_of_aucs(notion: str, y: Any, group: Any, scores: Floats) -> float:
         "positive_equality_gap": lambda: [auc(a & p, p) - 0.5 for a in sets],
     }
     p, n = y == 1, y == 0
-    return max(abs(gap) for gap in [0.0, *gaps[notion]()] if not np.isnan(gap))
+    return max(abs(gap) for gap in [0.0, *gaps[clf.constraint]()] if not np.isnan(gap))
 
 
-def gap_of_scores(notion: str, interval: Any, y: Any, group: Any, scores: Floats) -> float:
+def gap_of_scores(clf: Any, y: Any, group: Any, scores: Floats) -> float:
     """Return the largest gap of score distributions in the interval, at all thresholds or at 0.
 
     Groups with less than a row in the interval are left out, of which a warning tells.
     """
-    low, high = interval
-    thresholds = np.array([0.0]) if notion != "statistical_parity" else np.unique(scores)
-    inside = y == 1 if notion == "equal_opportunity" else np.ones(len(y), dtype=bool)
+    low, high = clf.interval
+    thresholds = np.array([0.0]) if clf.constraint != "statistical_parity" else np.unique(scores)
+    inside = y == 1 if clf.constraint == "equal_opportunity" else np.ones(len(y), dtype=bool)
     ranks = [
         (scores[(group == g) & inside][:, None] > thresholds).mean(axis=0)
         for g in np.unique(group)
@@ -178,53 +180,39 @@ def rows_of(rng: np.random.Generator) -> tuple[Floats, NDArray[np.int64], NDArra
     return X, y, group
 
 
-def _rates(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
-    notion = str(
-        rng.choice(
-            ["demographic_parity", "equalized_odds", "equal_opportunity", "error_rate_parity"]
-        )
-    )
-    estimator = RateConstrainedClassifier(notion, slack=slack, min_group_size=1)
-    return estimator, notion, lambda z: (error(y, z), gap_of_rates(notion, y, group, z))
+class Kind(NamedTuple):
+    """An estimator with its notions, its parameters, and what is measured anew."""
+
+    estimator: Any
+    notions: list[str]
+    params: Callable[[np.random.Generator, float], dict[str, Any]]
+    criterion: Callable[[Any, Floats], float]
+    gap: Callable[..., float]
 
 
-def _losses(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
-    notion = str(rng.choice(["loss_parity", "equalized_odds"]))
-    estimator = LossParityClassifier(notion, slack=slack, min_group_size=1)
-    return estimator, notion, lambda z: (error(y, z), gap_of_losses(notion, y, group, z))
+def _slack(rng: np.random.Generator, slack: float) -> dict[str, Any]:
+    return {"slack": slack}
 
 
-def _partial(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
-    notion = str(rng.choice(["statistical_parity", "demographic_parity", "equal_opportunity"]))
+def _interval(rng: np.random.Generator, slack: float) -> dict[str, Any]:
     low = float(rng.choice([0.0, 0.1, 0.3]))
-    interval = (low, low + float(rng.choice([0.2, 0.3, 0.5])))
-    estimator = PartialParityClassifier(notion, slack=slack, interval=interval, min_group_size=1)
-    return (
-        estimator,
-        notion,
-        lambda z: (error(y, z), gap_of_scores(notion, interval, y, group, z)),
-    )
+    return {"slack": slack, "interval": (low, low + float(rng.choice([0.2, 0.3, 0.5])))}
 
 
-def _aucs(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
-    notion = str(rng.choice(["group_auc", "inter_group", "intra_group", "positive_equality_gap"]))
-    estimator = AUCFairClassifier(notion, slack=slack, min_group_size=1)
-    return estimator, notion, lambda z: (misranked(y, z), gap_of_aucs(notion, y, group, z))
+def _penalty(rng: np.random.Generator, slack: float) -> dict[str, Any]:
+    return {"epsilon": None, "penalty": float(rng.choice([0.0, 1.0, 20.0]))}
 
 
-def _fermi(rng: np.random.Generator, slack: float, y: Any, group: Any) -> tuple[Any, str, Scored]:
-    notion = str(rng.choice(["demographic_parity", "equalized_odds", "equal_opportunity"]))
-    penalty = float(rng.choice([0.0, 1.0, 20.0]))
-    estimator = DPFermiClassifier(notion, epsilon=None, penalty=penalty, min_group_size=1)
-    return estimator, notion, lambda z: (error(y, z), gap_of_rates(notion, y, group, z))
-
-
-ESTIMATORS: dict[str, Callable[..., tuple[Any, str, Scored]]] = {
-    "rates": _rates,
-    "losses": _losses,
-    "partial": _partial,
-    "auc": _aucs,
-    "fermi": _fermi,
+RATES = ["demographic_parity", "equalized_odds", "equal_opportunity", "error_rate_parity"]
+LOSSES = ["loss_parity", "equalized_odds"]
+PARTIAL = ["statistical_parity", "demographic_parity", "equal_opportunity"]
+AUCS = ["group_auc", "inter_group", "intra_group", "positive_equality_gap"]
+ESTIMATORS = {
+    "rates": Kind(RateConstrainedClassifier, RATES, _slack, error, gap_of_rates),
+    "losses": Kind(LossParityClassifier, LOSSES, _slack, error, gap_of_losses),
+    "partial": Kind(PartialParityClassifier, PARTIAL, _interval, error, gap_of_scores),
+    "auc": Kind(AUCFairClassifier, AUCS, _slack, misranked, gap_of_aucs),
+    "fermi": Kind(DPFermiClassifier, RATES[:3], _penalty, error, gap_of_rates),
 }
 
 
@@ -234,8 +222,9 @@ def trials(kind: str, n: int, seed: int) -> Iterator[Trial]:
         rng = np.random.default_rng([seed, list(ESTIMATORS).index(kind), i])
         X, y, group = rows_of(rng)
         slack = float(rng.choice([1e-4, 0.01, 0.05, 0.1, 0.3]))
-        estimator, notion, scored = ESTIMATORS[kind](rng, slack, y, group)
-        yield Trial(estimator, X, y, group, notion, slack, scored)
+        estimator, notions, params, criterion, gap = ESTIMATORS[kind]
+        clf = estimator(str(rng.choice(notions)), min_group_size=1, **params(rng, slack))
+        yield Trial(clf, X, y, group, slack, criterion, gap)
 
 
 # ------------------------------------------------------------------ checks
@@ -311,7 +300,7 @@ def relaxed(trial: Trial) -> Iterator[tuple[float, float]]:
     }
     gaps = [
         X[inside & (trial.group == g)].mean(axis=0) - X[inside].mean(axis=0)
-        for inside in of_labels.get(trial.notion, [everywhere])
+        for inside in of_labels.get(trial.estimator.constraint, [everywhere])
         for g in np.unique(trial.group[inside])
     ]
     equal = null_space(np.array(gaps), rcond=1e-9)
@@ -355,7 +344,12 @@ def main() -> None:
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
     options = parser.parse_args()
     rows = (
-        {"estimator": kind, "notion": trial.notion, "slack": trial.slack, **check(trial)._asdict()}
+        {
+            "estimator": kind,
+            "notion": trial.estimator.constraint,
+            "slack": trial.slack,
+            **check(trial)._asdict(),
+        }
         for kind in options.estimators
         for trial in trials(kind, options.trials, options.seed)
     )

@@ -29,13 +29,6 @@ def _million_rows(runs: pd.DataFrame) -> Cells:
         yield f"{n_rows:,}", "peak MB", *number(of["peak_mb"].max(), ".0f")
 
 
-@table("ranking_rows", "auc_rows")
-def _ranking_rows(runs: pd.DataFrame) -> Cells:
-    words = {"moments": "from moments", "log loss": "log loss", "default": "default"}
-    for _, run in runs.iterrows():
-        yield f"{run['rows']:,}", f"{words[run['fit']]}, s", *number(run["seconds"], ".1f")
-
-
 def _milliseconds(runs: pd.DataFrame, method: str, row: str, of: str = "") -> Cells:
     """Give the least and the median time of a step."""
     ms = runs.loc[runs["method"] == method, "ms"]
@@ -79,13 +72,6 @@ def _private_steps(runs: pd.DataFrame) -> Cells:
         yield from _milliseconds(runs[runs["problem"] == "private"], method, row)
 
 
-@table("workers", "workers")
-def _workers(runs: pd.DataFrame) -> Cells:
-    for _, run in runs.sort_values(["batch", "workers"]).iterrows():
-        row = f"{run['batch']:,} / {run['workers']}"
-        yield row, "processor milliseconds of a worker", *number(run["processor ms"], ".0f")
-
-
 @table("sharded", "sharded")
 def _sharded(runs: pd.DataFrame) -> Cells:
     runs = runs[runs["constraint"] == "demographic_parity"]
@@ -115,15 +101,6 @@ def _sharded_scores(runs: pd.DataFrame) -> Cells:
         yield row, "error of the violation", *number(error, ".1e")
 
 
-@table("sharded_plan", "sharded")
-def _sharded_plan(runs: pd.DataFrame) -> Cells:
-    several = runs[(runs["workers"] > 1) & (runs["constraint"] == "demographic_parity")]
-    run = several.loc[several["rows of all"].idxmax()]
-    row = f"{run['planned rows']:.0e} rows, {run['planned workers']:,} workers".replace("+", "")
-    yield row, "seconds of arithmetic", *number(run["seconds of arithmetic"], ".0f")
-    yield row, "seconds of network", *number(run["seconds of network"], ".1f")
-
-
 @table("blocks", "scaling")
 def _blocks(runs: pd.DataFrame) -> Cells:
     columns = {
@@ -139,7 +116,6 @@ def _blocks(runs: pd.DataFrame) -> Cells:
 
 
 _BESIDE = 10_000_000  # rows of the runs that are shown side by side
-_MANY = {"workers": 1_000, "rows of a worker": 10_000_000}
 
 
 @table("engines", "engines")
@@ -155,6 +131,8 @@ def _engines(runs: pd.DataFrame) -> Cells:
             yield row, "coefficients differ by", *number(run["coefficients differ by"], ".0e")
         yield row, "passes", str(run["passes"]), ""
         yield row, "peak MB", *number(run["peak MB"], ".0f")
+        if pd.notna(run["ms of a task"]):
+            yield row, "milliseconds to start a task", *number(run["ms of a task"], ".1f")
 
 
 @table("engines_lost", "engines")
@@ -164,20 +142,6 @@ def _engines_lost(runs: pd.DataFrame) -> Cells:
         yield row, "seconds", *number(run["seconds"], ".0f")
         yield row, "processor seconds", *number(run["processor seconds"], ".0f")
         yield row, "coefficients differ by", *number(run["coefficients differ by"], ".0e")
-
-
-@table("engines_plan", "engines")
-def _engines_plan(runs: pd.DataFrame) -> Cells:
-    """One partition for each worker: tasks start one after another, and rows work side by side."""
-    for engine, own in runs[runs["ms of a task"].notna()].groupby("engine"):
-        run, row = own.loc[own["rows"].idxmax()], str(engine).capitalize()
-        each = run["processor seconds"] / run["rows"] * _MANY["rows of a worker"]
-        yield row, "kB to a worker in a pass, median", *number(run["kB sent, median"], ".0f")
-        yield row, "kB to a worker in a pass, most", *number(run["kB sent, largest"], ".0f")
-        yield row, "milliseconds of a task", *number(run["ms of a task"], ".1f")
-        yield row, "seconds of arithmetic", *number(each, ".0f")
-        starting = run["passes"] * _MANY["workers"] * run["ms of a task"] / 1000
-        yield row, "seconds of starting tasks", *number(starting, ".0f")
 
 
 @table("heads", "heads")

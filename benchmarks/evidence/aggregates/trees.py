@@ -37,15 +37,6 @@ def _boosted_trees(runs: pd.DataFrame) -> Cells:
                 yield row, method, *summary(values)
 
 
-@table("boosted_trees_seconds", "any_classifier")
-def _boosted_trees_seconds(runs: pd.DataFrame) -> Cells:
-    runs = runs[runs["dataset"].eq("adult") & ~runs["without_group"]]
-    runs = runs[runs["method"] == "trees, constrained"]
-    for notion, of in runs.groupby("constraint", sort=False):
-        yield name(notion), "classifiers of label and group", *summary(of["base_cpu"], ".1f")
-        yield name(notion), "constrained training", *summary(of["cpu"], ".1f")
-
-
 @table("boosted_trees_reductions", "any_classifier")
 def _boosted_trees_reductions(runs: pd.DataFrame) -> Cells:
     for case, ours, theirs in _beside_reductions(runs):
