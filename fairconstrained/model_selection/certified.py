@@ -422,26 +422,31 @@ class CertifiedClassifier(DelegatingClassifier):
 
     def _candidates(self, slack: float) -> list[dict[str, Any]]:
         """Return the parameters of each candidate."""
-        given = self.candidates
-        if given is None:
+        candidates = self.candidates
+        if candidates is None:
             parameters, constraint = self.estimator.get_params(), self._key("constraint")
             bounds = {f"{constraint}__{name}": of for name, of in BOUNDS.items()}
-            own = (key for key in bounds if parameters.get(key) is not None)
-            key = next(own, self._key("slack"))
+            used = (key for key in bounds if parameters.get(key) is not None)
+            key = next(used, self._key("slack"))
             if key is None:
                 raise ValueError(
                     f"candidates must be given: {type(self.estimator).__name__} has no parameter "
                     "slack, or several. Name a parameter that trades error against violation, with "
                     "its values from the strictest to the loosest: {'C': [0.01, 0.1, 1.0]}."
                 )
-            of = bounds.get(key, float)
-            given = {key: [of(fraction * slack) for fraction in FRACTIONS]}
-        if not isinstance(given, Mapping) or len(given) != 1 or not len(*given.values()):
+            bound = bounds.get(key, float)
+            # Rounded: 0.1 of 0.1 is 0.010000000000000002, which the certificate would show.
+            candidates = {key: [float(f"{bound(part * slack):.12g}") for part in FRACTIONS]}
+        if (
+            not isinstance(candidates, Mapping)
+            or len(candidates) != 1
+            or not len(*candidates.values())
+        ):
             raise ValueError(
                 "candidates must be a dict of one parameter to its values, which are not empty; "
-                f"got {given!r}."
+                f"got {candidates!r}."
             )
-        ((name, values),) = given.items()
+        ((name, values),) = candidates.items()
         return [{name: value} for value in values]
 
     def get_metadata_routing(self) -> MetadataRouter:
