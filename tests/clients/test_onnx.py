@@ -16,11 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
-from fairconstrained import (
-    AUCFairClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.export import to_onnx
 from fairconstrained.models import Boosting, Posteriors, SingleFit
 from fairconstrained.solvers import DPSGDA

@@ -7,10 +7,7 @@ from torch import nn
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity, SoftBins
-from fairconstrained.exceptions import (
-    IncompatibleSolverError,
-    MissingSensitiveFeaturesWarning,
-)
+from fairconstrained.exceptions import IncompatibleSolverError, MissingSensitiveFeaturesWarning
 from fairconstrained.solvers import QCQP, SGDA, LevelSet, ProximalLevelSet
 from tests.helpers.auc_fits import METRIC_OF, auc, fitted, measured, table
 from tests.helpers.fits import FORGIVEN

@@ -89,10 +89,7 @@ def test_before_both_classes_are_seen_there_is_nothing_to_predict():
     [
         (lambda X, y, g: (X[:, :3], y, {"sensitive_features": g}), "X has 3 features"),
         (lambda X, y, g: (X, y + 1, {"sensitive_features": g}), r"classes \[0, 1\].*\[2\]"),
-        (
-            lambda X, y, g: (X, y, {"sensitive_features": g, "classes": [0, 2]}),
-            r"classes=\[0, 2\]",
-        ),
+        (lambda X, y, g: (X, y, {"sensitive_features": g, "classes": [0, 2]}), r"classes=\[0, 2\]"),
         (lambda X, y, g: (X, y, {}), "in all calls of partial_fit or in none"),
         (
             lambda X, y, g: (X, y, {"sensitive_features": np.array(["a", "b"])[g]}),

@@ -14,9 +14,7 @@ from fairconstrained.constraints import (
     RateConstraint,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import (
-    MissingSensitiveFeaturesWarning,
-)
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.solvers import SGDA, AugmentedLagrangian
 from tests.helpers.fits import fitted, table
 

@@ -20,12 +20,7 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.constraints import (
-    AUCParity,
-    DemographicParity,
-    EqualizedOdds,
-    LossParity,
-)
+from fairconstrained.constraints import AUCParity, DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.solvers import (
     ALM,

@@ -9,14 +9,7 @@ import torch
 from fairconstrained import LossParityClassifier
 from fairconstrained.metrics import loss_gap
 from fairconstrained.models import Network
-from fairconstrained.solvers import (
-    ALM,
-    SGDA,
-    SSLALM,
-    StochasticGhost,
-    SwitchingSubgradient,
-    cosine,
-)
+from fairconstrained.solvers import ALM, SGDA, SSLALM, StochasticGhost, SwitchingSubgradient, cosine
 from tests.helpers.fits import FORGIVEN, table
 
 SLACK = 0.02

@@ -6,12 +6,7 @@ import torch
 from scipy.stats import binom, norm
 
 from fairconstrained import LossParityClassifier, PartialParityClassifier, RateConstrainedClassifier
-from fairconstrained.constraints import (
-    CONSTRAINTS,
-    DemographicParity,
-    EqualizedOdds,
-    Space,
-)
+from fairconstrained.constraints import CONSTRAINTS, DemographicParity, EqualizedOdds, Space
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning

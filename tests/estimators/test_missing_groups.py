@@ -65,11 +65,7 @@ MEASURES = {
         partial_statistical_parity,
         {"method": "decision_function", "interval": (0.0, 0.5)},
     ),
-    "ERMI": (
-        DPFermiClassifier(epsilon=None, penalty=5.0),
-        demographic_parity_difference,
-        {},
-    ),
+    "ERMI": (DPFermiClassifier(epsilon=None, penalty=5.0), demographic_parity_difference, {}),
 }
 
 

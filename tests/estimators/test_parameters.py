@@ -54,10 +54,7 @@ REFUSED = {
         ({"solver": DPSGDA(clip=5e-324)}, "clip must be a finite number > 1e-100"),
         ({"solver": DPSGDA(sampling_rate=2.0)}, "sampling_rate must be in"),
         ({"solver": DPSGDA(sampling_rate=0.0)}, "DPSGDA.sampling_rate must be a finite number > 0"),
-        (
-            {"solver": DPSGDA(histogram_fraction=1.0)},
-            "histogram_fraction must be .* below 1",
-        ),
+        ({"solver": DPSGDA(histogram_fraction=1.0)}, "histogram_fraction must be .* below 1"),
     ],
     LossParityClassifier: [
         ({"constraint": "demographic_parity"}, "constraint must"),

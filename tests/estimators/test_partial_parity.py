@@ -11,9 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, metrics
-from fairconstrained.constraints import (
-    PARTIAL,
-)
+from fairconstrained.constraints import PARTIAL
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 
@@ -89,9 +87,7 @@ def test_the_metric_on_the_training_rows_ends_within_slack(constraint, n_groups)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "interval",
-    [[(0.0, 0.2), (0.5, 0.7)], {"a": (0.0, 0.3), "b": (0.1, 0.5)}],
-    ids=str,
+    "interval", [[(0.0, 0.2), (0.5, 0.7)], {"a": (0.0, 0.3), "b": (0.1, 0.5)}], ids=str
 )
 def test_every_form_of_interval(interval):
     clf = fitted(interval=interval, n_grid=6)

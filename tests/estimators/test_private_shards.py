@@ -68,9 +68,7 @@ ALL_ROWS = {  # batches of all rows are the same, however they are drawn
 BATCHES = {
     "batches of the system": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), epsilon=1.0),
     "a random point": DPFermiClassifier(
-        protect="record_replacement",
-        solver=DPFERMI(n_steps=10, output="random"),
-        **RECORDS,
+        protect="record_replacement", solver=DPFERMI(n_steps=10, output="random"), **RECORDS
     ),
     "secret groups, noise of the system": DPFermiClassifier(
         "equal_opportunity", solver=ReleasedMoments(n_rounds=1)

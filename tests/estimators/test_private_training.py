@@ -12,11 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Bunch
 from torch import nn
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    RateConstrainedClassifier,
-)
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import FalseNegativeRate, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
@@ -28,13 +24,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.privacy import privacy_spent
 from fairconstrained.privacy.plans import gaussian_multiplier
-from fairconstrained.solvers import (
-    DPSGDA,
-    QCQP,
-    AugmentedLagrangian,
-    NoisyTables,
-    ReleasedMoments,
-)
+from fairconstrained.solvers import DPSGDA, QCQP, AugmentedLagrangian, NoisyTables, ReleasedMoments
 from tests.helpers.fits import CAPS, METRIC_OF
 from tests.helpers.private_fits import Keeps
 from tests.helpers.releases import answered_by, honest

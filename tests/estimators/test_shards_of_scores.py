@@ -110,10 +110,7 @@ def test_columns_of_groups_are_those_of_all_workers_in_blocks_too(on_workers):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
-    [
-        ranking(AUCParity(surrogate="binormal")),
-        partial("demographic_parity", group_features=True),
-    ],
+    [ranking(AUCParity(surrogate="binormal")), partial("demographic_parity", group_features=True)],
 )
 def test_the_model_of_rows_in_blocks_is_that_of_the_rows_in_memory(make):
     X, y, group, weight = easy()
@@ -128,10 +125,7 @@ def test_the_model_of_rows_in_blocks_is_that_of_the_rows_in_memory(make):
 @pytest.mark.parametrize(
     ("clf", "message"),
     [
-        (
-            PartialParityClassifier(solver=IDCA()),
-            "IDCA cannot solve FairERM on rows in",
-        ),
+        (PartialParityClassifier(solver=IDCA()), "IDCA cannot solve FairERM on rows in"),
         (
             AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()),
             "LevelSet cannot solve FairERM on rows in",

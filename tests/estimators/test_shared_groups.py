@@ -75,11 +75,7 @@ CASES = {
         demographic_parity_difference,
         {},
     ),
-    "losses": (
-        lambda: LossParityClassifier(slack=0.01),
-        loss_gap,
-        {"method": "predict_proba"},
-    ),
+    "losses": (lambda: LossParityClassifier(slack=0.01), loss_gap, {"method": "predict_proba"}),
     "ERMI": (
         lambda: DPFermiClassifier(epsilon=None, penalty=5.0),
         demographic_parity_difference,

@@ -14,15 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import (
-    AUCFairClassifier,
-    RateConstrainedClassifier,
-)
-from fairconstrained.constraints import (
-    DemographicParity,
-    FalseNegativeRate,
-    LossParity,
-)
+from fairconstrained import AUCFairClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate, LossParity
 from fairconstrained.models import SingleFit
 from tests.helpers.fits import FORGIVEN, measured, table
 
@@ -58,9 +51,7 @@ def test_the_slack_is_kept_out_of_fold_and_the_classifier_predicts_alone(name):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [TREE, PIPELINE, RidgeClassifier()],
-    ids=lambda m: type(m).__name__,
+    "model", [TREE, PIPELINE, RidgeClassifier()], ids=lambda m: type(m).__name__
 )
 def test_whatever_the_classifier(model):
     """The gap of new predictions falls, and labels are those of the classifier."""

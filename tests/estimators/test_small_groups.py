@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from fairconstrained import (
-    AUCFairClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
-from fairconstrained.constraints import (
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    Space,
-)
+from fairconstrained import AUCFairClassifier, PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, FalseNegativeRate, Space
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import SmallGroupWarning
 

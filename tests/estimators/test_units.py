@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    RateConstrainedClassifier,
-)
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import AUCParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Linear

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 
 from fairconstrained.problems import Evaluation, Linearization
-from fairconstrained.solvers import (
-    run,
-)
+from fairconstrained.solvers import run
 from tests.helpers.numeric import tensor
 from tests.helpers.quadratic import QuadraticProblem, SoftIsHard
 

@@ -173,10 +173,7 @@ def test_weights_reach_the_estimator_that_requests_them():
 
 @pytest.mark.parametrize(
     ("constraint", "slack", "varied"),
-    [
-        (FalseNegativeRate(max=0.6), 0.6, "constraint__max"),
-        ("error_rate_parity", 0.2, "slack"),
-    ],
+    [(FalseNegativeRate(max=0.6), 0.6, "constraint__max"), ("error_rate_parity", 0.2, "slack")],
 )
 def test_constraint_and_slack_are_the_estimators_own(constraint, slack, varied):
     """The bound of a constraint object is certified, and candidates vary it, not the slack."""

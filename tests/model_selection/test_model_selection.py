@@ -12,12 +12,7 @@ from joblib import parallel_config
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-    StratifiedKFold,
-    cross_val_score,
-    cross_validate,
-)
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -129,11 +124,7 @@ def test_searches_pass_the_groups_to_the_splitter():
     )
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            Recorder(),
-            {"shift": [0.0]},
-            scoring=share_of_c,
-            cv=cv,
-            error_score="raise",
+            Recorder(), {"shift": [0.0]}, scoring=share_of_c, cv=cv, error_score="raise"
         ).fit(x, y, sensitive_features=group)
     shares = [search.cv_results_[f"split{i}_test_score"][0] for i in range(3)]
     assert shares == pytest.approx([np.mean(group == "c")] * 3, abs=0.01)

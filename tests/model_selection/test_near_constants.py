@@ -53,11 +53,7 @@ def test_nearly_constant_is_a_share_of_a_hundredth(n, others, constant, kind):
 @pytest.mark.filterwarnings("ignore:.* has no score, but nan")
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize(
-    "scorer",
-    [
-        demographic_parity_scorer,
-        fairness_scorer(demographic_parity_difference, column=2),
-    ],
+    "scorer", [demographic_parity_scorer, fairness_scorer(demographic_parity_difference, column=2)]
 )
 def test_a_search_passes_over_a_constant(n_classes, scorer):
     """Its gap is none and its accuracy is enough to be chosen otherwise."""
@@ -83,11 +79,7 @@ def test_a_search_passes_over_a_constant(n_classes, scorer):
 
 
 @pytest.mark.parametrize(
-    "scorer",
-    [
-        demographic_parity_scorer,
-        fairness_scorer(demographic_parity_difference, column=2),
-    ],
+    "scorer", [demographic_parity_scorer, fairness_scorer(demographic_parity_difference, column=2)]
 )
 def test_a_curve_keeps_near_constants_and_says_which_they_are(scorer):
     X, y, group = draw()

@@ -160,13 +160,7 @@ def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
 
 
 @pytest.mark.parametrize(
-    "model",
-    [
-        GaussianNB(),
-        LinearSVC(),
-        DecisionTreeClassifier(),
-    ],
-    ids=lambda m: type(m).__name__,
+    "model", [GaussianNB(), LinearSVC(), DecisionTreeClassifier()], ids=lambda m: type(m).__name__
 )
 def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):
     """Mean posteriors are the fractions of the labels and parts; densities thus average to one."""

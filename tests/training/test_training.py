@@ -10,13 +10,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from fairconstrained.constraints import DemographicParity, LossParity
 from fairconstrained.metrics import demographic_parity_difference, loss_gap
-from fairconstrained.solvers import (
-    ALM,
-    SGDA,
-    StochasticGhost,
-    SwitchingSubgradient,
-    cosine,
-)
+from fairconstrained.solvers import ALM, SGDA, StochasticGhost, SwitchingSubgradient, cosine
 from fairconstrained.training import Trained, train
 from tests.helpers.modules import gap_at_most, log_loss, weights
 
@@ -60,11 +54,7 @@ def measured(result):
 @pytest.mark.slow
 def test_a_function_holds_as_the_notion_of_the_package_does():
     """Both bound the same gap, which the public metric measures; without them it is far."""
-    free, function, notion = (
-        trained([]),
-        trained(gap_at_most(0.05)),
-        trained(LossParity(0.05)),
-    )
+    free, function, notion = (trained([]), trained(gap_at_most(0.05)), trained(LossParity(0.05)))
     assert measured(free) > 0.15
     for result in (function, notion):
         assert isinstance(result, Trained)
