@@ -556,8 +556,7 @@ def test_an_interval_without_its_gap_says_why(monkeypatch):
 def test_four_fifths_are_a_question_by_name():
     found = report(sensitive_features=PEOPLE, preset="four_fifths")
     asked = report(
-        sensitive_features=PEOPLE,
-        constraint=DemographicParity(ratio=0.8, attributes="parallel"),
+        sensitive_features=PEOPLE, constraint=DemographicParity(ratio=0.8, attributes="parallel")
     )
     assert (found.headline, found.verdict) == (asked.headline, asked.verdict)
     assert found.to_dict()["differences"] == asked.to_dict()["differences"]

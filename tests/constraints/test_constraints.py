@@ -42,9 +42,6 @@ each_in_some_shape = pytest.mark.parametrize(
 )
 
 
-# --- the definitions -----------------------------------------------------------------------------
-
-
 def targets(n_classes):
     return [1] if n_classes == 2 else range(n_classes)
 
@@ -115,10 +112,7 @@ def keywords(notion, rows):
     weight = {"sample_weight": rows.weight.numpy()}
     if isinstance(notion, Cap):
         return weight | {"sensitive_features": rows.group.numpy() if notion.per_group else None}
-    return weight | {
-        "sensitive_features": rows.group.numpy(),
-        "method": METHODS[notion.reference],
-    }
+    return weight | {"sensitive_features": rows.group.numpy(), "method": METHODS[notion.reference]}
 
 
 @each_in_some_shape
@@ -128,10 +122,7 @@ def test_soft_and_hard_values_follow_the_definition(notion, shape):
     constraint = bound(notion, shape, temperature=3.0)
     soft = class_probabilities(rows.scores, 3.0).numpy()
     hard = np.eye(shape[0])[hard_classes(rows.scores)]
-    for values, P in (
-        (soft_values(constraint, rows), soft),
-        (hard_values(constraint, rows), hard),
-    ):
+    for values, P in ((soft_values(constraint, rows), soft), (hard_values(constraint, rows), hard)):
         expected = oracle(notion, rows, P)
         assert constraint.measure(values) == pytest.approx(expected, abs=1e-12)
         assert values.max().item() == pytest.approx(expected - 0.1, abs=1e-12)

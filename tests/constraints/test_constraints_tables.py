@@ -25,19 +25,11 @@ from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import SplineBins
 from fairconstrained.constraints.tables import ClassProbabilities, Columns
-from tests.helpers.notions import (
-    at_temperature,
-    bound,
-    hard_values,
-    random_rows,
-    soft_values,
-)
+from tests.helpers.notions import at_temperature, bound, hard_values, random_rows, soft_values
 
 REFERENCES = ["pairwise", "rest", "overall"]
 every_name = pytest.mark.parametrize("name", CONSTRAINTS)
 
-
-# --- several constraints at once -----------------------------------------------------------------
 
 SPACE = Space([0, 1], ["a", "b", "c"])
 MEMBERS = [
@@ -70,9 +62,6 @@ def test_a_stack_is_its_members_one_after_the_other(chosen):
     torch.testing.assert_close(soft_values(sharp, rows), expected)
 
 
-# --- sensitivity ---------------------------------------------------------------------------------
-
-
 @settings(max_examples=20)
 @given(scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)))
 def test_rows_of_tables_that_are_released_are_bounded(scores):
@@ -97,9 +86,6 @@ def test_rows_of_tables_that_are_released_are_bounded(scores):
                     assert k == 1 or (less_mean <= (1 - 1 / k) * (1 + 1e-9)).all()
     assert stacked(MEMBERS[:2])[0].statistic.bound == 1  # one histogram serves both
     assert stacked(MEMBERS)[0].statistic.bound == np.inf
-
-
-# --- small groups, one group, no limit -----------------------------------------------------------
 
 
 def test_without_small_drops_what_rests_on_few_rows_and_nothing_else():
@@ -151,9 +137,6 @@ def test_an_infinite_slack_never_binds(name):
         found = values(constraint, random_rows(14))
         assert found.isfinite().all()
         assert (found < -1e5).all()
-
-
-# --- what users write ----------------------------------------------------------------------------
 
 
 def by_hand(notion_pairs, part):

@@ -175,9 +175,6 @@ def test_in_a_stack_cells_that_nothing_compares_do_not_count(notion):
         assert values[0] > 1e-5
 
 
-# --- the metric ----------------------------------------------------------------------------------
-
-
 @notions_and_shapes
 def test_the_metric_is_that_of_the_table_of_labels(notion, shape):
     constraint, rows = bound(notion, shape), random_rows(3, *shape)

@@ -31,9 +31,6 @@ EVERY = [make for names in TABLES for make in names.values()]
 SPACE = Space([0, 1], ["Female", "Male", "Other"])
 
 
-# --- parameters -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("make", EVERY, ids=repr)
 def test_parameters_can_be_read_set_and_cloned(make):
     """What scikit-learn's searches need: `constraint__temperature` and the like."""
@@ -73,9 +70,6 @@ def test_what_a_notion_lacks_comes_from_the_estimator_and_must_come_from_somewhe
         DemographicParity().bind(SPACE)
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("names", [CONSTRAINTS, AUCS])
 def test_every_name_gives_an_object_and_objects_are_kept(names):
     for name in names:
@@ -91,8 +85,6 @@ def test_anything_else_is_refused_with_what_is_allowed(given_):
         as_notion(given_, AUCS, AUCParity, "C.constraint")
     assert str(error.value).endswith(f"such as AUCParity(); got {given_!r}.")
 
-
-# --- parts by name --------------------------------------------------------------------------------
 
 NAMED = {
     "women who repay": {"group": "Female", "label": 1},

@@ -54,9 +54,6 @@ def rates_of(rows, values):
     return [np.average(values[mask], axis=0, weights=rows.weight[mask]) for mask in masks]
 
 
-# --- hard values are the metrics -----------------------------------------------------------------
-
-
 EACH = dict(zip("abcd", [(0.0, 0.3), [(0.1, 0.2), (0.6, 0.9)], *INTERVALS], strict=False))
 
 
@@ -84,9 +81,6 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     assert expected > 0.05
     assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
     assert hard.max().item() == pytest.approx(expected - 0.05, abs=1e-12)
-
-
-# --- the whole interval is full parity -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RATES)
@@ -144,9 +138,6 @@ def test_the_gap_of_ranks_is_kept_where_every_middle_has_its_threshold(interval,
     off = np.abs(rank[:, None, :] - constraint.grid[None, :, None]).max(axis=0).min(axis=1)
     met = 2.0 * off.max() <= slack + 4.0 / n
     assert met == (ratio > 1.0)
-
-
-# --- differences of convex functions -------------------------------------------------------------
 
 
 def notions(surrogate):
@@ -222,9 +213,6 @@ def test_gradients_of_values_and_parts(surrogate):
         assert exact.numpy() == pytest.approx(numerical_jacobian(values, x, 1e-6).numpy(), abs=1e-5)
 
 
-# --- the start -----------------------------------------------------------------------------------
-
-
 @every_surrogate
 @pytest.mark.parametrize("name", PARTIAL)
 def test_tied_scores_are_feasible_at_the_start(name, surrogate):
@@ -237,9 +225,6 @@ def test_tied_scores_are_feasible_at_the_start(name, surrogate):
         slack = pytest.approx(np.full(len(constraint.slack), -0.05), abs=1e-9)
         assert hard_values(constraint, rows, aux).numpy() == slack
         assert soft_values(constraint, rows, aux).max().item() <= 1e-9
-
-
-# --- sets of rows --------------------------------------------------------------------------------
 
 
 def test_small_sets_are_left_out_and_counted():
@@ -326,9 +311,6 @@ def test_bins_err_by_at_most_half_the_mass_they_share():
         mass = -np.diff(intervals.fraction(rates), axis=1)
         error = abs(float(binned[0]) - exact[0, 1])
         assert 0 < error <= 0.5 * mass[0] @ mass[1] < 0.1
-
-
-# --- bad input -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("notion", PARTIAL.values())

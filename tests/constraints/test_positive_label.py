@@ -20,10 +20,7 @@ from fairconstrained.constraints import (
     PartialEqualOpportunity,
     Space,
 )
-from fairconstrained.metrics import (
-    certify,
-    equal_opportunity_difference,
-)
+from fairconstrained.metrics import certify, equal_opportunity_difference
 from tests.helpers.fits import FORGIVEN, table
 from tests.helpers.notions import hard_values, random_rows, soft_values
 

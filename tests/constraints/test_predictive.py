@@ -20,10 +20,7 @@ from tests.helpers.fits import FORGIVEN, fitted, table
 from tests.helpers.notions import bound, hard_values, random_rows, soft_values
 
 METRICS = {
-    PredictiveParity: (
-        metrics.predictive_parity_difference,
-        metrics.predictive_parity_ratio,
-    ),
+    PredictiveParity: (metrics.predictive_parity_difference, metrics.predictive_parity_ratio),
     FalseOmissionRateParity: (
         metrics.false_omission_rate_difference,
         metrics.false_omission_rate_ratio,

@@ -36,9 +36,6 @@ def measured(kind, clf, data, **options):
     return METRIC[kind](y, clf.predict(X), sensitive_features=group, **options)
 
 
-# --- values ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("reference", METHOD)
 @pytest.mark.parametrize("kind", METRIC)
 def test_the_measure_is_one_less_fairlearns_ratio(kind, reference):
@@ -165,9 +162,6 @@ def test_a_slack_and_a_ratio_are_two_constraints():
         bound(DemographicParity(0.1, ratio=0.8), (2, 2))
 
 
-# --- fits -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "n_classes", "n_groups"),
     [
@@ -225,9 +219,6 @@ def test_private_fits_estimate_the_ratio():
     clf = fitted(DemographicParity(ratio=0.8), data, epsilon=5.0, random_state=0)
     assert clf.violation_ == pytest.approx(1.0 - measured(DemographicParity, clf, data), abs=0.1)
     assert clf.violation_ < 0.3
-
-
-# --- certificates ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

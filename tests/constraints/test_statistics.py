@@ -54,9 +54,6 @@ def test_pullbacks_equal_autograd(n_classes, statistic):
         torch.testing.assert_close(pullback(weights), expected, rtol=1e-9, atol=1e-12)
 
 
-# --- smooth bins ---------------------------------------------------------------------------------
-
-
 def column(*scores):
     return torch.tensor(scores, dtype=torch.float64)[:, None]
 

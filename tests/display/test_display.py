@@ -22,11 +22,7 @@ from fairconstrained.display import (
     ParityCurveDisplay,
     TradeoffDisplay,
 )
-from fairconstrained.metrics import (
-    confidence_interval,
-    equalized_odds_difference,
-    group_report,
-)
+from fairconstrained.metrics import confidence_interval, equalized_odds_difference, group_report
 from fairconstrained.model_selection import pareto_front, tradeoff_curve
 
 mpl.use("Agg")
@@ -187,9 +183,6 @@ def test_group_report_draws_every_group_with_its_interval():
     assert labels(display.ax_) == ["selection rate", "error"]
     with pytest.raises(ValueError, match="rates"):
         GroupReportDisplay(report=report, rates=["fairness"]).plot()
-
-
-# --- scores of groups ----------------------------------------------------------------------------
 
 
 @pytest.fixture

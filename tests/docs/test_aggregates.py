@@ -23,11 +23,7 @@ def partial_run(method, level, accuracy, fairness, seed=0):
     return (
         {"dataset": "law_school", "seed": seed, "constraint": notion, "method": method}
         | run
-        | {
-            "level": level,
-            "interval": 0,
-            "cpu_time": 1.0,
-        }
+        | {"level": level, "interval": 0, "cpu_time": 1.0}
     )
 
 

@@ -164,8 +164,6 @@ def test_the_version_is_said_in_one_place():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
 
 
-# --- docs/papers.md: what it names exists, and no item of a paper is left out --------------------
-
 PAPERS = (DOCS / "papers.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAPERS, re.DOTALL | re.MULTILINE))
 CODE = sorted(set(re.findall(r"`(fairconstrained\.[\w.]+)`", PAPERS)))

@@ -35,9 +35,6 @@ def test_identities(seed, n_groups):
         assert gap(y_true, y_true, **args) == 0
 
 
-# --- distance ------------------------------------------------------------------------------------
-
-
 def scored(seed, n_groups=2, n=60, ties=False):
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=n) + np.arange(n) % n_groups
@@ -90,9 +87,6 @@ def test_columns_of_probabilities():
     three = rng.dirichlet(np.ones(3), size=60)
     expected = max(wasserstein_distance_between_groups(group, c, **args) for c in three.T)
     assert wasserstein_distance_between_groups(group, three, **args) == expected
-
-
-# --- what is absent, what is not allowed ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(

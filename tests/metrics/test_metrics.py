@@ -52,8 +52,6 @@ def values(y_true, y_pred, group, weight=None, **kwargs):
     }
 
 
-# --- fairlearn -----------------------------------------------------------------------------------
-
 CAPS = ["false_negative_rate", "false_positive_rate"]  # fairlearn's know no groups
 FAIRLEARN = sorted((set(METRICS) & set(fairlearn.metrics.__all__)) - set(CAPS))
 OPTIONS = {"method": "to_overall", "agg": "mean"}
@@ -94,9 +92,6 @@ def test_caps_equal_fairlearn_overall_and_in_the_worst_group(name):
     of_groups = METRICS[name](y_true, y_pred, sensitive_features=group, sample_weight=weight)
     assert overall == pytest.approx(frame.overall, abs=1e-12)
     assert of_groups == pytest.approx(frame.group_max(), abs=1e-12)
-
-
-# --- definitions ---------------------------------------------------------------------------------
 
 
 def confusion_by_group(y_true, y_pred, group):
@@ -195,8 +190,6 @@ def test_invariances(name, data):
         assert value_of(name, *repeated) == pytest.approx(value, abs=1e-9)
     assert name in SCORED or 0 <= value <= (n_classes if name in SUMMED else 1)
 
-
-# --- labels --------------------------------------------------------------------------------------
 
 WORDS = ["refused", "granted"]
 REFUSED_FIRST = pd.CategoricalDtype(WORDS, ordered=True)
@@ -307,9 +300,6 @@ def test_a_rate_that_is_zero_in_every_group_is_left_out_of_a_ratio():
     assert found == fairlearn.metrics.equalized_odds_ratio(y_true, y_pred, sensitive_features=group)
 
 
-# --- absent groups -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "cell"),
     [
@@ -344,8 +334,7 @@ def test_a_group_of_zero_weight_gives_nan(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [n for n in [*METRICS, *SCORED] if n not in {*CAPS, "rejection_rate", "expected_cost"}],
+    "name", [n for n in [*METRICS, *SCORED] if n not in {*CAPS, "rejection_rate", "expected_cost"}]
 )
 def test_a_single_group_has_nothing_to_be_compared_with(name):
     y_true, y_pred, _, _ = binary(9)

@@ -9,9 +9,6 @@ from fairconstrained import metrics
 from fairconstrained.metrics import loss_gap
 from tests.helpers.metrics import METRICS
 
-# --- input ---------------------------------------------------------------------------------------
-
-
 READERS = ["equalized_odds_difference", "false_negative_rate", "separation_gap"]  # of each kind
 
 
@@ -54,9 +51,6 @@ def test_unknown_options_are_refused():
         metrics.demographic_parity_difference(y, y, sensitive_features=None)
     with pytest.raises(TypeError, match="sensitive_features"):
         metrics.demographic_parity_difference(y, y)
-
-
-# --- loss ----------------------------------------------------------------------------------------
 
 
 def probabilities(n_classes, seed=0, n=200):
@@ -113,9 +107,6 @@ def test_classes_that_do_not_occur_need_labels():
 def test_bad_probabilities_are_refused(y_proba, message):
     with pytest.raises(ValueError, match=message):
         loss_gap([0, 1], y_proba, sensitive_features=["a", "b"])
-
-
-# --- one order of the samples ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,7 @@ def test_within_strata_it_is_the_worst_of_fairlearns_metric_frame(name):
     rate, aggregate, worst = COMPARED[name]
     given = {"sensitive_features": people["race"], "control_features": age}
     frame = fairlearn.metrics.MetricFrame(
-        metrics=rate,
-        y_true=y,
-        y_pred=predicted,
-        sample_params={"sample_weight": weight},
-        **given,
+        metrics=rate, y_true=y, y_pred=predicted, sample_params={"sample_weight": weight}, **given
     )
     found = getattr(metrics, name)(y, predicted, sample_weight=weight, **given)
     assert found == pytest.approx(worst(getattr(frame, aggregate)()))

@@ -14,12 +14,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    GridSearchCV,
-    KFold,
-    TunedThresholdClassifierCV,
-    cross_val_score,
-)
+from sklearn.model_selection import GridSearchCV, KFold, TunedThresholdClassifierCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -238,9 +233,6 @@ def test_scorers_survive_pickle_and_keep_their_request(round_trip, data):
     assert np.all(scores <= 0)
 
 
-# --- groups that the scorer holds ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("response", ["predict", "predict_proba"])
 def test_a_scorer_finds_the_groups_it_holds_by_the_index_of_x(data, response):
     X, y, sex = data
@@ -278,8 +270,6 @@ def test_groups_that_the_scorer_lacks_are_named(data):
     with pytest.raises(ValueError, match=r"column must be None .* got column='sex'"):
         fairness_scorer(demographic_parity_difference, column="sex", sensitive_features=sex)
 
-
-# --- mistakes that scikit-learn would turn into nan ----------------------------------------------
 
 HOW_TO = (
     r"demographic_parity_difference got no sensitive_features(.|\n)*enable_metadata_routing=True"

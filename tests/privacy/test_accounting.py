@@ -15,13 +15,8 @@ from tests.helpers.releases import DELTA, few, noises, spent, steps, units
 pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 Relation = importlib.import_module("dp_accounting").NeighboringRelation
 
-RELATION = {
-    "record": Relation.ADD_OR_REMOVE_ONE,
-    "sensitive_features": Relation.REPLACE_ONE,
-}
+RELATION = {"record": Relation.ADD_OR_REMOVE_ONE, "sensitive_features": Relation.REPLACE_ONE}
 
-
-# --- published and known figures -----------------------------------------------------------------
 
 FIGURES = [  # rate, steps, Gaussian, Laplace, joint epsilon, epsilon of separate batches
     (0.014, 200, 3.0, 4.0, 0.2985, 0.285),
@@ -109,9 +104,6 @@ def test_sampled_laplace_is_that_of_dp_accounting_on_a_fine_grid(scale, q, n):
 def test_few_laplace_releases_stay_within_pure_privacy(scale, q, n):
     """The largest possible loss of a step is log(1 + q (e^(1/b) - 1))."""
     assert spent(Laplace(scale), q=q, n=n) <= n * math.log1p(q * math.expm1(1 / scale)) * 1.001
-
-
-# --- identities ----------------------------------------------------------------------------------
 
 
 def gaussian_divergence(epsilon, shift):

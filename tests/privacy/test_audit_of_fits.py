@@ -437,9 +437,6 @@ def test_the_fifth_estimator_promises_nothing():
     }
 
 
-# --- broken variants are caught ------------------------------------------------------------------
-
-
 def too_little_noise(patch):
     answered_by(patch, with_less_noise(0.01))
 

@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    RateConstrainedClassifier,
-)
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.privacy import Budget, privacy_spent
 from fairconstrained.problems.private.moments import plan_moments

@@ -82,9 +82,6 @@ def test_noise_has_its_law(add_noise, law, source):
         assert abs(squares) < 6 / np.sqrt(len(noise) - lag)
 
 
-# --- the randomness of the system ----------------------------------------------------------------
-
-
 def test_noise_comes_from_the_system_alone(monkeypatch):
     """Equal bytes of the system give equal noise, whatever is seeded; one bit changes it."""
     zeros, source = torch.zeros(6, dtype=torch.float64), bytearray(range(1, 255)) * 100
@@ -169,9 +166,6 @@ def test_noise_reaches_further_than_any_delta_can_tell(monkeypatch):
     far = with_gaussian_noise(torch.zeros(1, dtype=torch.float64), 1.0, SystemGenerator())
     assert 0 < 2 * stats.norm.cdf(float(far)) < 1e-57
     assert float(mechanisms._exponential(SystemGenerator(), 1)[0]) == 65 * math.log(2)
-
-
-# --- the lowest bits -----------------------------------------------------------------------------
 
 
 def told_apart(add_noise):

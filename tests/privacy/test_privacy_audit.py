@@ -181,9 +181,6 @@ def test_the_audit_sees_batches_of_fixed_size(monkeypatch):
     assert audited > claim("gaussian")
 
 
-# --- searches ------------------------------------------------------------------------------------
-
-
 class Predicts(DummyClassifier):
     """A private estimator that releases nothing, and predicts one label."""
 
@@ -223,9 +220,6 @@ def test_the_audit_of_searches_stays_below_the_claim_and_sees_half_the_noise(noi
     audited = epsilon_lower_bound(*map(choices_of_searches, (0, 1)), delta=1e-9)
     assert (audited <= 1.0) == (noise == 2.0)
     assert audited > 0.3
-
-
-# --- releases that two workers make together -----------------------------------------------------
 
 
 @pytest.fixture

@@ -106,9 +106,6 @@ PROBLEMS = {
 every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
 
 
-# --- gradients -----------------------------------------------------------------------------------
-
-
 @every_problem
 @pytest.mark.parametrize("rows", [None, torch.arange(0, N_ROWS, 2)], ids=["all", "half"])
 def test_pullback_is_the_gradient_of_the_weighted_sum(build, rows):
@@ -135,9 +132,6 @@ def test_estimates_from_several_draws_are_those_of_each(build):
     torch.testing.assert_close(joint.value, apart.value)
     weights = torch.as_tensor(np.random.default_rng(5).normal(size=len(joint.value)))
     torch.testing.assert_close(joint.pullback(weights), apart.pullback(weights))
-
-
-# --- values --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -195,9 +189,6 @@ def test_batch_statistics_settle_on_all_rows_before_each_evaluation():
     after = problem.evaluate(x)
     torch.testing.assert_close(after.soft, before.soft)
     torch.testing.assert_close(after.hard, before.hard)
-
-
-# ---------------------------------------------------------------------- problems on fewer rows
 
 
 @pytest.mark.parametrize("period", [2, 16])

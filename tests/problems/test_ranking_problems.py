@@ -24,9 +24,6 @@ from tests.helpers.ranking import ALPHA, moments_of, problem, rows, solve
 every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 
 
-# --- moments -------------------------------------------------------------------------------------
-
-
 @given(st.integers(0, 10**6), st.integers(1, 30))
 @settings(max_examples=20)
 def test_moments_of_blocks_are_those_of_all_rows(seed, size):
@@ -52,9 +49,6 @@ def test_moments_are_those_of_numpy():
         np.testing.assert_allclose(moments.scatter[c], covariance * w[cell == c].sum(), atol=1e-8)
     labels = moments.by_label()
     np.testing.assert_allclose(labels[1].mean[0], np.average(X[data.y == 1], 0, w[data.y == 1]))
-
-
-# --- the problem ---------------------------------------------------------------------------------
 
 
 @every_notion
@@ -92,9 +86,6 @@ def test_quadratic_forms_are_the_values(notion):
         expected = p.linearize(x).pullback(weights)
         np.testing.assert_allclose(P @ x + q, expected, atol=1e-10)
         assert torch.linalg.eigvalsh(P).min() > -1e-10
-
-
-# --- QCQP ----------------------------------------------------------------------------------------
 
 
 def cvxpy_solution(P, q, r):

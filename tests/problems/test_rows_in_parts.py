@@ -215,9 +215,6 @@ def test_rankings_start_and_are_measured_as_on_all_rows(risk):
             assert_close(mine, theirs)
 
 
-# ---------------------------------------------------------------------- what stands for all rows
-
-
 class Apart(Workers):
     """A worker that hears nothing of the others."""
 

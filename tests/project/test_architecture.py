@@ -44,7 +44,7 @@ MAY_IMPORT = {
             "losses",
             "percentiles",
             "rate_definitions",
-        ),
+        )
     },
     "privacy": {"arrays", "exceptions"},
     "metrics": {
@@ -71,9 +71,7 @@ MAY_IMPORT = {
         *("arrays", "distributed", "exceptions", "models", "privacy", "problems"),
         "problems.private",
     },
-    "training": {
-        *("constraints", "distributed", "inputs", "models", "problems", "solvers"),
-    },
+    "training": {*("constraints", "distributed", "inputs", "models", "problems", "solvers")},
     "fit": {
         *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
         *("inputs", "losses", "models", "privacy", "problems", "problems.private", "sharing"),
@@ -94,7 +92,7 @@ MAY_IMPORT = {
             "privacy",
             "rate_definitions",
             "sharing",
-        ),
+        )
     },
     "display": {"metrics", "model_selection"},
     "export": {"estimators", "inputs", "metrics", "models"},

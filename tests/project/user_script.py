@@ -19,11 +19,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import TradeoffDisplay
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import demographic_parity_difference, fairness_scorer
-from fairconstrained.model_selection import (
-    StratifiedSensitiveKFold,
-    pareto_front,
-    select_feasible,
-)
+from fairconstrained.model_selection import StratifiedSensitiveKFold, pareto_front, select_feasible
 from fairconstrained.privacy import Gaussian, Phase, privacy_spent
 from fairconstrained.solvers import ALM, SGDA, Iterate, Solver, cosine
 from fairconstrained.training import Trained, train

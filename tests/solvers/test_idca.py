@@ -6,10 +6,7 @@ import pytest
 import torch
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
-from fairconstrained.constraints import (
-    PartialDemographicParity,
-    PartialStatisticalParity,
-)
+from fairconstrained.constraints import PartialDemographicParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.solvers import IDCA, DirectSwitching, run

@@ -6,11 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import rosen, rosen_der
 
-from fairconstrained.solvers.lbfgs import (
-    Curvature,
-    lbfgs,
-    lbfgs_then_newton,
-)
+from fairconstrained.solvers.lbfgs import Curvature, lbfgs, lbfgs_then_newton
 
 SEEDS = st.integers(0, 10_000)
 

@@ -22,11 +22,7 @@ from fairconstrained.solvers import (
     Status,
     run,
 )
-from fairconstrained.solvers.level_set import (
-    Dual,
-    dual_step,
-    upper_bound,
-)
+from fairconstrained.solvers.level_set import Dual, dual_step, upper_bound
 from tests.helpers.ranking import problem as moment_problem
 from tests.helpers.ranking import rows, solve
 
@@ -43,9 +39,6 @@ def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=2
     if not isinstance(surrogate, str):
         objective = type(objective)(surrogate, objective.fractions)
     return FairERM(moments.model, data, objective, moments.constraint, moments.alpha), moments
-
-
-# --- the min-max form ----------------------------------------------------------------------------
 
 
 @every_notion
@@ -66,9 +59,6 @@ def test_the_saddle_value_is_the_surrogate(notion):
     moved = x.clone()
     moved[len(w) :] += 0.1  # a and b minimise
     assert (saddle.linearize(moved, p.data).value[: saddle.n_values] > F).all()
-
-
-# --- the algorithms ------------------------------------------------------------------------------
 
 
 def test_projection_is_the_nearest_point_of_ball_times_box():
@@ -152,9 +142,6 @@ def test_few_steps_are_not_called_converged_and_true_gaps_do_not_select():
     assert LevelSet().select([fair, solution.iterate]) is solution.iterate
 
 
-# --- what it refuses -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("surrogate", "slack", "feasible"),
     [
@@ -176,8 +163,6 @@ def test_constants_must_be_strictly_feasible(surrogate, slack, feasible):
         with pytest.raises(ValueError, match=r"2 c1 c2\^2 < 1 \+ slack.*got c1=0\.\d, c2=1.0"):
             LevelSet().check(p)
 
-
-# --- closed forms, against cvxpy ------------------------------------------------------------------
 
 OWNER = torch.tensor([0, 1, 1, 2, 2])
 

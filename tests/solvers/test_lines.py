@@ -116,9 +116,6 @@ def test_a_line_has_all_orders_of_rows_within_reach(notion, seed, reach):
         assert (seen - row).abs().amax(dim=1).min() < 1e-12
 
 
-# --- the theorem of the loop ---------------------------------------------------------------------
-
-
 class Stays(Solver):
     """A solver that does not move, and converges or not."""
 

@@ -86,8 +86,6 @@ def test_values_that_are_not_finite_are_an_error_that_says_when(broken):
     assert seen == [GOOD]
 
 
-# --- which iterate is best -------------------------------------------------
-
 unit = st.floats(0, 1)
 
 

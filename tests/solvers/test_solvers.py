@@ -31,9 +31,6 @@ def first_iterates(n, solver, problem, x, dual):
     return list(islice(solver.iterate(problem, x, dual, TOL, torch.Generator().manual_seed(0)), n))
 
 
-# --- quadratic programs --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("seed", "n_constraints"), [(0, 0), (1, 1), (2, 4), (3, 8), (0, 8)])
 def test_augmented_lagrangian_meets_cvxpy_in_variables_and_multipliers(seed, n_constraints):
     """Exactly, for constraints moved by what is left of their slack; nearly, for those given."""
@@ -101,9 +98,6 @@ def test_sgda_comes_near_the_optimum_with_exact_gradients():
     x, dual = solve_quadratic(problem)
     torch.testing.assert_close(last.x, x, rtol=0, atol=0.02)
     torch.testing.assert_close(last.dual, dual, rtol=0, atol=0.1)
-
-
-# --- where targets cost more than equal scores ---------------------------------------------------
 
 
 @pytest.mark.slow

@@ -76,9 +76,6 @@ def test_directions_and_multipliers_are_those_of_the_quadratic_programme(seed, m
     assert step.dual @ np.abs(excess) <= 1e-5
 
 
-# --- steps ---------------------------------------------------------------------------------------
-
-
 class Absolute(Rows):
     """Constraints |A x - b| <= 0 on means of rows: their values are no means over rows."""
 

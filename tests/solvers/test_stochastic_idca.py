@@ -6,10 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained import PartialParityClassifier
-from fairconstrained.constraints import (
-    PartialDemographicParity,
-    PartialStatisticalParity,
-)
+from fairconstrained.constraints import PartialDemographicParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import Network
@@ -34,9 +31,6 @@ def points(problem, seed):
         w = torch.randn(problem.model.n_params, generator=rng, dtype=torch.float64)
         x = problem.variables(w)
         yield x + 0.3 * torch.randn(x.shape, generator=rng, dtype=torch.float64)
-
-
-# --- the bound -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
@@ -72,9 +66,6 @@ def test_for_linear_models_it_is_the_subproblem_of_idca(notion):
         )
         gaps.append(float((value - problem.constraints(other).value).max()))
     assert max(gaps) > 0.01  # it is not the constraints themselves
-
-
-# --- the solver ----------------------------------------------------------------------------------
 
 
 class Subproblem(FixedSoftness):

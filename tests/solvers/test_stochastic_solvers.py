@@ -4,22 +4,12 @@ import pytest
 import torch
 
 from fairconstrained.problems import Evaluation
-from fairconstrained.solvers import (
-    ALM,
-    SGDA,
-    SSLALM,
-    StochasticGhost,
-    SwitchingSubgradient,
-    cosine,
-)
+from fairconstrained.solvers import ALM, SGDA, SSLALM, StochasticGhost, SwitchingSubgradient, cosine
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
 from tests.helpers.stochastic import Rows, solve
 
 SOLVERS = [ALM, SSLALM, SwitchingSubgradient, StochasticGhost, SGDA]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
-
-
-# --- optima --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("solver", "seed"), [(ALM, 0), (SSLALM, 1)])
@@ -66,9 +56,6 @@ def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal():
         value = solve(solver, problem, *problem.start()).iterate.soft
         assert value[1:].max() <= 10 * size
         assert abs(value[0] - least) <= 20 * size
-
-
-# --- what must not matter ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

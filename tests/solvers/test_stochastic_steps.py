@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained.solvers import (
-    ALM,
-    SSLALM,
-    SwitchingSubgradient,
-    constant,
-    cosine,
-)
+from fairconstrained.solvers import ALM, SSLALM, SwitchingSubgradient, constant, cosine
 from fairconstrained.solvers.stochastic import Estimates
 from tests.helpers.numeric import tensor
 from tests.helpers.quadratic import QuadraticProblem

@@ -41,12 +41,7 @@ def released(X, coordinates):
 
 
 @settings(max_examples=60)
-@given(
-    st.integers(1, 12),
-    st.floats(0.01, 100.0),
-    st.floats(0.01, 1e6),
-    st.integers(0, 2**31),
-)
+@given(st.integers(1, 12), st.floats(0.01, 100.0), st.floats(0.01, 1e6), st.integers(0, 2**31))
 def test_one_row_moves_each_release_by_at_most_its_noise_multiplier_of_one(d, size, row, seed):
     """However long a row is: the l2 sensitivity is what the noise is a multiple of.
 
@@ -114,9 +109,6 @@ def test_a_mean_that_is_mostly_noise_is_not_believed():
     center, *_ = release_coordinates(DenseFeatures(X), len(X), coordinates, of_noise(50.0), rng())
     unshrunk = 50.0 * 2.0 * 300**0.5 / 20 * 300**0.5  # norm of its noise, at the largest reach
     assert center.norm() < 0.2 * unshrunk
-
-
-# --- scales of columns without a public range -----------------------------------------------------
 
 
 def sizes(X, noise=1e-6):

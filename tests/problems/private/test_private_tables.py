@@ -82,9 +82,6 @@ def test_a_statistic_that_does_not_say_what_a_row_adds_is_refused(monkeypatch):
         check_solves(DPSGDA(), problem())
 
 
-# --- sums over secret groups ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("k", [2, 3, 20])
 def test_the_noise_is_that_of_the_distance_between_two_groups(k, monkeypatch):
     """Sensitivity sqrt(2) over the deviation costs what the plan says: neither more nor less."""
