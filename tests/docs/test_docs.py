@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from functools import reduce
+from itertools import chain
 
 import pandas as pd
 import pytest
@@ -13,12 +14,11 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import fairconstrained
-from benchmarks import evidence
-from benchmarks.evidence import pages
 from fairconstrained import exceptions, metrics, models
 from tests.helpers.repository import ROOT
 
 DOCS = ROOT / "docs"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(DOCS))
     from blocks import blocks_of, running
@@ -131,22 +131,16 @@ def test_every_parameter_of_a_public_function_is_described():
     assert not [name for name, f in FUNCTIONS.items() if parameters(f) and not in_order(f)]
 
 
-@pytest.mark.parametrize("name", [n for n in fairconstrained.__all__ if n.endswith("Classifier")])
-def test_the_html_representation_links_to_the_page_of_the_estimator(name):
-    estimator = getattr(fairconstrained, name)()
-    site = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
-    link = f"{site}/en/latest/api/fairconstrained.{name}.html"
-    assert link in estimator._repr_html_()
+def test_the_html_representation_links_to_the_page_of_the_estimator():
+    for name in (n for n in fairconstrained.__all__ if n.endswith("Classifier")):
+        link = f"{PROJECT['urls']['Documentation']}/en/latest/api/fairconstrained.{name}.html"
+        assert link in getattr(fairconstrained, name)()._repr_html_()
 
 
 def test_the_oldest_versions_are_the_bounds_of_the_package():
     """Torch apart: see the file."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    ours = [
-        *project["dependencies"],
-        *(line for e in ("privacy", "plot", "bench") for line in extras[e]),
-    ]
+    extras = (PROJECT["optional-dependencies"][extra] for extra in ("privacy", "plot", "bench"))
+    ours = [*PROJECT["dependencies"], *chain(*extras)]
     bounds = {}
     for requirement in map(Requirement, ours):
         if requirement.name not in {"fairconstrained", "torch"}:
@@ -161,7 +155,7 @@ def test_the_oldest_versions_are_the_bounds_of_the_package():
 def test_the_version_is_said_in_one_place():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {fairconstrained.__version__}\n" in citation
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"] == ["version"]
+    assert PROJECT["dynamic"] == ["version"]
 
 
 PAPERS = (DOCS / "papers.md").read_text(encoding="utf-8")
@@ -214,14 +208,13 @@ def found(name):
     raise AssertionError(name)
 
 
-@pytest.mark.parametrize("name", CODE)
-def test_named_code_exists(name):
-    assert callable(found(name))
-
-
-@pytest.mark.parametrize(("path", "name"), TESTS)
-def test_named_tests_exist(path, name):
-    assert f"\ndef {name}(" in (ROOT / path).read_text(encoding="utf-8")
+def test_named_code_and_named_tests_exist():
+    assert all(callable(found(name)) for name in CODE)
+    assert not [
+        (path, name)
+        for path, name in TESTS
+        if f"\ndef {name}(" not in (ROOT / path).read_text(encoding="utf-8")
+    ]
 
 
 def test_every_row_of_code_names_code_and_a_test():
@@ -245,7 +238,8 @@ def test_every_item_of_a_paper_has_a_row_that_says_where_it_is_or_why_not(paper)
 
 def test_pages_and_tables_that_the_papers_link_to_exist():
     linked = re.findall(r"\]\(#([\w-]+)\)", PAPERS)
-    assert set(linked) <= {pages.anchor(name) for name in evidence.sources().index}
+    tables = pd.read_csv(ROOT / "benchmarks" / "evidence" / "sources.csv")["table"]
+    assert set(linked) <= {f"measured-{name.replace('_', '-')}" for name in tables}
     files = re.findall(r"`(benchmarks/[\w/.]+)`", PAPERS)
     files += [f"docs{page}.md" for page in re.findall(r"\{doc\}`(/[\w/]+)`", PAPERS)]
     files += [f"docs/gallery/{name}.py" for name in re.findall(r"auto_examples/(\w+)\.rst", PAPERS)]
