@@ -12,6 +12,7 @@ from torch import Tensor
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.problems.base import Evaluation
 from fairconstrained.problems.erm import FairERM
+from fairconstrained.problems.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class FermiERM(FairERM):
 
     def label_objective(self, x: Tensor) -> tuple[float, float]:
         """Return error plus penalty of predicted labels, and their mutual information or 0."""
-        *_, error, table = self._at(x)
+        error, table = self._divided_sums(self.data.total(partial(self._sums_of_labels, x)))
         if not self._is_penalised:
             return float(error), 0.0
         information = float(self.information.value(table))
@@ -108,6 +109,9 @@ class FermiERM(FairERM):
         sums = self.data.total(partial(self._soft_and_hard_sums, x, x.new_zeros(0)))
         (risk, soft), (error, hard) = map(self._divided_sums, sums)
         return risk[0], soft, error[0], hard
+
+    def _sums_of_labels(self, x: Tensor, rows: Rows) -> Tensor:
+        return self.hard_sums(self.model.scores(x, rows.X), self.placed_rows(rows))
 
     def _from_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
         risk, table = self._divided_sums(sums)

@@ -139,8 +139,6 @@ def lbfgs_then_newton(
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
         # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
         # rounding errors.
-        # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
-        # rounding errors.
         return (there - back) / (2.0 * step) + 1e-7 * direction
 
     # Steps from smaller gradients are rounding errors, and long where there is no curvature.
