@@ -36,6 +36,7 @@ def variants(notion):
 
 NOTIONS = [variant for notion in CONSTRAINTS.values() for variant in variants(notion)]
 NOTIONS += [LossParity(0.1, within="positive"), LossParity(0.1, within="labels", loss="brier")]
+RATIOS = [kind(ratio=0.8) for kind in CONSTRAINTS.values() if "ratio" in kind().get_params()]
 every_notion = pytest.mark.parametrize("notion", NOTIONS, ids=repr)
 each_in_some_shape = pytest.mark.parametrize(
     ("notion", "shape"), list(zip(NOTIONS, cycle(SHAPES), strict=False)), ids=repr
@@ -126,11 +127,19 @@ def test_soft_and_hard_values_follow_the_definition(notion, shape):
         expected = oracle(notion, rows, P)
         assert constraint.measure(values) == pytest.approx(expected, abs=1e-12)
         assert values.max().item() == pytest.approx(expected - 0.1, abs=1e-12)
-    reference = getattr(notion, "reference", "pairwise")
-    if not isinstance(notion, LossParity) and reference in METHODS:
-        y, predicted = rows.y.numpy(), hard_classes(rows.scores).numpy()
-        measured = METRIC_OF[notion.name](y, predicted, **keywords(notion, rows))
-        assert measured == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_metrics_follow_the_definition(shape):
+    """Of caps overall and in the worst group, of gaps between groups and to all rows."""
+    rows = random_rows(0, *shape, n=150)
+    predicted = hard_classes(rows.scores).numpy()
+    for notion in NOTIONS:
+        if isinstance(notion, LossParity) or getattr(notion, "reference", "") == "rest":
+            continue
+        expected = oracle(notion, rows, np.eye(shape[0])[predicted])
+        measured = METRIC_OF[notion.name](rows.y.numpy(), predicted, **keywords(notion, rows))
+        assert measured == pytest.approx(expected, abs=1e-12), notion
 
 
 @every_notion
@@ -171,7 +180,9 @@ def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
         torch.testing.assert_close(found, expected)
 
 
-@each_in_some_shape
+@pytest.mark.parametrize(
+    ("notion", "shape"), [*zip([*NOTIONS, *RATIOS], cycle(SHAPES), strict=False)], ids=repr
+)
 def test_jacobian_in_score_space_equals_differences(notion, shape):
     """Weighted sums of its rows against differences along directions, five random ones of each."""
     rows = random_rows(5, *shape, n=0)

@@ -158,18 +158,6 @@ def test_notions_within_labels_are_demographic_parity_of_their_rows(name):
     assert value > 0
 
 
-def test_the_whole_interval_is_full_parity():
-    scores, group = untied(0)
-    y = np.arange(len(scores)) % 2
-    for name, full in {
-        "partial_demographic_parity": metrics.demographic_parity_difference,
-        "partial_equal_opportunity": metrics.equal_opportunity_difference,
-        "partial_equalized_odds": metrics.equalized_odds_difference,
-    }.items():
-        whole = getattr(metrics, name)(y, scores, sensitive_features=group, interval=(0, 1))
-        assert whole == pytest.approx(full(y, scores > 0, sensitive_features=group))
-
-
 PARTIAL = [
     *("ccdf_gap", "partial_demographic_parity", "partial_equal_opportunity"),
     *("partial_equalized_odds", "partial_group_auc", "partial_statistical_parity"),

@@ -25,16 +25,20 @@ def rows(n=600, seed=0):
     return y, predicted.astype(int), people, age
 
 
+def false_omission_rate(y_true, y_pred, sample_weight=None):
+    return 1 - precision_score(y_true, y_pred, pos_label=0, sample_weight=sample_weight)
+
+
 COMPARED = {
     "demographic_parity_difference": (fairlearn.metrics.selection_rate, "difference", np.max),
     "demographic_parity_ratio": (fairlearn.metrics.selection_rate, "ratio", np.min),
     "equal_opportunity_difference": (fairlearn.metrics.true_positive_rate, "difference", np.max),
     "equal_opportunity_ratio": (fairlearn.metrics.true_positive_rate, "ratio", np.min),
-    "false_positive_rate_difference": (
-        *(fairlearn.metrics.false_positive_rate, "difference", np.max),
-    ),
+    "false_positive_rate_difference": (fairlearn.metrics.false_positive_rate, "difference", np.max),
     "predictive_parity_difference": (precision_score, "difference", np.max),
     "predictive_parity_ratio": (precision_score, "ratio", np.min),
+    "false_omission_rate_difference": (false_omission_rate, "difference", np.max),
+    "false_omission_rate_ratio": (false_omission_rate, "ratio", np.min),
     "false_negative_rate": (fairlearn.metrics.false_negative_rate, "group_max", np.max),
 }
 
