@@ -1,11 +1,14 @@
 """Tables of moments: parts, several constraints at once, small groups, sensitivity, users' own."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.interpolate import BSpline
 
 from fairconstrained.constraints import (
     CONSTRAINTS,
@@ -25,7 +28,14 @@ from fairconstrained.constraints.stack import Stack
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import SplineBins
 from fairconstrained.constraints.tables import ClassProbabilities, Columns
-from tests.helpers.notions import at_temperature, bound, hard_values, random_rows, soft_values
+from tests.helpers.notions import (
+    at_temperature,
+    bound,
+    hard_values,
+    random_rows,
+    soft_values,
+    table,
+)
 
 REFERENCES = ["pairwise", "rest", "overall"]
 every_name = pytest.mark.parametrize("name", CONSTRAINTS)
@@ -249,3 +259,69 @@ def test_unknown_choices_are_refused_with_the_known_ones(notion, message):
 )
 def test_descriptions_name_labels_and_groups(notion, first):
     assert first in notion.bind(SPACE, 0.05).describe(0)
+
+
+def test_affine_maps_are_the_values_of_tables_and_their_gradients():
+    """For stacks of notions with 28,560 pairs and 240 parts."""
+    space = Space([0, 1], list(range(120)))
+    notions = [EqualizedOdds(0.1), DemographicParity(0.2, reference="rest"), FalseNegativeRate(0.3)]
+    stack = Stack(space, [notion.bind(space) for notion in notions])
+    rows, none = random_rows(1, n_groups=120, n=1500), torch.zeros(0)
+    own = rows.on(stack)
+    affine, sums = stack.affine(own.counts()), table(stack, rows)
+    torch.testing.assert_close(
+        affine.values(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
+    )
+    leaf = sums.clone().requires_grad_()
+    weights = torch.as_tensor(np.random.default_rng(0).normal(size=len(stack.slack)))
+    (expected,) = torch.autograd.grad(weights @ stack.evaluate(leaf, own.counts(), none), leaf)
+    torch.testing.assert_close(affine.on_table(weights), expected, atol=1e-12, rtol=1e-9)
+
+
+def test_a_thousand_groups_pair_by_pair_are_largest_minus_smallest():
+    """999,000 values; dense combinations would take 7.4 GiB, these some tens of MB."""
+    space = Space([0, 1], list(range(1000)))
+    constraint = DemographicParity(0.05).bind(space)
+    assert len(constraint.slack) == 999_000
+    assert len(pickle.dumps(constraint)) < 64e6
+    rows = random_rows(0, n_groups=1000, n=8000)
+    values = constraint.hard_values(rows.scores, rows.on(constraint), torch.zeros(0))
+    positive = (rows.scores[:, 0] > 0).double() * rows.weight
+    weight = torch.zeros(1000).double().index_add(0, rows.group, rows.weight)
+    rates = torch.zeros(1000).double().index_add(0, rows.group, positive) / weight
+    assert constraint.measure(values) == pytest.approx(float(rates.max() - rates.min()))
+    assert constraint.describe(0) == "demographic_parity: group 0 against group 1"
+
+
+NO_AUX = torch.zeros(0)
+
+
+def column(*scores):
+    return torch.tensor(scores, dtype=torch.float64)[:, None]
+
+
+@pytest.mark.parametrize(("n_columns", "reach"), [(4, 1.0), (9, 3.0), (64, 8.0)])
+def test_shares_are_cubic_b_splines_on_equal_knots(n_columns, reach):
+    """Of z / sqrt(1 + (z / r)^2), against scipy's design matrix."""
+    z = np.random.default_rng(0).normal(scale=2 * reach, size=200)
+    squashed = z / np.sqrt(1 + (z / reach) ** 2)
+    width = 2 * reach / (n_columns - 3)
+    knots = -reach + width * np.arange(-3, n_columns + 1)
+    expected = BSpline.design_matrix(squashed, knots, 3).toarray()
+    shares = SplineBins(n_columns, reach).soft(torch.as_tensor(z)[:, None], NO_AUX)
+    np.testing.assert_allclose(shares, expected, atol=1e-12)
+
+
+def test_no_score_is_too_far_out_for_a_slope():
+    """Heavy tails: a kink at the last knot, or a flat end, would hold a solver up there."""
+    z = column(-40.0, -8.0, 0.0, 8.0, 40.0).requires_grad_()
+    mean = SplineBins(64).soft(z, NO_AUX) @ torch.arange(64.0, dtype=torch.float64)
+    (slope,) = torch.autograd.grad(mean.sum(), z)
+    assert (slope > 0).all()
+    np.testing.assert_allclose(slope, slope.flip(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("params", [{"n_bins": 3}, {"reach": 0.0}, {"reach": np.inf}])
+def test_too_few_bins_are_refused(params):
+    with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
+        SoftBins(**params)

@@ -1,6 +1,7 @@
 """FairERM: values, gradients and estimates from batches agree with each other and with the rows."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,13 +11,17 @@ from torch import nn
 
 from fairconstrained.constraints import (
     CONSTRAINTS,
+    PARTIAL,
+    AUCParity,
     DemographicParity,
     EqualizedOdds,
     LossParity,
+    SoftBins,
     Space,
 )
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.steps import STEPS
 from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models import LinearModel, NetworkModel
@@ -104,12 +109,43 @@ PROBLEMS = {
     "extra variable": lambda: FairERM(linear(1), batch(), MeanLoss(log_loss), CommonRate(), 0.1),
 }
 every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
+OTHERS = {  # of which draws of rows say nothing
+    "soft bins": [AUCParity("inter_group", surrogate=SoftBins(9))],
+    "score moments": [AUCParity("group_auc", surrogate="binormal")],
+    "bins in an interval": [PARTIAL["group_auc"]((0.1, 0.6))],
+    "rates in an interval": [PARTIAL["equalized_odds"]((0.1, 0.6))],
+    **{
+        f"{name}, {step}": [PARTIAL[name]((0.1, 0.6), surrogate=step)]
+        for name in ("statistical_parity", "rank_parity")
+        for step in STEPS
+    },
+}
+WHOLE = PROBLEMS | {name: partial(erm, notions=notions) for name, notions in OTHERS.items()}
+WHOLE["Brier, 3 classes"] = partial(erm, notions=[LossParity(0.2, loss="brier")], n_classes=3)
+
+
+@pytest.mark.parametrize("build", WHOLE.values(), ids=WHOLE)
+def test_terms_are_those_of_objective_and_constraint_with_their_jacobian(build):
+    """Closed forms against the values from scores, and against differences."""
+    problem = build()
+    x, data = some_point(problem), problem.data
+    w, aux = x.tensor_split([problem.model.n_params])
+    scores, rows = problem.model.scores(w, data.X), (data.y, data.group, data.weight)
+    risk = problem.risk.soft(scores, data.y, data.weight)
+    objective = risk + problem.alpha * problem.model.penalty(w).value
+    values = problem.constraint.values(scores, problem.constraint.partition.place(*rows), aux)
+    terms = problem.linearize(x)
+    torch.testing.assert_close(terms.value, torch.cat((objective[None], values)))
+    expected = numerical_jacobian(lambda v: problem.linearize(v).value, x)
+    torch.testing.assert_close(terms.jacobian(), expected, rtol=1e-6, atol=1e-7)
+    weights = torch.as_tensor(np.random.default_rng(3).normal(size=(4, len(expected))))
+    torch.testing.assert_close(terms.pullbacks(weights), weights @ terms.jacobian())
 
 
 @every_problem
-@pytest.mark.parametrize("rows", [None, torch.arange(0, N_ROWS, 2)], ids=["all", "half"])
-def test_pullback_is_the_gradient_of_the_weighted_sum(build, rows):
-    problem = build()
+def test_pullback_is_the_gradient_of_the_weighted_sum(build):
+    """Of half of the rows."""
+    problem, rows = build(), torch.arange(0, N_ROWS, 2)
     x = some_point(problem)
     terms = problem.linearize(x, rows)
     assert len(terms.value) == 1 + problem.n_constraints

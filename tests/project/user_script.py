@@ -1,4 +1,4 @@
-"""A user's script as ``mypy --strict`` sees it; CI checks it, test_typing.py runs it."""
+"""A user's script as ``mypy --strict`` sees it; CI checks it, test_package.py runs it."""
 
 from collections.abc import Sequence
 from typing import Any

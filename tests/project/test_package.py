@@ -1,9 +1,46 @@
-"""What contributors are told is what the tools do: steps, versions of Python, pins."""
+"""Importing the package is quiet and takes no extra; how long it takes is for benchmarks."""
 
 import re
+import runpy
 import tomllib
+from pathlib import Path
 
+import matplotlib as mpl
+import pytest
+
+import fairconstrained
+from tests.helpers.clients import run_python
 from tests.helpers.repository import ROOT
+
+WITHOUT_TORCH = """
+import sys
+import fairconstrained.datasets, fairconstrained.display, fairconstrained.metrics
+import fairconstrained.model_selection, fairconstrained.privacy
+assert "torch" not in sys.modules
+from fairconstrained import RateConstrainedClassifier
+assert "torch" in sys.modules
+import fairconstrained.estimators
+costly = {"matplotlib", "fairlearn", "dp_accounting", "polars", "cvxpy", "hypothesis"}
+compiler = {"sympy", "torch._dynamo"}  # over two seconds more, which some calls of torch cause
+assert not (costly | compiler) & set(sys.modules)
+import numpy as np
+rng = np.random.default_rng(0)
+X, groups = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+RateConstrainedClassifier(slack=0.2).fit(X, X[:, 0] > 0, sensitive_features=groups)
+assert not compiler & set(sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_torch_comes_with_the_first_estimator_and_its_compiler_not_with_the_first_fit():
+    run_python("-W", "error", "-c", WITHOUT_TORCH)
+
+
+def test_estimators_are_seen_before_they_are_imported():
+    assert set(fairconstrained.__all__) <= set(dir(fairconstrained))
+    with pytest.raises(AttributeError, match="'fairconstrained' has no attribute 'Nothing'"):
+        fairconstrained.Nothing  # noqa: B018
+
 
 SCRIPT = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 STEPS = set(re.search(r"set -- (.*)", SCRIPT)[1].split())
@@ -36,3 +73,9 @@ def test_every_package_that_is_installed_is_pinned():
     asked = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in asked} - {"fairconstrained"}
     assert names == pinned
+
+
+def test_the_script_runs():
+    mpl.use("agg")
+    script = Path(__file__).parent / "user_script.py"
+    assert runpy.run_path(str(script))["main"]() > 0
