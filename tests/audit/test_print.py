@@ -51,20 +51,13 @@ def pages(tmp_path_factory):
     return [[line for line in text.splitlines() if line.strip()] for text in texts]
 
 
-def test_all_columns_are_printed(pages):
+def test_all_columns_and_whole_words_are_printed_and_no_page_is_mostly_empty(pages):
     text = "\n".join(line for page in pages for line in page)
     headers = [line for line in text.splitlines() if "kept it" in line]
     assert headers
     assert all(line.rstrip().endswith("change") for line in headers)
     assert "refused" in text.split("Errors by race")[1].split("Errors by age")[0]
     assert len(re.findall(r"[-\d.]+ points$", text, re.MULTILINE)) > 20  # the last column
-
-
-def test_words_are_not_broken(pages):
-    text = "\n".join(line for page in pages for line in page)
     assert not re.search(r"\b(favoura|unfavoura|Cauca|Hispa|Ameri)\b", text)
-
-
-def test_no_page_but_the_last_is_mostly_empty(pages):
     assert min(len(page) for page in pages[:-1]) > 20
     assert len(pages) < 16

@@ -20,6 +20,8 @@ from fairconstrained.constraints import (
     FalsePositiveRate,
     FalsePositiveRateParity,
     LossParity,
+    PartialEqualOpportunity,
+    PartialStatisticalParity,
     RateConstraint,
     SoftBins,
     Space,
@@ -49,6 +51,9 @@ MEMBERS = [
     EqualOpportunity(0.4, reference="overall"),
     LossParity(0.5, within="labels"),
     AUCParity("intra_group", surrogate=SoftBins(12)),  # sharpened it has more columns
+    PartialStatisticalParity((0.1, 0.5), n_grid=3),
+    PartialEqualOpportunity((0.0, 0.5)),
+    PartialStatisticalParity((0.5, 0.9), n_grid=4),
 ]
 
 
@@ -59,17 +64,30 @@ def stacked(notions, temperature=1.0):
 
 @pytest.mark.parametrize("chosen", [MEMBERS, MEMBERS[:1], MEMBERS[::-2]])
 def test_a_stack_is_its_members_one_after_the_other(chosen):
+    """Each with its extra variables; sharpened, too."""
     rows = random_rows(8)
-    stack, members = stacked(chosen)
-    for values in (soft_values, hard_values):
-        found = values(stack, rows)
-        expected = [values(member, rows) for member in members]
-        torch.testing.assert_close(found, torch.cat(expected))
-        for share, own in zip(stack.split(found), expected, strict=True):
-            torch.testing.assert_close(share, own)
-    sharp, sharp_members = stack.sharpened(), [member.sharpened() for member in members]
-    expected = torch.cat([soft_values(member, rows) for member in sharp_members])
-    torch.testing.assert_close(soft_values(sharp, rows), expected)
+    stack, members = stacked(chosen, 2.0)
+    aux = stack.init_aux(rows.scores, rows.on(stack))
+    aux = aux + torch.linspace(-1, 1, len(aux), dtype=aux.dtype)
+    each = torch.split(aux, [member.n_aux for member in members])
+    for one, others in (
+        (stack, members),
+        (stack.sharpened(), [member.sharpened() for member in members]),
+    ):
+        for values in (soft_values, hard_values):
+            found = values(one, rows, aux)
+            expected = [values(m, rows, a) for m, a in zip(others, each, strict=True)]
+            torch.testing.assert_close(found, torch.cat(expected))
+            for share, of_member in zip(one.split(found), expected, strict=True):
+                torch.testing.assert_close(share, of_member)
+    moved = soft_values(stack.sharpened(), rows, aux) - soft_values(stack, rows, aux)
+    assert moved.abs().max() > 0.01
+    convex = [member.difference_of_convex for member in members]
+    assert stack.difference_of_convex == all(convex)
+
+
+def test_a_stack_of_differences_of_convex_functions_is_one():
+    assert stacked(MEMBERS[-3:])[0].difference_of_convex
 
 
 @settings(max_examples=20)
@@ -207,34 +225,10 @@ def test_rate_constraints_of_the_wrong_shape_are_refused(changes, message):
         bound(rate_constraint(**changes), (2, 2))
 
 
-@pytest.mark.parametrize("slack", [-0.1, np.nan, "0.1", True, np.True_, [0.1], np.array(0.1), 1j])
-def test_slacks_that_are_no_numbers_from_zero_on_are_refused(slack):
-    for notion, name in ((EqualOpportunity, "slack"), (FalseNegativeRate, "max")):
-        message = rf"{notion.__name__}.{name} must be a number >= 0; got"
-        with pytest.raises(ValueError, match=message):
-            bound(notion(slack), (2, 2))
-
-
 @pytest.mark.parametrize("slack", [0, 0.0, 1, np.float32(0.5), np.int64(1), None])
 def test_slacks_of_any_numeric_type_are_taken_and_none_means_the_estimators(slack):
     expected = 0.05 if slack is None else float(slack)
     assert bound(DemographicParity(slack), (2, 2)).slack.tolist() == [expected] * 2
-
-
-@pytest.mark.parametrize(
-    ("notion", "message"),
-    [
-        (DemographicParity(reference="mean"), r"DemographicParity.reference .*\['overall', "),
-        (LossParity(within="group"), r"LossParity.within must be one of \['all', 'labels', "),
-        (LossParity(loss="hinge"), r"LossParity.loss must .*\['brier', 'log'\]; got 'hinge'"),
-        (AUCParity("auc"), "AUCParity.comparison must be one of"),
-        (AUCParity(surrogate="cubic"), "AUCParity.surrogate must be one of"),
-        (AUCParity(slack=-0.1), "AUCParity.slack must be a number >= 0"),
-    ],
-)
-def test_unknown_choices_are_refused_with_the_known_ones(notion, message):
-    with pytest.raises(ValueError, match=message):
-        bound(notion, (2, 2))
 
 
 @pytest.mark.parametrize(
@@ -319,9 +313,3 @@ def test_no_score_is_too_far_out_for_a_slope():
     (slope,) = torch.autograd.grad(mean.sum(), z)
     assert (slope > 0).all()
     np.testing.assert_allclose(slope, slope.flip(0), rtol=1e-12)
-
-
-@pytest.mark.parametrize("params", [{"n_bins": 3}, {"reach": 0.0}, {"reach": np.inf}])
-def test_too_few_bins_are_refused(params):
-    with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
-        SoftBins(**params)

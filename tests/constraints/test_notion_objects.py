@@ -20,6 +20,8 @@ from fairconstrained.constraints import (
     FalseNegativeRate,
     PartialStatisticalParity,
     RateConstraint,
+    RobustParity,
+    SoftBins,
     Space,
 )
 from fairconstrained.constraints.notions import as_notion
@@ -29,6 +31,13 @@ from tests.helpers.notions import random_rows, soft_values
 TABLES = [CONSTRAINTS, PARTIAL, PARTIAL_PRIVATE, AUCS, LOSS_PARITIES]
 EVERY = [make for names in TABLES for make in names.values()]
 SPACE = Space([0, 1], ["Female", "Male", "Other"])
+TWO = [[0.9, 0.1], [0.2, 0.8]]
+
+
+def robust(**changes):
+    return RobustParity(
+        **{"parity": DemographicParity(), "confusion": TWO, "bound": 0.05} | changes
+    )
 
 
 @pytest.mark.parametrize("make", EVERY, ids=repr)
@@ -49,14 +58,67 @@ def test_parameters_can_be_read_set_and_cloned(make):
         assert bound.statistic.temperature == 3.5
 
 
-@pytest.mark.parametrize("value", [0.0, np.inf, np.nan, None, True, "hot"])
-@pytest.mark.parametrize(
-    "notion", [DemographicParity(), FalseNegativeRate(), PartialStatisticalParity((0.1, 0.5))]
-)
-def test_bad_temperatures_are_named(notion, value):
-    name = type(notion).__name__
-    with pytest.raises(ValueError, match=rf"{name}\.temperature must be a finite number > 0; got"):
-        clone(notion).set_params(temperature=value).bind(SPACE, 0.1)
+NO_NUMBERS = [-0.1, np.nan, "0.1", True, np.True_, [0.1], np.array(0.1), 1j]
+NOT_ALLOWED = {
+    "slack": (NO_NUMBERS, "must be a number >= 0; got"),
+    "max": (NO_NUMBERS, "must be a number >= 0; got"),
+    "ratio": ([0, 1, 1.2, -0.1, np.nan, True, "0.8"], "must be a number between 0 and"),
+    "temperature": ([0.0, np.inf, np.nan, None, True, "hot"], "must be a finite number > 0; got"),
+    "reference": (["mean"], r"must be one of \['overall', "),
+    "within": (["group"], r"must be one of \['all', 'labels', "),
+    "loss": (["hinge"], r"must .*\['brier', 'log'\]; got 'hinge'"),
+    "comparison": (["auc"], "must be one of"),
+    "surrogate": (["cubic"], "must be one of"),
+    "interval": ([(0.5, 0.1)], r"must be .* got \(0.5, 0.1\)"),
+    "n_grid": ([0, 2.5, True, "ten"], "must be an integer >= [12]; got"),
+    "threshold": ([None], "must be a finite number"),
+    "leak": ([-1], "must be a number >= 0"),
+}
+
+
+@pytest.mark.parametrize("make", EVERY, ids=repr)
+def test_parameters_that_cannot_be_are_named_with_what_is_allowed(make):
+    space = Space([0, 1], ["a", "b"])
+    notion = make(interval=(0.1, 0.5)) if "interval" in make().get_params() else make()
+    notion.bind(space, 0.1)
+    for name in notion.get_params().keys() & NOT_ALLOWED.keys():
+        values, message = NOT_ALLOWED[name]
+        for value in values:
+            with pytest.raises(ValueError, match=rf"{name} {message}"):
+                clone(notion).set_params(**{name: value}).bind(space, 0.1)
+
+
+NOT_THESE = [
+    (DemographicParity(0.1, ratio=0.8), r"takes slack or ratio; got both, 0\.1 and 0\.8"),
+    *(
+        (robust(parity=parity), "must be a parity of crossed groups")
+        for parity in (FalseNegativeRate(0.1), "demographic_parity")
+    ),
+    (robust(parity=DemographicParity(ratio=0.8)), "without ratio"),
+    (robust(parity=DemographicParity(reference="rest")), "pair by pair"),
+    (robust(confusion=[[0.9, 0.2], [0.1, 0.8]]), "rows of probabilities"),
+    (robust(bound=-0.1), "bound must be a number >= 0"),
+    (robust(bound=[0.1, 0.2, 0.3]), "one for each entry"),
+    (robust(bound=0.4), "must have an inverse"),
+    (robust(confusion=0.9 * np.eye(5) + 0.02, bound=0.01), "corners"),
+    *(
+        (notion((0.1, 0.5)), f"{notion.__name__} needs two classes; got 3")
+        for notion in PARTIAL.values()
+    ),
+]
+
+
+@pytest.mark.parametrize(("notion", "message"), NOT_THESE)
+def test_parameters_that_do_not_fit_each_other_or_the_data_are_refused(notion, message):
+    n_groups, n_classes = len(getattr(notion, "confusion", TWO)), 3 if "classes" in message else 2
+    with pytest.raises(ValueError, match=message):
+        notion.bind(Space(list(range(n_classes)), list(range(n_groups))), 0.1)
+
+
+@pytest.mark.parametrize("params", [{"n_bins": 3}, {"reach": 0.0}, {"reach": np.inf}])
+def test_too_few_bins_are_refused(params):
+    with pytest.raises(ValueError, match="SoftBins needs four bins or more and a finite reach > 0"):
+        SoftBins(**params)
 
 
 def test_what_a_notion_lacks_comes_from_the_estimator_and_must_come_from_somewhere():

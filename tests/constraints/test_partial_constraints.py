@@ -16,13 +16,11 @@ from fairconstrained.constraints import (
     PartialGroupAUC,
     PartialRankParity,
     PartialStatisticalParity,
-    Space,
 )
 from fairconstrained.constraints.partial_notions import _EDGES
-from fairconstrained.constraints.stack import Stack
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
-from tests.helpers.notions import at_temperature, hard_values, random_rows, soft_values
 from tests.helpers.notions import bound as bound_to
+from tests.helpers.notions import hard_values, random_rows, soft_values
 from tests.helpers.numeric import numerical_jacobian
 
 INTERVALS = [(0.05, 0.4), (0.0, 1.0), [(0.0, 0.2), (0.3, 0.8)]]
@@ -268,34 +266,6 @@ def test_words_for_values():
     ]
 
 
-def test_a_stack_gives_each_member_its_extra_variables():
-    rows = random_rows(12)
-    space = Space([0, 1], list("abc"))
-    given = [
-        PartialStatisticalParity((0.1, 0.5), n_grid=3),
-        DemographicParity(),
-        PartialStatisticalParity((0.5, 0.9), n_grid=4),
-        PartialEqualOpportunity((0.0, 0.5)),
-    ]
-    members = [at_temperature(notion, 2.0).bind(space, 0.05) for notion in given]
-    stack = Stack(space, members)
-    aux = stack.init_aux(rows.scores, rows.on(stack))
-    aux = aux + torch.linspace(-1, 1, len(aux), dtype=aux.dtype)
-    pieces = torch.split(aux, [3, 0, 4, 0])
-    for sharp in (False, True):
-        one = stack.sharpened() if sharp else stack
-        each = [member.sharpened() if sharp else member for member in members]
-        expected = torch.cat([soft_values(m, rows, a) for m, a in zip(each, pieces, strict=True)])
-        assert soft_values(one, rows, aux).numpy() == pytest.approx(expected.numpy(), abs=1e-12)
-        hard = torch.cat([hard_values(m, rows, a) for m, a in zip(each, pieces, strict=True)])
-        assert hard_values(one, rows, aux).numpy() == pytest.approx(hard.numpy(), abs=1e-12)
-    assert (
-        soft_values(stack.sharpened(), rows, aux) - soft_values(stack, rows, aux)
-    ).abs().max() > 0.01
-    assert not stack.difference_of_convex
-    assert Stack(space, members[2:]).difference_of_convex
-
-
 def test_bins_err_by_at_most_half_the_mass_they_share():
     """The bound in the docstring, for steps that are indicators; and it is not vacuous."""
     for seed in range(5):
@@ -311,25 +281,3 @@ def test_bins_err_by_at_most_half_the_mass_they_share():
         mass = -np.diff(intervals.fraction(rates), axis=1)
         error = abs(float(binned[0]) - exact[0, 1])
         assert 0 < error <= 0.5 * mass[0] @ mass[1] < 0.1
-
-
-@pytest.mark.parametrize("notion", PARTIAL.values())
-def test_bad_parameters_are_named(notion):
-    with pytest.raises(ValueError, match=r"interval must be .* got \(0.5, 0.1\)"):
-        bound(notion((0.5, 0.1)))
-    with pytest.raises(ValueError, match=f"{notion.__name__}.slack must be a number >= 0"):
-        bound(notion((0.1, 0.5), -0.1))
-    with pytest.raises(ValueError, match=f"{notion.__name__}.surrogate must be one of"):
-        bound(notion((0.1, 0.5), surrogate="hinge"))
-    with pytest.raises(ValueError, match=f"{notion.__name__} needs two classes; got 3"):
-        notion((0.1, 0.5)).bind(Space([0, 1, 2], ["a", "b"]), 0.1)
-
-
-def test_bad_grids_and_thresholds_are_named():
-    for n_grid in (0, 2.5, True, "ten"):
-        with pytest.raises(ValueError, match=f"n_grid must be an integer >= 1; got {n_grid!r}"):
-            bound(PartialStatisticalParity((0.1, 0.5), n_grid=n_grid))
-    with pytest.raises(ValueError, match="threshold must be a finite number"):
-        bound(PartialDemographicParity((0.1, 0.5), threshold=None))
-    with pytest.raises(ValueError, match="leak must be a number >= 0"):
-        bound(PartialDemographicParity((0.1, 0.5), leak=-1))

@@ -151,17 +151,6 @@ def test_small_groups_are_those_of_a_gap_of_the_same_size():
         ]
 
 
-@pytest.mark.parametrize("ratio", [0, 1, 1.2, -0.1, np.nan, True, "0.8"])
-def test_ratios_that_are_none_are_refused(ratio):
-    with pytest.raises(ValueError, match=r"DemographicParity.ratio must be a number between 0 and"):
-        bound(DemographicParity(ratio=ratio), (2, 2))
-
-
-def test_a_slack_and_a_ratio_are_two_constraints():
-    with pytest.raises(ValueError, match=r"takes slack or ratio; got both, 0\.1 and 0\.8"):
-        bound(DemographicParity(0.1, ratio=0.8), (2, 2))
-
-
 @pytest.mark.parametrize(
     ("kind", "n_classes", "n_groups"),
     [

@@ -7,7 +7,6 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
-    FalseNegativeRate,
     PredictiveParity,
     RobustParity,
 )
@@ -76,32 +75,6 @@ def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong(
     by_inverse, robust = np.mean(np.reshape(gaps, (3, 2)), axis=0)
     assert by_inverse > 0.12
     assert robust <= 0.105
-
-
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"parity": FalseNegativeRate(0.1)}, "must be a parity of crossed groups"),
-        ({"parity": "demographic_parity"}, "must be a parity of crossed groups"),
-        ({"parity": DemographicParity(ratio=0.8)}, "without ratio"),
-        ({"parity": DemographicParity(reference="rest")}, "pair by pair"),
-        ({"confusion": [[0.9, 0.2], [0.1, 0.8]]}, "rows of probabilities"),
-        ({"bound": -0.1}, "bound must be a number >= 0"),
-        ({"bound": [0.1, 0.2, 0.3]}, "one for each entry"),
-        ({"bound": 0.4}, "must have an inverse"),
-    ],
-)
-def test_bad_input(params, message):
-    notion = RobustParity(
-        **{"parity": DemographicParity(), "confusion": TWO, "bound": 0.05, **params}
-    )
-    with pytest.raises(ValueError, match=message):
-        bound(notion, (2, 2))
-
-
-def test_too_many_corners_are_refused():
-    with pytest.raises(ValueError, match="corners"):
-        bound(RobustParity(DemographicParity(), 0.9 * np.eye(5) + 0.02, 0.01), (2, 5))
 
 
 def test_there_are_no_certificates():
