@@ -7,7 +7,7 @@ here is any number that rests on rows of a group: a rate of predictions, a mean 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -85,13 +85,14 @@ def compared(
     """
     rows = np.asarray(rows)
     families = np.broadcast_to(families, len(rows))
-    least = (
-        np.ones(rows.shape) if min_rows == "auto" else np.full(rows.shape, max(int(min_rows), 1))
-    )
+    least = np.full(rows.shape, 1.0 if min_rows == "auto" else max(float(min_rows), 1.0))
     if min_rows == "auto":
+        most = max(round(1.0 / slack, 9), 1.0) if slack > 0 else np.inf  # 5 for 1 - 0.8
         for family in np.unique(families[families >= 0]):
             members = families == family
-            least[members] = _fewest(rows[members], slack)
+            if members.sum() > 1:
+                second_largest = np.sort(rows[members], axis=0)[-2]
+                least[members] = np.clip(second_largest / 4, 1.0, most)
     least = np.maximum(least, floor)
     alone = np.zeros(rows.shape, dtype=bool)
     if sets is not None:
@@ -101,11 +102,3 @@ def compared(
         np.add.at(others, same, enough)
         alone = enough & (others[same] < 2)
     return Compared(rows, least, alone)
-
-
-def _fewest(rows: Any, slack: float) -> Any:
-    """Return the fewest rows of one of these groups, (n_groups, n_events), for each event."""
-    if len(rows) < 2:
-        return 1.0
-    for_slack = round(1.0 / slack, 9) if slack > 0 else np.inf  # 5 for 1 - 0.8
-    return np.clip(np.sort(rows, axis=0)[-2] / 4, 1.0, max(for_slack, 1.0))

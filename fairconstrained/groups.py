@@ -202,17 +202,7 @@ def refuse_negative(shares: NDArray[Any], user: str) -> None:
 
 
 class GroupsOfAll(UncertainGroups):
-    """Groups that were read from all rows, of which a part knows what occurs in the whole.
-
-    Parameters
-    ----------
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-
-    Attributes
-    ----------
-    unknown : bool
-        Whether the group of any row of the whole is missing.
-    """
+    """Groups read from all rows, of which a part knows what occurs; `unknown` if any is missing."""
 
     def __init__(self, sensitive_features: Any):
         codes, labels = encode_groups(sensitive_features).certain("A private search")

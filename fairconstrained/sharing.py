@@ -100,8 +100,7 @@ class Handle:
     def digest(self, *values: Any) -> bytes | None:
         """Return a digest of the values; None without a store, and if they cannot be pickled.
 
-        Equal digests mean equal values. Equal values may have different digests, so that something
-        is computed again.
+        Equal digests mean equal values; different ones, at worst, that something is computed again.
         """
         if self._store() is None:
             return None
@@ -144,12 +143,6 @@ def follow(estimator: Any) -> Any:
         if hasattr(part, "_handle"):
             store_of(part).follows = True
     return first
-
-
-def handle_of(estimator: Any) -> Handle:
-    """Return the handle of an estimator, without a store if the estimator is not a clone."""
-    handle: Handle = estimator.__dict__.get("_handle", NO_STORE)
-    return handle
 
 
 def size_of(value: Any) -> int:

@@ -21,12 +21,7 @@ from fairconstrained.audit.guarantees import certified, rows_needed
 from fairconstrained.audit.measures import Facts
 from fairconstrained.audit.predictions import decisions_and_scores, is_model
 from fairconstrained.audit.presets import RULES, above_median, preset_question
-from fairconstrained.audit.sample import (
-    MIN_CELL,
-    Sample,
-    read_sample,
-    without_warnings_of_values,
-)
+from fairconstrained.audit.sample import MIN_CELL, Sample, read_sample, without_warnings_of_values
 from fairconstrained.audit.wording import Question
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables

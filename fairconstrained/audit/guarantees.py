@@ -45,11 +45,9 @@ def certified(sample: Sample, grouping: Grouping, rows: Array, question: Questio
 def rows_needed(certificate: Certificate, question: Question) -> float | None:
     """Estimate how many times the rows would certify the slack, if rates and sizes stay as here.
 
-    None if no number would: the violation on these rows is the slack or more.
-
-    For each comparison of two rates, the exact test of the certificate is repeated on m times
-    the rows; m begins at the normal approximation, in which the bound falls with the root of m.
-    Comparisons that need the most rows by this approximation come first: others need one test.
+    None if no number would. The exact test of the certificate is repeated on m times the rows, from
+    the normal approximation on; comparisons that need the most rows come first, others need one
+    test.
     """
     comparison = DIFFERENCE if question.ratio is None else SHORTFALL
     alpha, times = 1.0 - certificate.confidence, 0.0

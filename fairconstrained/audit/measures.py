@@ -59,7 +59,9 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
     n_groups, counted = len(by.groups), Counted(sample, by.listed)
     table = {"samples": counted.sizes(counted.by.codes >= 0)}
     decided = compute_rates(*counted.decided.weighted_counts(), confidence)
-    table |= {name: decided[name] for name in _with_ends("selection_rate")}
+    table |= {
+        f"selection_rate{end}": decided[f"selection_rate{end}"] for end in ("", "_low", "_high")
+    }
     if sample.label is not None:
         labelled = (counted.by.codes >= 0) & ~np.isnan(sample.label)
         more = compute_rates(*counted.labelled.weighted_counts(), confidence)
@@ -99,10 +101,6 @@ def _denominators(counted: Counted) -> dict[str, Array]:
     favourable, others = rows["true_positive_rate"], rows["false_positive_rate"]
     rows |= {"false_negative_rate": favourable, "auc": np.minimum(favourable, others)}
     return rows | decided
-
-
-def _with_ends(rate: str) -> list[str]:
-    return [rate, f"{rate}_low", f"{rate}_high"]
 
 
 def contradictions(everybody: Mapping[str, Any]) -> list[str]:

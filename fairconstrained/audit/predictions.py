@@ -21,8 +21,8 @@ def decisions_and_scores(
 ) -> tuple[Any, Any]:
     """Return the decisions of a model, and its scores or None.
 
-    With a threshold its outputs are scores, one per row, and decisions are the scores above it.
-    Without one they are decisions, and scores are the probabilities of the favourable classes.
+    With a threshold its outputs are scores. Otherwise scores are probabilities of favourable
+    classes.
     """
     if X is None:
         raise ValueError(f"X must hold the rows for {type(model).__name__} to predict; got None.")

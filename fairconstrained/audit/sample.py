@@ -16,12 +16,7 @@ import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, computed
 from fairconstrained.exceptions import InputWarning
-from fairconstrained.inputs.groups import (
-    encode_groups,
-    group_name,
-    named_columns,
-    recoded,
-)
+from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
 from fairconstrained.inputs.labels import label_array, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_samples, check_weights

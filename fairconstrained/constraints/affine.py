@@ -201,11 +201,10 @@ class AffineMap:
     def draw_values(
         self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return values from each of several draws, and the pullback to their rows' statistics.
+        """Return values (n_draws * m,) of several draws, and the pullback to statistics of rows.
 
-        Rows have statistics (n, n_columns), parts (n,), `n_parts` for none, or fractions of parts
-        (n, n_parts), and weights (n,), draw by draw; `sizes` are their numbers. Values are
-        (n_draws * m,).
+        Rows have statistics (n, n_columns), parts (n,) or fractions of them, and weights, draw by
+        draw; `sizes` are their numbers.
         """
         shape = len(sizes), self.n_parts + 1, self.n_columns
         draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]
@@ -228,8 +227,8 @@ class AffineMap:
     def span(self) -> Tensor:
         """Return orthonormal columns, (m, r), that span the values of all tables and all Jacobians.
 
-        The rank r is usually below m: pairs of groups come in both orders, and each of three gaps
-        follows from the other two.
+        r is usually below m: pairs come in both orders, and one of three gaps follows from the
+        others.
         """
         matrix = self._combined(self._rates.to_dense())
         left, values, _ = torch.linalg.svd(matrix, full_matrices=False)

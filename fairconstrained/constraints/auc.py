@@ -72,8 +72,7 @@ class AUCConstraint(MomentConstraint):
     def forms(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Return values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
 
-        `sums` holds a moment matrix for each part, and the surrogate must be quadratic: see
-        :meth:`Quadratic.form`.
+        `sums` holds a moment matrix for each part, of a quadratic surrogate.
         """
         means, form = self._means(sums, counts), self.surrogate.form  # type: ignore[attr-defined]
         forms = self._compared(lambda i, j: form(means[i], means[j]))
@@ -125,11 +124,7 @@ class AUCConstraint(MomentConstraint):
 
         Other surrogates do not depend on the scale of scores, and are undefined there.
         """
-        return self.with_surrogate(Quadratic())
-
-    def with_surrogate(self, surrogate: Surrogate) -> AUCConstraint:
-        """Return the same comparisons with another surrogate."""
-        return self._changed(surrogate=surrogate)
+        return self.changed(surrogate=Quadratic())
 
     def describe(self, j: int) -> str:
         m = len(self.comparisons)
@@ -149,11 +144,11 @@ class AUCConstraint(MomentConstraint):
         if comparison.kept.all():
             return self, []
         slack = self.slack.numpy()[: len(keep)][keep]
-        remaining = self._changed(comparisons=self.comparisons[keep], slack=slack)
+        remaining = self.changed(comparisons=self.comparisons[keep], slack=slack)
         cells = self._sets_of_cells.reshape(-1, *self.space.shape) > 0
         return remaining, sorted(comparison.left_out(lambda s: self.space.describe(cells[s])))
 
-    def _changed(self, **changes: Any) -> AUCConstraint:
+    def changed(self, **changes: Any) -> AUCConstraint:
         """Copy the constraint with other arguments."""
         args: dict[str, Any] = {name: getattr(self, name) for name in ("comparisons", "surrogate")}
         args["slack"] = self.slack[: len(self.comparisons)].numpy()

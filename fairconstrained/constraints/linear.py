@@ -163,8 +163,11 @@ class LinearMoments(MomentConstraint):
     @cached_property
     def _rate_names(self) -> list[str]:
         """Name each rate, once for the many values that share it."""
-        rates = range(self.combinations.n_rates)
-        return list(map(self.space.describe, map(self._cells_of_rate, rates)))
+        names = []
+        for r in range(self.combinations.n_rates):
+            cells = self.cell_denominators[[r]].toarray().reshape(self.space.shape)
+            names.append(self.space.describe(cells > 0))
+        return names
 
     @property
     def gaps(self) -> Tensor:
@@ -200,8 +203,3 @@ class LinearMoments(MomentConstraint):
         if self.attribute is not None:
             remaining = remaining._with(attribute=np.asarray(self.attribute)[needed].tolist())
         return remaining, sorted(comparison.left_out(self._rate_names.__getitem__))
-
-    def _cells_of_rate(self, r: Any) -> NDArray[np.bool_]:
-        row = self.cell_denominators[[r]].toarray()
-        cells: NDArray[np.bool_] = row.reshape(self.space.shape) > 0
-        return cells

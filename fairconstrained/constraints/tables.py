@@ -280,10 +280,9 @@ def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
 class Statistic:
     """Base of statistics of a row, functions of its scores and its label.
 
-    A subclass has ``n_columns`` and implements :meth:`soft`. By default its hard values are the
-    soft ones, it cannot be sharpened, and derivatives come from autograd. A statistic that may be
-    released privately has ``widths``: the numbers of neighbouring columns that are not negative and
-    add up to one for every row, and 1 for a column from 0 to 1 by itself. Others have none.
+    A subclass has ``n_columns`` and :meth:`soft`. To be released privately it has ``widths``: the
+    numbers of neighbouring columns that are not negative and add up to one for every row, and 1 for
+    a column from 0 to 1 by itself.
     """
 
     n_columns: int

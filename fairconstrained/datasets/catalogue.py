@@ -103,7 +103,7 @@ _COMPAS = Dataset(
     sensitive="caucasian",
     groups={
         # The attribute of the AUC benchmark; "race" has all six groups, some of them tiny.
-        "caucasian": either(lambda t: t["race"] == "Caucasian", "Caucasian", "non-Caucasian"),
+        "caucasian": either(lambda t: t["race"] == "Caucasian", "Caucasian", "non-Caucasian")
     },
     left_out={
         "identifier": "id",

@@ -17,10 +17,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 def next_style(n_drawn: int) -> dict[str, str]:
     """Return colour and marker of the next display on axes that already have `n_drawn` displays."""
-    return {
-        "color": _COLORS[n_drawn % len(_COLORS)],
-        "marker": _MARKERS[n_drawn % len(_MARKERS)],
-    }
+    return {"color": _COLORS[n_drawn % len(_COLORS)], "marker": _MARKERS[n_drawn % len(_MARKERS)]}
 
 
 def slack_line(draw: Any, slack: float | None) -> Any:

@@ -33,7 +33,7 @@ from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.short_forms import as_specification
 from fairconstrained.numerics import VECTOR_ROWS
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
-from fairconstrained.sharing import NO_STORE, handle_of, share
+from fairconstrained.sharing import NO_STORE, share
 from fairconstrained.solvers.base import Iterate, Solver, check_solves
 
 try:
@@ -280,7 +280,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         check_device(f"{name}.device", self.device)
         budget = None if params.get("epsilon") is None else self._budget()
         # A private fit shares nothing: what another fit has computed was not paid for by this one.
-        specification.handle = NO_STORE if budget else handle_of(self)
+        specification.handle = NO_STORE if budget else self.__dict__.get("_handle", NO_STORE)
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(
             **{**common, "alpha": float(self.alpha)},
@@ -305,7 +305,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         if task.random_state is None:
             # Clones of one object draw the same folds, so that they can share what they learn on
             # them.
-            seed = task.handle.seed(seed)
+            seed = task.specification.handle.seed(seed)
         with np.errstate(**silent), generator(task, seed) as rng:
             fit = task.learn(Fit(task, rows, rng, ledger, watch))
             with one_thread():

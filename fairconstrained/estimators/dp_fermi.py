@@ -151,21 +151,17 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     def _with_steps(self, task: Task) -> Task:
         # No gap of rates is larger: the criterion is measured and not constrained.
-        return as_penalised(replace(task, bounds=(1.0,)))
-
-
-def as_penalised(task: Task) -> Task:
-    """Return the task with the steps of a fit with the penalty, for the unit of its budget."""
-    if task.budget is None:
-        solver: Any = LabelRounds() if task.is_linear else FERMI()
-        return as_exact(task, solver=solver, problem_class=FermiERM, pose=pose)
-    options: dict[str, Any] = {"warn_of_parts": warn_of_weights}
-    if task.budget.unit != "sensitive_features":
-        options["build"] = partial(build_by_steps, RecordFermi)
-        return as_records(task, solver=NoisyTables(), problem_class=RecordFermi, **options)
-    if solves(task.solver or ReleasedMoments(), SecretGroups):
-        return as_secret_groups(task, public=penalised, **options)
-    return as_secret_groups(task, problem_class=AttributeFermi, pose=pose_attribute_steps)
+        task = replace(task, bounds=(1.0,))
+        if task.budget is None:
+            solver: Any = LabelRounds() if task.is_linear else FERMI()
+            return as_exact(task, solver=solver, problem_class=FermiERM, pose=pose)
+        options: dict[str, Any] = {"warn_of_parts": warn_of_weights}
+        if task.budget.unit != "sensitive_features":
+            options["build"] = partial(build_by_steps, RecordFermi)
+            return as_records(task, solver=NoisyTables(), problem_class=RecordFermi, **options)
+        if solves(task.solver or ReleasedMoments(), SecretGroups):
+            return as_secret_groups(task, public=penalised, **options)
+        return as_secret_groups(task, problem_class=AttributeFermi, pose=pose_attribute_steps)
 
 
 def penalised(

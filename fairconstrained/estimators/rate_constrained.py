@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
@@ -17,7 +16,7 @@ from fairconstrained.fit.task import Task
 from fairconstrained.models.boosting import Boosting
 from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.privacy.accounting import Budget, Unit
-from fairconstrained.problems.objectives import Costs, Objective
+from fairconstrained.problems.objectives import Costs
 
 # How models are trained without privacy that predict themselves; others have a linear head.
 _STEPS: dict[type, Any] = {Boosting: as_boosting, SingleFit: as_refits}
@@ -224,13 +223,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
                 f"of rows that weigh the same; got {self.costs!r}."
             )
         if self.costs is not None:
-            task = replace(task, risk=partial(mean_cost, self.costs))
+            task = replace(
+                task, risk=lambda rows: Costs.of(self.costs, rows.weight_of_labels.numpy())
+            )
         if task.budget is None:
             return _STEPS.get(type(self.model), as_exact)(task)  # type: ignore[no-any-return]
         only_groups = task.budget.unit == "sensitive_features"
         return as_secret_groups(task) if only_groups else as_records(task)
-
-
-def mean_cost(costs: Any, rows: Any) -> Objective:
-    """Return the objective of costs in place of errors, in units of these rows."""
-    return Costs.of(costs, rows.weight_of_labels.numpy())

@@ -3,10 +3,4 @@
 from fairconstrained.export.cards import ModelCard, model_card, trusted_types
 from fairconstrained.export.onnx import register_onnx_converters, to_onnx
 
-__all__ = [
-    "ModelCard",
-    "model_card",
-    "register_onnx_converters",
-    "to_onnx",
-    "trusted_types",
-]
+__all__ = ["ModelCard", "model_card", "register_onnx_converters", "to_onnx", "trusted_types"]

@@ -81,11 +81,7 @@ def register_onnx_converters() -> None:
     options = {"zipmap": [True, False, "columns"], "nocl": [True, False]}
     for name in estimators.__all__:
         update_registered_converter(
-            getattr(estimators, name),
-            f"Fair{name}",
-            _shapes,
-            _convert,
-            options=options,
+            getattr(estimators, name), f"Fair{name}", _shapes, _convert, options=options
         )
     update_registered_converter(
         HistGradientBoostingClassifier,

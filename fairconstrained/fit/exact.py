@@ -115,7 +115,8 @@ def without_constraints(fit: Fit, problem: Any) -> Tensor:
         return _solved(fit, free, fit.task.solver).x
     # It does not depend on the slack: one of the fits of clones computes it for all.
     solved = partial(_solved, fit, free, AugmentedLagrangian())
-    shared: Iterate = fit.task.handle.recall(fit.digest and (fit.digest, "free"), solved)
+    handle, key = fit.task.specification.handle, fit.digest and (fit.digest, "free")
+    shared: Iterate = handle.recall(key, solved)
     return shared.x
 
 
@@ -135,10 +136,11 @@ def ends_by_slack(fit: Fit) -> dict[float, tuple[Tensor, Tensor]]:
     """Return points and multipliers of fits with other slacks; none if this one begins anew."""
     # Networks begin anew: held-out rows decide when their training stops, and fits that start at
     # one another follow the training rows more closely, one after another.
-    if not (fit.task.handle.follows and fit.task.is_linear):
+    handle = fit.task.specification.handle
+    if not (handle.follows and fit.task.is_linear):
         return {}
     key = fit.digest and (fit.digest, "ends")
-    points: dict[float, tuple[Tensor, Tensor]] = fit.task.handle.recall(key, dict)
+    points: dict[float, tuple[Tensor, Tensor]] = handle.recall(key, dict)
     return points
 
 

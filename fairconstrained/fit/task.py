@@ -22,7 +22,6 @@ from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.problems.objectives import MeanLoss, Objective
-from fairconstrained.sharing import Handle
 from fairconstrained.solvers.base import Solution, Solver, check_solves
 
 # ---------------------------------------------------------------------- rules of parameters
@@ -163,11 +162,6 @@ class Task:
     remedies: str = "more iterations (max_iter), a richer model"
 
     @property
-    def handle(self) -> Handle:
-        """The way to the results that fits of clones of the same estimator share."""
-        return self.specification.handle  # type: ignore[no-any-return]
-
-    @property
     def is_linear(self) -> bool:
         """Whether scores are linear in the columns."""
         return bool(self.specification.is_linear)
@@ -209,7 +203,9 @@ class Fit:
         # What is shared does not depend on the slack, and callbacks have no value of their own.
         params = {k: v for k, v in task.params.items() if k not in ("slack", "callbacks")}
         columns = as_numpy(self.data.X.X)
-        return task.handle.digest(task.name, params, columns, rows.y, rows.group, rows.weight)
+        inputs = task.name, params, columns, rows.y, rows.group, rows.weight
+        digest: bytes | None = task.specification.handle.digest(*inputs)
+        return digest
 
 
 class Stage(NamedTuple):

@@ -24,11 +24,8 @@ _WEIGHTS: Mapping[str, tuple[Any, ...]] = {
 def undone_settings(model: Any) -> list[str]:
     """Name the settings of a classifier, or of any model inside of it, that move its threshold.
 
-    They are weights of classes, samplers and thresholds, in steps, wrappers, and grids of searches.
-
     >>> from sklearn.linear_model import LogisticRegression
-    >>> from sklearn.pipeline import make_pipeline
-    >>> undone_settings(make_pipeline("passthrough", LogisticRegression(class_weight="balanced")))
+    >>> undone_settings(LogisticRegression(class_weight="balanced"))
     ["class_weight='balanced' of LogisticRegression"]
     """
     return list(dict.fromkeys(_settings(model)))

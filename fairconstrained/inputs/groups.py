@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import Array, computed
-from fairconstrained.inputs.description import (
-    Description,
-    check_kind,
-    described,
-    examples_of,
-)
+from fairconstrained.inputs.description import Description, check_kind, described, examples_of
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
 from fairconstrained.numerics import in_rows
 
@@ -129,12 +124,11 @@ def read_groups(
     name: str = "sensitive_features",
     required: int | None = None,
 ) -> tuple[Groups, Description]:
-    """Return the group of each row, and a description of the columns.
+    """Return the group of each row, and a description of the columns and those described `before`.
 
-    With a description of earlier rows, columns are taken in its order, and the description covers
-    both. A row has a group if all values are known; or, if so many of the last columns are
-    `required`, these and any other, and its label has None for others. Raises ValueError, which
-    names them, for columns or kinds of values that differ.
+    A row has a group if all values are known; or, if so many of the last columns are `required`,
+    these and any other, and its label has None for others. Raises ValueError, which names them, for
+    columns or kinds of values that differ.
     """
     if isinstance(sensitive_features, UncertainGroups):
         _check_length(len(sensitive_features), n_samples, name)

@@ -155,9 +155,8 @@ def read_decisions(
 ) -> tuple[Ints, Description]:
     """Return 1 for the favourable label, 0 for the other one and -1 for none, and a description.
 
-    The description is of the labels here and of those `before`. Raises ValueError for a third
-    label, for labels of another kind, if the favourable one is not known, or another one by the
-    `orders` of categories than before, and for values that are missing unless they may be.
+    The description covers those `before`. Raises ValueError for a third label, another kind, a
+    favourable label that is not known or not that of the `orders`, and missing values.
     """
     codes, seen = pd.factorize(_one_column(label_array(values), name))
     seen = plain(np.asarray(seen))

@@ -13,11 +13,9 @@ from fairconstrained.exceptions import InputWarning, warn_caller
 def check_samples(**inputs: Any) -> None:
     """Refuse masked values, and indices that put the same samples into different orders.
 
-    Inputs, by the names that the user knows, are taken by position, as in scikit-learn. pandas
-    aligns by index, so an input whose index holds the labels of another one in a different order
-    means other samples than those at its positions: either reading would be a guess. Indices that
-    share some labels at other positions may mean either, and a warning says so. Indices without a
-    common label say nothing about the order.
+    Inputs are taken by position, as in scikit-learn, and pandas aligns by index: where the same
+    labels stand in another order, either reading would be a guess. Where some labels do, a warning
+    says so.
     """
     first, known = "", None  # the first input with an index
     for name, values in inputs.items():

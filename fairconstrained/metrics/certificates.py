@@ -294,9 +294,8 @@ def _judge(rows: Rows, claim: Claim) -> _Judged:
 def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
     """Certify samples of another population that are drawn from the rows; the worst one counts.
 
-    Of intervals of fractions these are the corners. The certificate is wrong only if it is wrong
-    about the worst corner: no correction for their number is needed (Berger 1982), other than for
-    the rates, which are those of the worst corner of these rows.
+    Of intervals of fractions these are the corners: a certificate is wrong only if it is wrong
+    about the worst one, so that no correction for their number is needed (Berger 1982).
     """
     codes, labels = _encoded(rows.sensitive_features, rows.size)
     if (codes < 0).any():

@@ -20,13 +20,7 @@ from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, 
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
 from fairconstrained.metrics.metric import examples, gap, metric, zero_or_nan
 from fairconstrained.numerics import in_rows
-from fairconstrained.percentiles import (
-    Intervals,
-    Ranks,
-    auc_inside,
-    rank_of_scores,
-    read_intervals,
-)
+from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 from fairconstrained.rate_definitions import (
     Rates,
     needs_labels,

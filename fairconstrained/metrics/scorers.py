@@ -186,9 +186,8 @@ _SklearnScorer: Any = type(make_scorer(accuracy_score))
 class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
     """Scorer that asks for sensitive features by metadata routing.
 
-    The request is an attribute of the class, from which scikit-learn builds a request whenever one
-    is needed. A request that is built once, by ``set_score_request``, lacks the methods that other
-    packages (imbalanced-learn's ``fit_resample``) add to scikit-learn's requests afterwards.
+    The request is an attribute of the class: one made by ``set_score_request`` lacks the methods
+    that other packages (imbalanced-learn's ``fit_resample``) add to scikit-learn's requests later.
     """
 
     __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012

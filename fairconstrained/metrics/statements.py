@@ -109,7 +109,7 @@ class Certificate:
             "assuming": self.assumptions,
         }
         lines = [
-            f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g}).",
+            f"{self.constraint} within {self.slack:g} {verdict} (confidence {self.confidence:g})."
         ]
         wrapper = TextWrapper(88, break_long_words=False, break_on_hyphens=False)
         wrapper.subsequent_indent = _INDENT * " "

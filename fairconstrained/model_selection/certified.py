@@ -466,9 +466,8 @@ def sequences(
 ) -> tuple[Iterator[Candidate], Iterator[Candidate]]:
     """Return candidates from the strictest on, and weaker models; the likelier sequence first.
 
-    Weaker models are the strictest candidate with thresholds at which it takes the rarer of its
-    decisions less often. They are first where it does not even hold (`holds`) on the training
-    samples X. Without `holds` there are none. Each model is trained when it is asked for.
+    Weaker models are the strictest candidate with thresholds at which it takes its rarer decision
+    less often; they come first where it does not even hold on the training samples X.
     """
     strictest = fit(candidates[0])
     looser = ((parameters, fit(parameters)) for parameters in candidates[1:])

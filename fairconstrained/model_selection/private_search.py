@@ -20,11 +20,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import as_numpy, check_number, rows_of
-from fairconstrained.exceptions import (
-    MissingSensitiveFeaturesWarning,
-    PrivacyWarning,
-    warn_caller,
-)
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, PrivacyWarning, warn_caller
 from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.groups import categories, refuse_groups_in
 from fairconstrained.inputs.samples import check_samples

@@ -89,9 +89,7 @@ class Calibrator(NamedTuple):
 class InKinds:
     """A fitted classifier that tells kinds apart, each of which is some of its classes.
 
-    A copy of it answers, and what it keeps of the rows that it is asked about stays behind. Its
-    probabilities are at least a thousandth or so; evidence that is not finite counts as none. Of
-    its classes the `names` matter here.
+    A copy answers, so that nothing of the rows is kept. Of its classes the `names` matter here.
     """
 
     def __init__(self, model: Any, names: ArrayLike, kind_of_name: NDArray[Any]):
@@ -157,8 +155,7 @@ def cross_fit(
 ) -> tuple[Ensemble, Floats]:
     """Fit a classifier of the classes ``kinds[target]`` for each fold, on the rows `used`.
 
-    Return them, or one that was fitted to all these rows to answer `alone`, and out-of-fold
-    evidence of all rows. Each learns from at most `max_rows` rows, which are drawn.
+    Return them, or one of all these rows to answer `alone`, and out-of-fold evidence of all rows.
     """
     everything = np.arange(len(target))
     frozen = isinstance(estimator, FrozenEstimator)

@@ -56,8 +56,8 @@ class PerceptronModel(NetworkModel):
     def from_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
         """Return parameters with the scores of a linear model: coefficients (K, d), intercept (K,).
 
-        A positive and a negative part of each score pass through the first units of all layers.
-        The others keep their first weights, and those on their outputs are zero.
+        A positive and a negative part of each score pass through the first units of all layers;
+        weights on the outputs of all other units are zero.
         """
         parameters = [parameter.clone() for parameter in self._unflatten(self._first).values()]
         weights, biases = parameters[::2], parameters[1::2]

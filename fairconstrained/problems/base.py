@@ -125,8 +125,8 @@ class SampledProblem(Problem, Protocol):
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on the training rows, and the indices of the rows held out.
 
-        One in `every` rows of each label in each group is held out, chosen at random. If a label
-        has too few rows for that in all groups, all rows train and are held out.
+        One in `every` rows of each label and group, at random; all rows are both where these are
+        few.
         """
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:

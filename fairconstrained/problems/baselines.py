@@ -154,8 +154,7 @@ def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterato
 def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresholds: int) -> Line:
     """Sum between all label changes if labels decide, else at grid steps and change quantiles.
 
-    If many rows are not in memory, each piece sends evenly spaced changes, in proportion to its
-    number of rows.
+    Of many rows elsewhere each piece sends evenly spaced changes, in proportion to its rows.
     """
     affine, row_error, total = problem.affine, problem.risk.row_error, problem.data.total_weight
     assert affine is not None  # see `along`

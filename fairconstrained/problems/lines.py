@@ -103,14 +103,8 @@ def sums_at(
 def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
     """Find all changes of predicted labels on the line up to this distance from t = 0.
 
-    Returns
-    -------
-    first : Tensor of shape (n, K)
-        Scores with the labels where the line begins.
-    step, row : Tensor of shape (k,)
-        Where labels change, and of which rows, in any order.
-    before, after : Tensor of shape (k, K)
-        Scores with the label before the change, and after it.
+    Returns the scores (n, K) with the labels where the line begins; the steps and rows of the
+    changes, (k,), in any order; the scores (k, K) with the label before each, and after it.
     """
     rounding = _SLOPE_ROUNDING * scores.abs().amax(dim=1, keepdim=True)
     # A slope that is only rounding would put a change at an arbitrary far point.

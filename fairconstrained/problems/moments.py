@@ -21,12 +21,7 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
-from fairconstrained.problems.base import (
-    Evaluation,
-    FixedSoftness,
-    Linearization,
-    with_penalty,
-)
+from fairconstrained.problems.base import Evaluation, FixedSoftness, Linearization, with_penalty
 from fairconstrained.problems.baselines import MOST_ENTRIES, Baseline
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.lines import Line, rank_line
@@ -37,8 +32,7 @@ from fairconstrained.problems.rows import Rows
 class RankingERM(FairERM):
     """A linear model's problem on rows that starts away from constant scores.
 
-    AUCs are discontinuous at constant scores: these have AUC 1/2, and arbitrarily small scores can
-    have any AUC. A solver that starts there may not get away.
+    AUCs are discontinuous there: a solver that starts at constant scores may not get away.
     """
 
     def start(self) -> Tensor:
@@ -165,10 +159,9 @@ def whitened_model(
 
 @dataclass(frozen=True)
 class MomentERM(FixedSoftness, FairERM):
-    r"""Pairwise risk of a linear model under a constraint, both functions of group moments.
+    """Pairwise risk of a linear model under a constraint, both functions of group moments.
 
-    The surrogates of both are functions of score moments. Hard values are measured on the rows. The
-    model has no intercept, which changes no AUC.
+    Hard values are measured on the rows. There is no intercept, which changes no AUC.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(

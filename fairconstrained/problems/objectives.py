@@ -26,11 +26,8 @@ Gradient = Callable[[], Tensor]
 class Objective:
     """Base of objectives: soft as optimised, hard as measured.
 
-    A subclass implements :meth:`sums` and :meth:`from_sums`. By default derivatives come from
-    autograd, and the hard value is 1 - AUC.
-
-    Sums are divided by `total`, by default the sum of the weights. For a batch with scaled-up
-    weights it is the total weight of all rows: dividing by the batch's total would be biased.
+    A subclass has :meth:`sums` and :meth:`from_sums`. Sums are divided by `total`, the weight of
+    all rows where rows are drawn: dividing by that of the batch would be biased.
     """
 
     is_additive = False  # whether `soft` is `sums` divided by the total weight
@@ -128,9 +125,8 @@ class Nothing(Objective):
 class Costs:
     """Costs of predictions: a loss for training, and the cost by which points are compared.
 
-    The loss is the log loss, weighted by the largest extra cost of misclassifying a row of this
-    label. With two labels the sign of the best score then has the least mean cost (Elkan, "The
-    foundations of cost-sensitive learning", 2001).
+    The log loss, weighted by the largest extra cost of misclassifying a row of this label: the sign
+    of the best score of two labels has the least mean cost (Elkan 2001).
     """
 
     table: Tensor  # (n_classes, n_classes), true label by predicted label, the largest is 1
@@ -168,8 +164,7 @@ class Costs:
 class PairwiseLoss(Objective):
     """The surrogate loss of positives against negatives, measured by 1 - AUC.
 
-    With known fractions of the total weight that belong to negatives and to positives the means of
-    a batch are unbiased, and a batch may be without positives.
+    With known fractions of both a batch is unbiased, and may be without positives.
     """
 
     surrogate: Surrogate

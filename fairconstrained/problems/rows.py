@@ -368,10 +368,9 @@ def _as_index(group: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TravellingScores:
-    """Columns of representatives of all rows, whose scores the workers send.
+    """Columns of representatives of all rows, whose scores the workers send: 8 bytes each.
 
-    AUCs and gaps at all thresholds are not sums over rows. They are computed from the scores of all
-    workers, which are sent whenever the parameters of the model change: 8 bytes each.
+    AUCs and gaps at all thresholds need the scores of all workers, as they are no sums over rows.
     """
 
     data: Rows

@@ -32,9 +32,8 @@ from fairconstrained.problems.values import ERM
 class Saddle:
     """F and G of a problem on any rows, in the variables x = (w, a, b).
 
-    All constraints of the problem have quadratic surrogates, and so has the objective if it is
-    pairwise. Any other objective has its own unbiased estimate and no pair. The value that each
-    pair belongs to is its `owner`, (n_pairs,); 0 is the objective.
+    All surrogates are quadratic; an objective that is not pairwise has its own unbiased estimate.
+    The value that each pair belongs to is its `owner`, (n_pairs,); 0 is the objective.
     """
 
     def __init__(self, problem: ERM):

@@ -431,8 +431,7 @@ def measure(
 ) -> tuple[list[Result], dict[str, Any], list[str]]:
     """Train each method on all training rows and measure it on the held-out rows.
 
-    Returns the measurements, the predictions of the last fit of each method, and sentences about
-    fits that miss their slack, or that grant nobody or everybody.
+    Returns measurements, predictions of each method's last fit, and sentences about misses.
     """
     sentences: list[str] = []
 

@@ -195,9 +195,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
     """Return whether a solver can solve a problem, or None if one of them does not say.
 
-    The problem, or its class if it has not been built yet, must offer all capabilities that the
-    solver requires; it offers fewer for rows in blocks or shards, which are not `in_memory`. If
-    `problem` is an object, ``suits`` of the solver must hold as well.
+    The problem, or its class before there is one, must offer what the solver requires, which is
+    less for rows that are not `in_memory`; an object must suit it as well.
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None

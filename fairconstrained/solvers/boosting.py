@@ -22,22 +22,9 @@ _MIN_CURVATURE = 1e-6
 class Rounds:
     """The constraints' terms in the gradients of each boosting round, and the best round.
 
-    Parameters
-    ----------
-    problem : FairERM
-        Its parameters are the scores of all rows; it has no objective. Rows held out have weight
-        zero.
-    measure : callable
-        Returns soft and hard values on the rows held out, given the scores of all rows.
-    slack : Tensor of shape (m,)
-        Slack of each constraint value.
-    learning_rate : float
-    limit : int
-        Number of rounds.
-    patience : int or None
-        Stop so many rounds after both the least loss and the best round, if that is feasible.
-    watch : callable
-        Called with the iterate before a round, and after the last. Returning True stops.
+    The parameters of `problem` are the scores of all rows, in which rows held out weigh nothing;
+    `measure` gives soft and hard values on these. Stops `patience` rounds after both the least loss
+    and the best feasible round, or when `watch` returns True.
     """
 
     def __init__(

@@ -58,9 +58,8 @@ def evaluated_steps(n_steps: int, n_evaluations: int) -> set[int]:
 class Balanced:
     """Equal numbers of rows from each stratum (n_rows,), independent and uniform within it.
 
-    Strata are 0, 1, ... without gaps. Rows of a negative stratum are never drawn, unless all are:
-    then they are one stratum. A draw of size n holds n tuples of one row per stratum, one tuple
-    after the other. Not for private training, whose batches must be Poisson samples.
+    Rows of a negative stratum are never drawn, unless all are. A draw of size n holds n tuples of
+    one row per stratum. Not for private training, whose batches must be Poisson samples.
     """
 
     def __init__(self, strata: Tensor):
@@ -211,8 +210,8 @@ class Memory(SimpleNamespace):
 class StochasticSolver(Solver):
     """Base of stochastic solvers: subclasses implement :meth:`step`.
 
-    An iteration is several steps and one evaluation on the full data; there are ``n_evaluations``
-    of them. The residual is infinite: a run ends with its steps.
+    One evaluation on the full data follows several steps, ``n_evaluations`` times, and ends the
+    run.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("draws",)

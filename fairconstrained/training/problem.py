@@ -83,8 +83,7 @@ def risk(loss: Function) -> Term:
 class FunctionConstraint(Term):
     """Any function of outputs and batch: of several workers, the mean weighted by their rows.
 
-    Its values for parts of the data need not add up to those of all, which are therefore measured
-    on all rows at once.
+    Its values of parts need not add up: they are measured on all rows at once.
     """
 
     _n_values: int | None = None
@@ -239,10 +238,9 @@ class ModuleProblem(FixedSoftness):
         return Evaluation(soft, hard)
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on most rows, and one in `every` rows of each group.
+        """Return the problem on most rows, and one in `every` rows of each group, and label.
 
-        A constraint of the package divides the rows by labels, too. If there are too few rows for
-        that, or the data are a stream, every row is in both.
+        If there are too few rows for that, or the data are a stream, every row is in both.
         """
         cell = self.strata
         for term in self._constraints:

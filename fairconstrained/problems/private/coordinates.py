@@ -168,8 +168,7 @@ def chunk_sums(
 ) -> Tensor:
     """Sum a function of some rows at a time, given their places and dense (x - centre) / scale.
 
-    The difference comes first: where a centre is many scales away from zero, sums of x and of the
-    centre differ by rounding errors that are larger than what a row may add.
+    The difference comes first: far from zero sums of x and of the centre differ by rounding errors.
     """
     n_rows, n_columns = X.shape
     total: Tensor | None = None

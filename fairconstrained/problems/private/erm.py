@@ -192,8 +192,7 @@ class PrivateERM:
     def deviations_of_estimates(self) -> Tensor:
         """Approximate standard deviations of the noise on the values of the final table, (m,).
 
-        For values that are not linear in the table it is the largest over tables of equal rates:
-        some are flat outside of an interval, and would seem to have no noise there.
+        Of values that are not linear the largest over tables of equal rates: some are flat here.
         """
         noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
@@ -249,9 +248,8 @@ class PrivateERM:
 class RecordFermi(PrivateERM):
     """Loss plus `weight` times ERMI: every row's whole gradient is clipped.
 
-    The multipliers are W of the saddle form. The tables that W answers to hold predicted labels or
-    class probabilities, and one row adds at most one either way. There are no constraints: the
-    values of the criterion are measured only.
+    The multipliers are W of the saddle form, which answers to tables of predicted labels or class
+    probabilities. Nothing is constrained.
     """
 
     offers = frozenset({"noisy_saddle"})

@@ -167,8 +167,7 @@ class PrivateMomentERM(MomentERM):
     """The pairwise problem of released moments, without rows.
 
     Hard values are AUCs of normal scores, moved by `shift` to those of the released score table.
-    The noise on the curvature of the objective is added to the penalty; otherwise directions that
-    are mostly noise would look good.
+    The noise on the curvature is added to the penalty: directions of mostly noise would look good.
     """
 
     released: Released = field(kw_only=True)
@@ -246,7 +245,7 @@ class PrivateMomentERM(MomentERM):
         sums = self.constraint.partition.pooled(table)
         cells_of_part = self.constraint.partition.pooled(torch.ones_like(table[:, 0]))
         tables: list[MomentConstraint] = [
-            member.with_surrogate(SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
+            member.changed(surrogate=SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
             for member in self.constraint.members
         ]
         stack = stacked(self.constraint.space, tables)

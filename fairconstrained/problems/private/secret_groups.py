@@ -198,9 +198,8 @@ def _ridge(gram: Tensor, excess: Tensor, variances: Tensor) -> Tensor:
 def principal_components(data: Rows, n_components: int) -> Tensor:
     """Return a constant and leading components of the columns, each of mean square 1.
 
-    Of several workers each gets those of its own rows, (n, n_components + 1). They depend on
-    features only. With more columns than components a random sketch (with a seed of its own) and
-    one power iteration find them. Columns without variance are left out.
+    They depend on public features only: by a seeded random sketch and one power iteration where
+    columns are many. Of several workers each gets those of its own rows.
     """
     weight, workers = data.weight, data.workers
     centre = data.X.mean(weight)
