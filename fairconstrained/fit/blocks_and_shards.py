@@ -22,7 +22,6 @@ from fairconstrained.fit.rows import (
     FitInputs,
     TrainingRows,
     checked_weight,
-    described_before,
     refuse_lacking,
     required,
 )
@@ -134,8 +133,8 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
         columns = computed(inputs.sensitive_features)
         if not isinstance(columns, UncertainGroups):
             columns = columns_of(columns)
-            if (before := described_before(task)) is not None:
-                columns = before.in_order(columns, "sensitive_features")
+            if task.described is not None:
+                columns = task.described.in_order(columns, "sensitive_features")
             names = tuple(columns)
         one = next(iter(columns.values())) if isinstance(columns, dict) else columns
         if (n_groups := _num_samples(one)) != len(y):

@@ -30,12 +30,10 @@ from fairconstrained.fit.engine_tables import (
     rows_of_table,
 )
 from fairconstrained.fit.rows import (
-    WHATEVER_OCCURS,
     Domains,
     FitInputs,
     TrainingRows,
     checked_rows,
-    described_before,
     required,
     validated,
 )
@@ -83,7 +81,7 @@ def read(
     estimator: Any,
     inputs: FitInputs,
     workers: Workers,
-    domains: Domains = WHATEVER_OCCURS,
+    domains: Domains | None = None,
 ) -> TrainingRows:
     """Validate the samples; return rows of positive weight, labels and groups as indices.
 
@@ -97,14 +95,14 @@ def read(
             if isinstance(inputs.X, Blocks):
                 rows = rows_of_blocks(task, estimator, inputs)
             else:
-                before, needed = described_before(task), required(task, inputs)
-                rows = validated(estimator, task.specification, inputs, before, needed)
+                needed = required(task, inputs)
+                rows = validated(estimator, task.specification, inputs, task.described, needed)
         if inputs.n_control:
             rows = replace(rows, n_control=inputs.n_control)
     if workers.size > 1:
         rows = agreed(task, estimator, rows, workers)
     # After workers have agreed: groups of one worker alone may be small or single.
-    return checked_rows(task, domains.widen(rows))
+    return checked_rows(task, rows if domains is None else domains.widen(rows))
 
 
 # ---------------------------------------------------------------------- rows to columns

@@ -20,7 +20,6 @@ from fairconstrained.engines.columns import RowsToPredict
 from fairconstrained.fit.rows import (
     FitInputs,
     TrainingRows,
-    described_before,
     refuse_lacking,
     required,
     validated,
@@ -139,8 +138,9 @@ class Columns(NamedTuple):
 def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     """Return rows whose labels and groups are coded alike in all partitions."""
     columns = Columns.named_by(inputs)
-    if (before := described_before(task)) is not None:
-        named = before.in_order(dict.fromkeys(columns.sensitive_features), "sensitive_features")
+    if task.described is not None:
+        groups_as_named = dict.fromkeys(columns.sensitive_features)
+        named = task.described.in_order(groups_as_named, "sensitive_features")
         columns = columns._replace(sensitive_features=list(named))
     # For the validation by scikit-learn, which asks an estimator for its name.
     bare = clone(estimator).set_params(callbacks=None)

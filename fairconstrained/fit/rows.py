@@ -212,11 +212,6 @@ def attributes_of(task: Task) -> set[str]:
     return {getattr(notion, "attributes", "crossed") for notion in task.notions}
 
 
-def described_before(task: Task) -> Description | None:
-    """Return the description of the data of the last fit, if this one goes on from there."""
-    return None if task.last is None else task.last.get("_description_")
-
-
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known, if the criteria are defined for them.
 
@@ -227,7 +222,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     if groups is not None and (complete := n_complete(groups)) < len(names):
         groups, partly = groups[:complete], tuple(names[complete:])
         rows = replace(rows, groups=groups, partly=partly, unknown=True)
-    described(names, rows.columns, described_before(task), "sensitive_features")
+    described(names, rows.columns, task.described, "sensitive_features")
     attributes, n_groups = attributes_of(task), 0 if groups is None else len(groups)
     if names and isinstance(names[0], tuple) and attributes == {"parallel"}:
         n_groups = max(len(set(column)) for column in zip(*names, strict=True))
@@ -348,9 +343,6 @@ class Domains(NamedTuple):
             group, labels = _in_domain(rows.group, rows.groups, self.groups)
             rows = replace(rows, group=group, groups=labels)
         return replace(rows, unknown=True) if self.unknown else rows
-
-
-WHATEVER_OCCURS = Domains()
 
 
 def declared_domains(y: Any, sensitive_features: Any) -> Domains:

@@ -18,6 +18,7 @@ from fairconstrained.constraints.notions import naming
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.exceptions import SmallGroupWarning, UndoneSettingWarning, warn_caller
 from fairconstrained.fit.undone_settings import undone_settings
+from fairconstrained.inputs.description import Description
 from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
@@ -148,6 +149,7 @@ class Task:
     feature_range: Any = None
     budget: Budget | None = None  # of a private fit
     last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
+    described: Description | None = None  # the data of that fit
     read: Any = None  # Task, estimator, FitInputs, Workers -> TrainingRows
     learn: Any = None  # Fit -> Fit, with the columns of the model
     pose: Any = None  # Fit -> problem, and words for who is not compared

@@ -192,7 +192,8 @@ class PrivateERM:
     def deviations_of_estimates(self) -> Tensor:
         """Approximate standard deviations of the noise on the values of the final table, (m,).
 
-        Of values that are not linear the largest over tables of equal rates: some are flat here.
+        For values that are not linear it is the largest over tables of equal rates, as some are
+        flat in places.
         """
         noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
