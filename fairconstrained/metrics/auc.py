@@ -18,7 +18,7 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
-from fairconstrained.metrics.metric import examples, measuring, warn_absent, warn_single_group
+from fairconstrained.metrics.metric import examples, metric, warn_absent, warn_single_group
 
 
 def auc_between(
@@ -145,8 +145,8 @@ def ranked_rows(
     return Ranked.of(scores[rows.row], codes[rows.row] == positive, rows)
 
 
-def largest_difference(
-    notion: str,
+@metric
+def group_auc_gap(
     y_true: ArrayLike,
     y_score: ArrayLike,
     *,
@@ -156,13 +156,6 @@ def largest_difference(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> float:
-    """Measure the largest difference of AUCs of a criterion."""
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference(notion)
-
-
-@measuring(largest_difference, "group_auc")
-def group_auc_gap() -> None:
     r"""Return how well scores tell two groups apart, whatever the label.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
@@ -180,10 +173,21 @@ def group_auc_gap() -> None:
     >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
     0.25
     """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("group_auc")
 
 
-@measuring(largest_difference, "inter_group")
-def inter_group_auc_gap() -> None:
+@metric
+def inter_group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference of cross-AUCs between groups.
 
     Positives of one group are compared with negatives of another.
@@ -203,10 +207,21 @@ def inter_group_auc_gap() -> None:
     >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
     1.0
     """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("inter_group")
 
 
-@measuring(largest_difference, "intra_group")
-def intra_group_auc_gap() -> None:
+@metric
+def intra_group_auc_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference of the AUCs within each group.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
@@ -225,10 +240,21 @@ def intra_group_auc_gap() -> None:
     >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
     1.0
     """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("intra_group")
 
 
-@measuring(largest_difference, "positive_equality_gap")
-def positive_equality_gap() -> None:
+@metric
+def positive_equality_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the average equality gap of the positives: one group's against all.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
@@ -247,10 +273,21 @@ def positive_equality_gap() -> None:
     >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
     0.25
     """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("positive_equality_gap")
 
 
-@measuring(largest_difference, "negative_equality_gap")
-def negative_equality_gap() -> None:
+@metric
+def negative_equality_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the average equality gap of the negatives: one group's against all.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
@@ -269,10 +306,21 @@ def negative_equality_gap() -> None:
     >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
     0.0
     """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("negative_equality_gap")
 
 
-@measuring(largest_difference, "bpsn_bnsp")
-def bpsn_bnsp_gap() -> None:
+@metric
+def bpsn_bnsp_gap(
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the background-positive subgroup-negative AUC against its counterpart.
 
     .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
@@ -291,6 +339,8 @@ def bpsn_bnsp_gap() -> None:
     >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
     0.5
     """
+    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
+    return ranked.largest_difference("bpsn_bnsp")
 
 
 __test__ = examples(globals())

@@ -15,22 +15,29 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Floats
 from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.measures import Comparison, between_pairs
 from fairconstrained.metrics.metric import (
     choose,
     examples,
-    gap,
-    measuring,
     metric,
     summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.rate_definitions import odds, predictive_values, selection_rates
+from fairconstrained.metrics.parity import demographic_parity_difference
+from fairconstrained.rate_definitions import odds, predictive_values
 
 
-@measuring(between_pairs, Comparison(gap, selection_rates), 0.375)
-def independence_gap() -> None:
+@metric
+def independence_gap(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the rate of positive predictions.
 
     .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
@@ -42,11 +49,35 @@ def independence_gap() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import independence_gap
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(independence_gap(y_true, y_pred, sensitive_features=groups), 4)
+    0.375
     """
+    return demographic_parity_difference(
+        y_true,
+        y_pred,
+        sensitive_features=sensitive_features,
+        sample_weight=sample_weight,
+        pos_label=pos_label,
+    )
 
 
-@measuring(between_pairs, Comparison(summed_gap, odds), 0.75)
-def separation_gap() -> None:
+@metric
+def separation_gap(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the sum of gaps between groups in the predictions given the true label.
 
     .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
@@ -57,11 +88,30 @@ def separation_gap() -> None:
     -------
     float
         Between 0 and the number of labels; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import separation_gap
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(separation_gap(y_true, y_pred, sensitive_features=groups), 4)
+    0.75
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return summed_gap(counts.rates(odds))
 
 
-@measuring(between_pairs, Comparison(summed_gap, predictive_values), 0.4)
-def sufficiency_gap() -> None:
+@metric
+def sufficiency_gap(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the sum of gaps between groups in the labels given the prediction.
 
     .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
@@ -72,7 +122,17 @@ def sufficiency_gap() -> None:
     -------
     float
         Between 0 and the number of labels; nan where some label is never predicted for a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import sufficiency_gap
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(sufficiency_gap(y_true, y_pred, sensitive_features=groups), 4)
+    0.4
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return summed_gap(counts.rates(predictive_values))
 
 
 @metric

@@ -30,7 +30,6 @@ from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, dependence, parity, probabilities, worst_rates
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.measures import Comparison, groups_or_one
 from fairconstrained.metrics.metric import PARTS, gap, highest, ratio, summed_gap
 from fairconstrained.metrics.summaries import (
     Combined,
@@ -212,9 +211,7 @@ def interval_of_counts(
 
     They are those of the metric of the rows that were counted.
     """
-    observed, ends = _value_and_interval(
-        _read_counts(Comparison(compare, notion), counts), alpha, rng
-    )
+    observed, ends = _value_and_interval(_read_counts(compare, counts, notion), alpha, rng)
     return observed, *(ends or (np.nan, np.nan))
 
 
@@ -444,7 +441,8 @@ _COMPONENTS: Mapping[Callable[..., float], Callable[..., Components | None]] = {
 
 
 def _read_rates(
-    comparison: Comparison,
+    compare: Callable[..., float],
+    notion: rates.Rates,
     y_true: Any,
     y_pred: Any,
     *,
@@ -453,15 +451,16 @@ def _read_rates(
     pos_label: Any = None,
     **options: str,
 ) -> Read:
-    groups = groups_or_one(sensitive_features, y_pred)
+    groups = worst_rates.groups_or_one(sensitive_features, y_pred)
     counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
-    return _read_counts(comparison, counts, **options)
+    return _read_counts(compare, counts, notion, **options)
 
 
-def _read_counts(comparison: Comparison, counts: Counts, **options: str) -> Read:
-    components = _COMPONENTS[comparison.compare]
-    read = functools.partial(components, counts, comparison.rates, **options)
-    return comparison.of_counts(counts, **options), read
+def _read_counts(
+    compare: Callable[..., float], counts: Counts, notion: rates.Rates, **options: str
+) -> Read:
+    observed = compare(counts.rates(notion, by_ratio=compare is ratio), **options)
+    return observed, functools.partial(_COMPONENTS[compare], counts, notion, **options)
 
 
 # --- scores and losses ----------------------------------------------------------------------------
@@ -517,14 +516,50 @@ def _read_losses(*samples: Any, method: str = "between_groups", **options: Any) 
     return losses.gap(method), lambda rng: _loss_gap(losses, rng) if known else None
 
 
-_READ_ALIKE: Mapping[Any, Callable[..., Read]] = {
-    **dict.fromkeys((parity, dependence, worst_rates), _read_rates),
-    auc: _read_aucs,
+# The rates that metrics compare, by how they do it.
+_COMPARED: Mapping[Callable[..., float], Mapping[Callable[..., float], rates.Rates]] = {
+    gap: {
+        parity.demographic_parity_difference: rates.selection_rates,
+        parity.equal_opportunity_difference: rates.true_positive_rates,
+        parity.equalized_odds_difference: rates.odds,
+        parity.false_positive_rate_difference: rates.false_positive_rates,
+        parity.predictive_parity_difference: rates.precisions,
+        parity.false_omission_rate_difference: rates.false_omission_rates,
+        parity.error_rate_difference: rates.error_rates,
+        dependence.independence_gap: rates.selection_rates,
+    },
+    ratio: {
+        parity.demographic_parity_ratio: rates.selection_rates,
+        parity.equal_opportunity_ratio: rates.true_positive_rates,
+        parity.equalized_odds_ratio: rates.odds,
+        parity.predictive_parity_ratio: rates.precisions,
+        parity.false_omission_rate_ratio: rates.false_omission_rates,
+    },
+    summed_gap: {
+        dependence.separation_gap: rates.odds,
+        dependence.sufficiency_gap: rates.predictive_values,
+    },
+    highest: {
+        worst_rates.false_negative_rate: rates.false_negative_rates,
+        worst_rates.false_positive_rate: rates.false_positive_rates,
+        worst_rates.rejection_rate: rates.rejection_rates,
+    },
+}
+_AUCS = {
+    auc.group_auc_gap: "group_auc",
+    auc.inter_group_auc_gap: "inter_group",
+    auc.intra_group_auc_gap: "intra_group",
+    auc.positive_equality_gap: "positive_equality_gap",
+    auc.negative_equality_gap: "negative_equality_gap",
+    auc.bpsn_bnsp_gap: "bpsn_bnsp",
 }
 #: Functions that read a metric's arguments once, for its value and its components.
 READERS: Mapping[Callable[..., float], Callable[..., Read]] = {
-    metric: functools.partial(read, metric.measures[1])
-    for module, read in _READ_ALIKE.items()
-    for metric in vars(module).values()
-    if hasattr(metric, "measures")
-} | {probabilities.loss_gap: _read_losses}
+    **{
+        metric: functools.partial(_read_rates, compare, notion)
+        for compare, metrics in _COMPARED.items()
+        for metric, notion in metrics.items()
+    },
+    **{metric: functools.partial(_read_aucs, notion) for metric, notion in _AUCS.items()},
+    probabilities.loss_gap: _read_losses,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,6 @@ from fairconstrained.inputs.samples import check_samples
 from fairconstrained.numerics import in_rows
 
 T = TypeVar("T")
-Notion = TypeVar("Notion")
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Arguments = ParamSpec("Arguments")
 
@@ -264,14 +263,6 @@ PARAMETERS = {
     labels of `y_true`. Needed where some class does not occur in `y_true`.""",
 }
 
-EXAMPLE = """Examples
---------
->>> from fairconstrained.metrics import {name}
->>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
->>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
->>> round({name}(y_true, y_pred, sensitive_features=groups), 4)
-{value}"""
-
 _RAISES = """Raises
 ------
 ValueError
@@ -331,32 +322,6 @@ def metric(measure: Callable[Arguments, float]) -> Callable[Arguments, float]:
         return float(worst([one_part(**part) for part in chosen] or [np.nan]))
 
     return documented(measured)
-
-
-def measuring(
-    measure: Callable[Concatenate[Notion, Arguments], float], notion: Notion, example: Any = None
-) -> Callable[[Callable[[], None]], Callable[Arguments, float]]:
-    """Return a decorator that makes a metric of a name with a docstring: it measures this notion.
-
-    Its attribute `measures` has both, for intervals. An `example` is the value for the rows of
-    ``EXAMPLE``.
-    """
-    _, *others = inspect.signature(measure).parameters.values()
-
-    def decorated(named: Callable[[], None]) -> Callable[Arguments, float]:
-        @functools.wraps(named)
-        def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
-            return measure(notion, *args, **kwargs)
-
-        doc, name = inspect.getdoc(named) or "", named.__name__
-        if example is not None:
-            doc += f"\n\n{EXAMPLE.format(name=name, value=example)}"
-        signature = inspect.Signature(others, return_annotation="float")
-        vars(measured).update(__signature__=signature, measures=(measure, notion))
-        measured.__doc__ = doc
-        return metric(measured)
-
-    return decorated
 
 
 def examples(names: Mapping[str, Any]) -> dict[str, Any]:

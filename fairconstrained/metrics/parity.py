@@ -7,8 +7,12 @@ classes, which fairlearn does not take, the worst class counts.
 
 from __future__ import annotations
 
-from fairconstrained.metrics.measures import Comparison, between, between_errors, between_several
-from fairconstrained.metrics.metric import examples, gap, measuring, ratio
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from fairconstrained.metrics.inputs import count_table
+from fairconstrained.metrics.metric import examples, gap, metric, ratio
 from fairconstrained.rate_definitions import (
     error_rates,
     false_omission_rates,
@@ -20,8 +24,18 @@ from fairconstrained.rate_definitions import (
 )
 
 
-@measuring(between, Comparison(gap, selection_rates), 0.375)
-def demographic_parity_difference() -> None:
+@metric
+def demographic_parity_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the rate of positive predictions.
 
     .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
@@ -30,11 +44,31 @@ def demographic_parity_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import demographic_parity_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(demographic_parity_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.375
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(selection_rates), method)
 
 
-@measuring(between, Comparison(ratio, selection_rates), 0.5)
-def demographic_parity_ratio() -> None:
+@metric
+def demographic_parity_ratio(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the smallest ratio between groups of the rate of positive predictions.
 
     .. math:: \min_{k, g, h} \; P(\hat y = k \mid g) \,/\, P(\hat y = k \mid h)
@@ -46,11 +80,31 @@ def demographic_parity_ratio() -> None:
     float
         Between 0 and 1 (parity); nan where a group has no weight. Rates that are zero in
         every group are left out (with scikit-learn's ``UndefinedMetricWarning``).
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import demographic_parity_ratio
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(demographic_parity_ratio(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return ratio(counts.rates(selection_rates, by_ratio=True), method)
 
 
-@measuring(between, Comparison(gap, true_positive_rates), 0.5)
-def equal_opportunity_difference() -> None:
+@metric
+def equal_opportunity_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the true positive rate.
 
     .. math:: \max_{c, g, h} \; P(\hat y = c \mid y = c, g) - P(\hat y = c \mid y = c, h)
@@ -61,11 +115,31 @@ def equal_opportunity_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where a group has no rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equal_opportunity_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(equal_opportunity_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(true_positive_rates), method)
 
 
-@measuring(between, Comparison(ratio, true_positive_rates), 0.5)
-def equal_opportunity_ratio() -> None:
+@metric
+def equal_opportunity_ratio(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the smallest ratio between groups of the true positive rate.
 
     .. math:: \min_{c, g, h} \; P(\hat y = c \mid y = c, g) \,/\, P(\hat y = c \mid y = c, h)
@@ -77,11 +151,32 @@ def equal_opportunity_ratio() -> None:
     float
         Between 0 and 1 (parity); nan where a group has no rows with label c. Rates that are
         zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equal_opportunity_ratio
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(equal_opportunity_ratio(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return ratio(counts.rates(true_positive_rates, by_ratio=True), method)
 
 
-@measuring(between_several, Comparison(gap, odds), 0.5)
-def equalized_odds_difference() -> None:
+@metric
+def equalized_odds_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    agg: str = "worst_case",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the rates given the true label.
 
     .. math:: \max_{v, k, g, h} \; P(\hat y = k \mid y = v, g) - P(\hat y = k \mid y = v, h)
@@ -93,11 +188,32 @@ def equalized_odds_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equalized_odds_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(equalized_odds_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(odds), method, agg)
 
 
-@measuring(between_several, Comparison(ratio, odds), 0.5)
-def equalized_odds_ratio() -> None:
+@metric
+def equalized_odds_ratio(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    agg: str = "worst_case",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the smallest ratio between groups of the rates given the true label.
 
     .. math:: \min_{v, k, g, h} \; P(\hat y = k \mid y = v, g) \,/\, P(\hat y = k \mid y = v, h)
@@ -110,11 +226,31 @@ def equalized_odds_ratio() -> None:
     float
         Between 0 and 1 (parity); nan where a group has no rows with some label. Rates that are
         zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equalized_odds_ratio
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(equalized_odds_ratio(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return ratio(counts.rates(odds, by_ratio=True), method, agg)
 
 
-@measuring(between, Comparison(gap, false_positive_rates), 0.25)
-def false_positive_rate_difference() -> None:
+@metric
+def false_positive_rate_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the false positive rate.
 
     .. math:: \max_{c, g, h} \; P(\hat y = c \mid y \neq c, g) - P(\hat y = c \mid y \neq c, h)
@@ -123,11 +259,31 @@ def false_positive_rate_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where a group has only rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_positive_rate_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(false_positive_rate_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.25
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(false_positive_rates), method)
 
 
-@measuring(between, Comparison(gap, precisions), 0.0)
-def predictive_parity_difference() -> None:
+@metric
+def predictive_parity_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the precision.
 
     .. math:: \max_{c, g, h} \; P(y = c \mid \hat y = c, g) - P(y = c \mid \hat y = c, h)
@@ -139,11 +295,31 @@ def predictive_parity_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where label c is never predicted for a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import predictive_parity_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(predictive_parity_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.0
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(precisions), method)
 
 
-@measuring(between, Comparison(ratio, precisions), 1.0)
-def predictive_parity_ratio() -> None:
+@metric
+def predictive_parity_ratio(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the smallest ratio between groups of the precision.
 
     .. math:: \min_{c, g, h} \; P(y = c \mid \hat y = c, g) \,/\, P(y = c \mid \hat y = c, h)
@@ -156,11 +332,31 @@ def predictive_parity_ratio() -> None:
     float
         Between 0 and 1 (parity); nan where label c is never predicted for a group. Rates that are
         zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import predictive_parity_ratio
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(predictive_parity_ratio(y_true, y_pred, sensitive_features=groups), 4)
+    1.0
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return ratio(counts.rates(precisions, by_ratio=True), method)
 
 
-@measuring(between, Comparison(gap, false_omission_rates), 0.4)
-def false_omission_rate_difference() -> None:
+@metric
+def false_omission_rate_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the false omission rate.
 
     .. math:: \max_{c, g, h} \; P(y = c \mid \hat y \neq c, g) - P(y = c \mid \hat y \neq c, h)
@@ -171,11 +367,31 @@ def false_omission_rate_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where label c is predicted for all of a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_omission_rate_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(false_omission_rate_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.4
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(false_omission_rates), method)
 
 
-@measuring(between, Comparison(ratio, false_omission_rates), 0.0)
-def false_omission_rate_ratio() -> None:
+@metric
+def false_omission_rate_ratio(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the smallest ratio between groups of the false omission rate.
 
     .. math:: \min_{c, g, h} \; P(y = c \mid \hat y \neq c, g) \,/\, P(y = c \mid \hat y \neq c, h)
@@ -187,11 +403,30 @@ def false_omission_rate_ratio() -> None:
     float
         Between 0 and 1 (parity); nan where label c is predicted for all of a group. Rates that are
         zero in every group are left out (with scikit-learn's ``UndefinedMetricWarning``).
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_omission_rate_ratio
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(false_omission_rate_ratio(y_true, y_pred, sensitive_features=groups), 4)
+    0.0
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return ratio(counts.rates(false_omission_rates, by_ratio=True), method)
 
 
-@measuring(between_errors, Comparison(gap, error_rates), 0.125)
-def error_rate_difference() -> None:
+@metric
+def error_rate_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest difference between groups in the error rate.
 
     .. math:: \max_{g, h} \; P(\hat y \neq y \mid g) - P(\hat y \neq y \mid h)
@@ -200,7 +435,17 @@ def error_rate_difference() -> None:
     -------
     float
         Between 0 (parity) and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import error_rate_difference
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(error_rate_difference(y_true, y_pred, sensitive_features=groups), 4)
+    0.125
     """
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight)
+    return gap(counts.rates(error_rates), method)
 
 
 __test__ = examples(globals())

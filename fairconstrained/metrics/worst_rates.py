@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import count_table
-from fairconstrained.metrics.measures import Comparison, groups_or_one, within_groups
-from fairconstrained.metrics.metric import GroupRates, examples, highest, measuring, metric
+from fairconstrained.metrics.metric import GroupRates, examples, highest, metric
 from fairconstrained.rate_definitions import (
     expected_costs,
     false_negative_rates,
@@ -19,8 +18,22 @@ from fairconstrained.rate_definitions import (
 )
 
 
-@measuring(within_groups, Comparison(highest, false_negative_rates), 0.5)
-def false_negative_rate() -> None:
+def groups_or_one(sensitive_features: Any, y_pred: Any) -> Any:
+    """Return the groups, or one group of all rows."""
+    return np.zeros(len(y_pred)) if sensitive_features is None else sensitive_features
+
+
+@metric
+def false_negative_rate(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest false negative rate of any group.
 
     .. math:: \max_{c, g} \; P(\hat y \neq c \mid y = c, g)
@@ -31,11 +44,31 @@ def false_negative_rate() -> None:
     -------
     float
         Between 0 and 1; nan where a group has no rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_negative_rate
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(false_negative_rate(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    groups = groups_or_one(sensitive_features, y_pred)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return highest(counts.rates(false_negative_rates))
 
 
-@measuring(within_groups, Comparison(highest, false_positive_rates), 0.5)
-def false_positive_rate() -> None:
+@metric
+def false_positive_rate(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest false positive rate of any group.
 
     .. math:: \max_{c, g} \; P(\hat y = c \mid y \neq c, g)
@@ -46,11 +79,31 @@ def false_positive_rate() -> None:
     -------
     float
         Between 0 and 1; nan where a group has only rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_positive_rate
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(false_positive_rate(y_true, y_pred, sensitive_features=groups), 4)
+    0.5
     """
+    groups = groups_or_one(sensitive_features, y_pred)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return highest(counts.rates(false_positive_rates))
 
 
-@measuring(within_groups, Comparison(highest, rejection_rates), 0.625)
-def rejection_rate() -> None:
+@metric
+def rejection_rate(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
+) -> float:
     r"""Return the largest rejection rate of any group.
 
     .. math:: \max_{c, g} \; P(\hat y \neq c \mid g)
@@ -62,7 +115,18 @@ def rejection_rate() -> None:
     -------
     float
         Between 0 and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import rejection_rate
+    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
+    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
+    >>> round(rejection_rate(y_true, y_pred, sensitive_features=groups), 4)
+    0.625
     """
+    groups = groups_or_one(sensitive_features, y_pred)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return highest(counts.rates(rejection_rates))
 
 
 @metric
