@@ -138,6 +138,11 @@ def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], A
     return float(value)
 
 
+def in_rows(count: float, thousands: str = "") -> str:
+    """Word a number of rows: "1 row", "1234 rows", or "1,234 rows" with a mark of thousands."""
+    return f"{count:{thousands}.0f} row{'s' * int(count != 1)}"
+
+
 def check_all_samples(method: str, instead: str) -> None:
     """Raise ValueError where the samples given are one worker's part of them."""
     workers = CHOSEN_WORKERS.get()

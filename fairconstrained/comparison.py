@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Floats
-from fairconstrained.numerics import in_rows
+from fairconstrained.arrays import Array, Floats, in_rows
 
 EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare it with"
 #: Why a rate is left out; the guide prints this table.

@@ -13,11 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, in_rows
 from fairconstrained.inputs.groups import Groups, UncertainGroups, encode_groups, recoded
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import levels_of
-from fairconstrained.numerics import in_rows
 
 __all__ = ["EstimatedGroups", "GroupProbabilities", "RecordedGroups"]
 

@@ -25,8 +25,3 @@ CACHE_ROWS = 1024
 # Scores or changes of labels that workers send at a time: 3 MB. Where there are more, evenly spaced
 # ones stand for them.
 SENT_SCORES = 400_000
-
-
-def in_rows(count: float) -> str:
-    """Word a number of rows: "1 row", "12 rows"."""
-    return f"{count:.0f} row{'s' * int(count != 1)}"

@@ -353,8 +353,9 @@ def _outcomes(sample: Sample) -> dict[str, Any]:
             "column": outcome.column,
             "favourable": outcome.name,
             "values": [
-                {"value": value, "rows": rows, "favourable": outcome.counted[value]}
-                for value, rows in outcome.values.items()
+                {"value": str(value), "rows": rows, "favourable": value in outcome.good}
+                for value, rows in zip(outcome.values.labels, outcome.rows, strict=True)
+                if rows
             ],
         }
         for name, outcome in sample.outcomes.items()

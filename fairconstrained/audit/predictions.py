@@ -9,7 +9,7 @@ import numpy as np
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.engines.columns import where_rows_are
-from fairconstrained.inputs.outcomes import favourable_values
+from fairconstrained.inputs.outcomes import outcome_values
 from fairconstrained.metrics.inputs import predicted
 
 # In this order: XGBoost's Booster predicts arrays by the first; modules and functions are called.
@@ -47,7 +47,7 @@ def decisions_and_scores(
     if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
         return output.reshape(-1), None
     classes = list(model.classes_)
-    favourable = favourable_values(classes, pos_label, "classes_", orders=orders)
+    favourable = outcome_values(classes, pos_label, "classes_", orders=orders).targets
     probabilities = np.asarray(predicted(model, X, groups, "predict_proba"))
     return output.reshape(-1), probabilities[:, favourable].sum(axis=1)
 

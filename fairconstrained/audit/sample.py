@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairconstrained.arrays import Array, Floats, Ints, computed
+from fairconstrained.arrays import Array, Floats, Ints, computed, in_rows
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
 from fairconstrained.inputs.labels import label_array, order_of
@@ -23,7 +23,6 @@ from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.inputs.values import listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.inputs import check_scores
-from fairconstrained.numerics import in_rows
 
 EVERYBODY = "everybody"
 UNKNOWN = "(unknown)"
@@ -236,11 +235,7 @@ def _decided(sample: Sample, known: Array) -> Sample:
         for name in [] if people is None else people:
             missing = people[name].isna().to_numpy()
             left_out.append((missing, f"an unknown {name}: in none of its groups"))
-    sentences = [
-        f"{mask.sum():,} row{'s' * int(mask.sum() != 1)} with {why}."
-        for mask, why in left_out
-        if mask.any()
-    ]
+    sentences = [f"{in_rows(mask.sum(), ',')} with {why}." for mask, why in left_out if mask.any()]
     return replace(sample, **rows, left_out=sentences)
 
 

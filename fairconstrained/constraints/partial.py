@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, in_rows
 from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space
-from fairconstrained.numerics import ROUNDING, in_rows
+from fairconstrained.numerics import ROUNDING
 from fairconstrained.percentiles import (
     Intervals,
     Ranks,

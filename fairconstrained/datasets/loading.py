@@ -22,8 +22,8 @@ from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
 from fairconstrained._version import __version__
+from fairconstrained.arrays import in_rows
 from fairconstrained.datasets.catalogue import DATASETS, Dataset, File
-from fairconstrained.numerics import in_rows
 
 ENVIRONMENT_VARIABLE = "FAIRCONSTRAINED_DATA"
 # Seconds to wait for an answer of the server.

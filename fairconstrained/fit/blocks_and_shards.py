@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Generator
 
-from fairconstrained.arrays import Array, computed, rows_of
+from fairconstrained.arrays import Array, computed, in_rows, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.fit.rows import (
@@ -37,7 +37,6 @@ from fairconstrained.inputs.groups import (
 from fairconstrained.inputs.labels import order_of, plain_labels
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
-from fairconstrained.numerics import in_rows
 from fairconstrained.solvers.base import check_solves
 
 # Labels that are made indices at a time: 8 MB of them, however many rows there are.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.arrays import in_rows
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.distributed import Workers, refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
@@ -24,7 +25,6 @@ from fairconstrained.inputs.features import check_numbers
 from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
-from fairconstrained.numerics import in_rows
 from fairconstrained.privacy.accounting import PrivacyGuarantee
 from fairconstrained.privacy.callers import (
     pipeline_steps_above,

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.arrays import as_numpy
+from fairconstrained.arrays import as_numpy, in_rows
 from fairconstrained.constraints.surrogates import Binormal, Quadratic
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.fit import exact, private, private_records
 from fairconstrained.fit.columns import build_model
 from fairconstrained.fit.task import COUNTED, Fit, Solved, Task, stack, stack_of_all
 from fairconstrained.models.cross_fitting import log_odds_scale
-from fairconstrained.numerics import in_rows
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.moments import GroupMoments, MomentERM, RankingERM, whitened_model

@@ -16,10 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from fairconstrained.arrays import Array, computed
+from fairconstrained.arrays import Array, computed, in_rows
 from fairconstrained.inputs.description import Description, check_kind, described, examples_of
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
-from fairconstrained.numerics import in_rows
 
 _GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
 

@@ -15,10 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints, as_numpy, check_array
+from fairconstrained.arrays import Array, Ints, as_numpy, check_array, in_rows
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.values import kind_of, listed, plain, spelling, warn_of_values
-from fairconstrained.numerics import in_rows
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 

@@ -8,34 +8,48 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairconstrained.arrays import Array
-from fairconstrained.inputs.labels import best_of, is_known, order_of
+from fairconstrained.arrays import Floats
+from fairconstrained.inputs.groups import recoded
+from fairconstrained.inputs.labels import Classes, best_of, is_known, order_of
 from fairconstrained.inputs.values import alternatives, listed, spelling
 
 
 class Outcomes(NamedTuple):
     """The outcome of each row, and the meaning of each value as it was written."""
 
-    favourable: Array  # (n_samples,): 1 or 0, nan where the outcome is missing
-    values: dict[str, int]  # rows of each value
-    counted: dict[str, bool]  # whether the value counts as favourable
-    name: str  # of the favourable outcome
+    favourable: Floats  # (n_samples,): 1 or 0, nan where the outcome is missing
+    rows: list[int]  # of each value
+    values: Classes  # that occur or could have, and the places of the favourable ones
     column: str
+
+    @property
+    def good(self) -> list[Any]:
+        """Return the favourable values."""
+        return [self.values.labels[place] for place in self.values.targets]
 
     @property
     def spelled(self) -> list[str]:
         """Return several spellings that count as one favourable value."""
-        return alternatives([value for value, is_good in self.counted.items() if is_good])
+        return alternatives([str(value) for value in self.good])
+
+    @property
+    def name(self) -> str:
+        """Return the name of the favourable outcome, with the column of numbers and booleans."""
+        labels = self.values.labels
+        # Without any favourable outcome, 0 or False alone, it is the one that could have been.
+        best = "True" if set(map(type, labels)) == {bool} else "1"
+        word = any(isinstance(value, str) for value in labels)
+        return f"{'' if word else f'{self.column} = '}{listed(self.good) or best}"
 
 
-def favourable_values(
+def outcome_values(
     values: Sequence[Any],
     pos_label: Any,
     name: str,
     parameter: str = "pos_label",
     orders: Sequence[list[Any] | None] = (),
-) -> list[bool]:
-    """Return which of these values are favourable: named, best of an order, or 1 and True.
+) -> Classes:
+    """Return values with the favourable ones: named, best of an order, or 1 and True.
 
     Case, and blanks around words, do not matter, and neither does the type: "1", 1 and 1.0 are one
     value. Raises ValueError, which says `parameter`, if there is no answer.
@@ -48,13 +62,13 @@ def favourable_values(
             "True, and the last of two ordered categories are known."
         )
     wanted = {spelling(value) for value in _named(pos_label)}
-    favourable = [spelling(value) in wanted for value in values]
-    if pos_label is not None and not any(favourable):
+    targets = [place for place, value in enumerate(values) if spelling(value) in wanted]
+    if pos_label is not None and not targets:
         names = listed(map(repr, _named(pos_label)))
         raise ValueError(
             f"{parameter} is {names}, but {seen}. Name the favourable one of these as well."
         )
-    return favourable
+    return Classes(list(values), targets, True)
 
 
 def read_outcomes(
@@ -84,23 +98,14 @@ def _outcomes(
     column: pd.Series[Any], vocabulary: list[Any], pos_label: Any, parameter: str
 ) -> Outcomes:
     """Read a column, whose values are among a vocabulary."""
-    name = str(column.name)
+    values = outcome_values(vocabulary, pos_label, str(column.name), parameter)
     codes, seen = pd.factorize(column.to_numpy(dtype=object))
-    counts = favourable_values(vocabulary, pos_label, name, parameter)
-    meaning = dict(zip(vocabulary, counts, strict=True))
-    good = [meaning[value] for value in seen.tolist()]
-    rows = np.bincount(codes[codes >= 0], minlength=len(seen)).tolist()
-    number = not any(isinstance(value, str) for value in meaning)
-    # Without any favourable outcome, 0 or False alone, it is the one that could have been.
-    best = "True" if set(map(type, meaning)) == {bool} else "1"
-    favourable = listed([value for value, is_good in meaning.items() if is_good]) or best
-    return Outcomes(
-        np.array([*good, np.nan])[codes],
-        {str(value): n for value, n in zip(seen, rows, strict=True)},
-        {str(value): is_good for value, is_good in zip(seen, good, strict=True)},
-        f"{name} = {favourable}" if number else favourable,
-        name,
-    )
+    place = {value: at for at, value in enumerate(vocabulary)}
+    codes = recoded(codes, [place[value] for value in seen.tolist()])
+    rows = np.bincount(codes[codes >= 0], minlength=len(vocabulary)).tolist()
+    is_good = np.isin(np.arange(len(vocabulary)), values.targets)
+    favourable = np.append(is_good, np.nan)[codes]
+    return Outcomes(favourable, rows, values, str(column.name))
 
 
 def _named(pos_label: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, check_number, rows_of
+from fairconstrained.arrays import Array, check_number, in_rows, is_number, rows_of
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.groups import columns_of, named_columns
@@ -17,7 +17,6 @@ from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, enco
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
-from fairconstrained.numerics import in_rows
 from fairconstrained.rate_definitions import CAPS, PARITIES, needs_labels
 
 OVERALL = "all"
@@ -161,8 +160,7 @@ def read_claim(
     # An argument overrides the slack of the constraint object.
     slack = constraint_bound(constraint) if slack is None else slack
     check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
-    number = isinstance(min_group_size, Integral) and not isinstance(min_group_size, bool)
-    if not number and min_group_size != "auto":
+    if not is_number(min_group_size, Integral) and min_group_size != "auto":
         raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
     if interval is not None:

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
+from fairconstrained.arrays import Array, Floats, as_numpy, in_rows, rows_of
 from fairconstrained.comparison import compared
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
@@ -21,7 +21,6 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.numerics import in_rows
 
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])

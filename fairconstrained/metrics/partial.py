@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints
+from fairconstrained.arrays import Array, Ints, in_rows
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
 from fairconstrained.metrics.metric import examples, gap, metric, zero_or_nan
-from fairconstrained.numerics import in_rows
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 from fairconstrained.rate_definitions import (
     Rates,

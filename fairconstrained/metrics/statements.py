@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairconstrained.numerics import in_rows
+from fairconstrained.arrays import in_rows
 
 # Of the text after a label, so that all texts begin in one column.
 _INDENT = 15

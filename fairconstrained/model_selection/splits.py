@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
+from fairconstrained.arrays import in_rows
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import check_labels, encode_labels
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.numerics import in_rows
 
 
 class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]

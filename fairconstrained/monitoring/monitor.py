@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.arrays import Array, Floats, Ints, in_rows
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.description import Description
@@ -21,7 +21,6 @@ from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
 from fairconstrained.monitoring.rules import Rule, read_rule
-from fairconstrained.numerics import in_rows
 
 # No alarm before so many rows: a group has to have come by then to have a full share of the stake.
 FIRST_ROWS = 100

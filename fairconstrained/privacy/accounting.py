@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import is_number
+from fairconstrained.arrays import check_number, is_number
 
 Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
@@ -177,10 +177,8 @@ class Phase:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "releases", tuple(self.releases))
-        if not (is_number(self.sampling_rate) and 0 < self.sampling_rate <= 1):
-            raise ValueError(f"sampling_rate must be in (0, 1]; got {self.sampling_rate!r}.")
-        if not (is_number(self.n_steps) and 1 <= self.n_steps < math.inf and self.n_steps % 1 == 0):
-            raise ValueError(f"n_steps must be a positive integer; got {self.n_steps!r}.")
+        check_number("sampling_rate", self.sampling_rate, "in (0, 1]", lambda q: 0 < q <= 1)
+        check_number("n_steps", self.n_steps, "a positive integer", lambda n: n >= 1 and n % 1 == 0)
 
     def __str__(self) -> str:
         what = " and ".join(map(str, self.releases)) or "nothing"

@@ -25,6 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tqdm.auto import tqdm
 
 from fairconstrained import RateConstrainedClassifier, metrics
+from fairconstrained.arrays import in_rows
 from fairconstrained.audit.files import File, Unusable
 from fairconstrained.audit.tables import check_groups, dates, numbers, read_label, read_table
 from fairconstrained.datasets import load_dataset, make_loan_applications
@@ -36,7 +37,6 @@ from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection.choice import select_feasible
 from fairconstrained.model_selection.splits import StratifiedSensitiveKFold
-from fairconstrained.numerics import in_rows
 from fairconstrained.quickstart.arguments import CONSTRAINTS
 
 # Words that differ on more than this fraction of the rows are names or identifiers.
@@ -156,9 +156,9 @@ def _labels(
         labels = f"the labels in {column.name} are {listed(values) or 'missing'}"
         raise Unusable(f"In {name_of_file} {labels}. Learning needs two or more.")
     outcome = read_label(column, positive, name_of_file)
-    others = [value for value in values if not outcome.counted[str(value)]]
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
-    good = [value for value in values if outcome.counted[str(value)]]
+    good = sorted(outcome.good, key=str)
+    others = [value for value in values if value not in good]
     notes = [f"{listed(outcome.spelled)} in {column.name} count as one value."]
     outcomes = f"{name}{listed(others)}", f"{name}{listed(good)}"
     return outcome.favourable.astype(np.int64), outcomes, notes if outcome.spelled else []

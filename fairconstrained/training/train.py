@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
+from fairconstrained.arrays import in_rows
 from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
-from fairconstrained.numerics import in_rows
 from fairconstrained.solvers.base import Callback, Iterate, Solver
 from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
 from fairconstrained.solvers.run import run

@@ -71,7 +71,9 @@ MAY_IMPORT = {
         *("arrays", "distributed", "exceptions", "models", "privacy", "problems"),
         "problems.private",
     },
-    "training": {*("constraints", "distributed", "inputs", "models", "problems", "solvers")},
+    "training": {
+        *("arrays", "constraints", "distributed", "inputs", "models", "problems", "solvers")
+    },
     "fit": {
         *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
         *("inputs", "losses", "models", "privacy", "problems", "problems.private", "sharing"),
@@ -98,8 +100,8 @@ MAY_IMPORT = {
     "export": {"estimators", "inputs", "metrics", "models"},
     "the package": {"_version", "audit", "estimators"},
     "quickstart": {
-        *("the package", "audit", "datasets", "display", "distributed", "exceptions", "inputs"),
-        *("metrics", "model_selection", "models"),
+        *("the package", "arrays", "audit", "datasets", "display", "distributed", "exceptions"),
+        *("inputs", "metrics", "model_selection", "models"),
     },
 }
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
