@@ -19,8 +19,8 @@ Looked at after every chunk:
 - ``drift``: the rate moves, and so may the fraction of the second group; see ``MOVES``. The gap is
   zero or the slack at every row, and an alarm is false.
 
-The windows of a whole stream are counted at once, which a test compares with a monitor that is
-updated row by row; streams that drift are passed to a monitor. A fixed sample's test is the
+The windows of a whole stream are counted at once, with the bets of the monitor; streams that drift
+and are looked at after every chunk are passed to a monitor. A fixed sample's test is the
 one-sided z-test of the gap with known variance, at the same level and one look; its rows are those
 that it needs for a power of 80 and 95 %.
 """
