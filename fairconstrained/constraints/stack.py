@@ -230,6 +230,9 @@ class Unconstrained(MomentConstraint):
         nothing = np.zeros((0, 0))
         return AffineMap([Combinations.of(nothing)], nothing, counts, (0, 0))
 
+    def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
+        return scores.new_zeros((2, 0))
+
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         return scores.new_zeros(0)
 

@@ -14,7 +14,6 @@ from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.problems.objectives import PairwiseLoss, RankedLoss
 from tests.helpers.auc_fits import METRIC_OF
 from tests.helpers.notions import bound, random_rows
-from tests.helpers.numeric import numerical_jacobian
 
 SURROGATE_OBJECTS = [Quadratic(), Quadratic(c1=0.7, c2=0.4), Binormal(), SoftBins()]
 NO_AUX = torch.zeros(0)
@@ -126,17 +125,6 @@ def test_hard_values_are_the_metric(notion):
     stacked = Stack(c.space, [bound(DemographicParity(), (2, 3)), c])
     values_of_all = stacked.hard_values(rows.scores, rows.on(stacked), NO_AUX)
     np.testing.assert_allclose(stacked.split(values_of_all)[1], values, atol=1e-14)
-
-
-@each_of_both
-def test_gradients(notion, surrogate):
-    rows = random_rows(5, n=40)
-    c = constraint(notion, surrogate)
-    scores = rows.scores.clone().requires_grad_()
-    values = c.values(scores, rows.on(c), NO_AUX)
-    jacobian = torch.stack([torch.autograd.grad(v, scores, retain_graph=True)[0] for v in values])
-    numeric = numerical_jacobian(lambda z: c.values(z, rows.on(c), NO_AUX).detach(), rows.scores)
-    np.testing.assert_allclose(jacobian, numeric, atol=1e-8)
 
 
 @each_of_both

@@ -21,7 +21,6 @@ from fairconstrained.constraints.partial_notions import _EDGES
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
 from tests.helpers.notions import bound as bound_to
 from tests.helpers.notions import hard_values, random_rows, soft_values
-from tests.helpers.numeric import numerical_jacobian
 
 INTERVALS = [(0.05, 0.4), (0.0, 1.0), [(0.0, 0.2), (0.3, 0.8)]]
 RATES = {
@@ -188,27 +187,6 @@ def random_point(rng, constraint):
     """A random point: parameters of three columns, extra variables."""
     sizes = ((3, 1), (constraint.n_aux,))
     return [torch.as_tensor(2.0 * rng.normal(size=size)) for size in sizes]
-
-
-@pytest.mark.parametrize("surrogate", ["logistic", "ramp"])
-def test_gradients_of_values_and_parts(surrogate):
-    """In scores and extra variables, away from kinks."""
-    for name, notion in PARTIAL.items():
-        rows = random_rows(8, n=30)
-        constraint = bound(notion([(0.0, 0.2), (0.4, 0.7)], surrogate=surrogate))
-        aux = variables(constraint, rows)
-
-        def values(x, constraint=constraint, rows=rows, name=name):
-            moved = rows._replace(scores=x[: len(rows.y), None])
-            terms = soft_values(constraint, moved, x[len(rows.y) :])
-            if name == "group_auc":
-                return terms
-            parts = constraint.convex_parts(moved.scores, moved.on(constraint), x[len(rows.y) :])
-            return torch.cat((terms, parts.reshape(-1)))
-
-        x = torch.cat((rows.scores[:, 0], aux))
-        exact = torch.autograd.functional.jacobian(values, x)
-        assert exact.numpy() == pytest.approx(numerical_jacobian(values, x, 1e-6).numpy(), abs=1e-5)
 
 
 @every_surrogate

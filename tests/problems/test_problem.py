@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from fairconstrained.constraints import (
     CONSTRAINTS,
     PARTIAL,
     AUCParity,
+    Binormal,
     DemographicParity,
     EqualizedOdds,
     LossParity,
+    Quadratic,
     SoftBins,
     Space,
 )
@@ -23,6 +26,7 @@ from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.steps import STEPS
 from fairconstrained.constraints.tables import ClassProbabilities
+from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models import LinearModel, NetworkModel
 from fairconstrained.models.features import DenseFeatures, SparseFeatures
@@ -110,8 +114,6 @@ PROBLEMS = {
 }
 every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
 OTHERS = {  # of which draws of rows say nothing
-    "soft bins": [AUCParity("inter_group", surrogate=SoftBins(9))],
-    "score moments": [AUCParity("group_auc", surrogate="binormal")],
     "bins in an interval": [PARTIAL["group_auc"]((0.1, 0.6))],
     "rates in an interval": [PARTIAL["equalized_odds"]((0.1, 0.6))],
     **{
@@ -120,8 +122,23 @@ OTHERS = {  # of which draws of rows say nothing
         for step in STEPS
     },
 }
+RATES = [
+    kind(**{params: 0.8})
+    for kind in CONSTRAINTS.values()
+    for params in ("slack", "max", "ratio")
+    if params in kind().get_params()
+]
+OTHERS |= {str(notion): [notion] for notion in RATES}
+OTHERS |= {
+    f"AUC, {name}": [AUCParity(name, surrogate=surrogate)]
+    for name, surrogate in zip(COMPARISONS, cycle([Quadratic(0.7, 0.4), Binormal(), SoftBins()]))
+}
+OTHERS["Brier"] = [LossParity(0.2, within="labels", loss="brier")]
 WHOLE = PROBLEMS | {name: partial(erm, notions=notions) for name, notions in OTHERS.items()}
-WHOLE["Brier, 3 classes"] = partial(erm, notions=[LossParity(0.2, loss="brier")], n_classes=3)
+WHOLE |= {
+    f"{notion}, 3 classes": partial(erm, notions=[notion], n_classes=3)
+    for notion in (*RATES, *OTHERS["Brier"])
+}
 
 
 @pytest.mark.parametrize("build", WHOLE.values(), ids=WHOLE)
@@ -140,6 +157,10 @@ def test_terms_are_those_of_objective_and_constraint_with_their_jacobian(build):
     torch.testing.assert_close(terms.jacobian(), expected, rtol=1e-6, atol=1e-7)
     weights = torch.as_tensor(np.random.default_rng(3).normal(size=(4, len(expected))))
     torch.testing.assert_close(terms.pullbacks(weights), weights @ terms.jacobian())
+    if problem.difference_of_convex:
+        parts = problem.convex_parts(x)
+        expected = numerical_jacobian(lambda v: problem.convex_parts(v).value, x)
+        torch.testing.assert_close(parts.jacobian(), expected, rtol=1e-6, atol=1e-7)
 
 
 @every_problem

@@ -17,93 +17,47 @@ MAX_FUNCTION = 60  # lines
 # What each module or subpackage may import of this package: only what stands above it. A
 # constraint sees scores and no model, a solver sees a problem and no data; metrics, data sets,
 # searches and pictures know nothing of training.
-MAY_IMPORT = {
-    "_version": set(),
-    "exceptions": set(),
-    "numerics": set(),
-    "arrays": set(),
-    "inputs": {"arrays", "exceptions"},
-    "groups": {"arrays", "inputs"},
-    "percentiles": {"arrays", "inputs"},
-    "exact_auc": {"arrays"},
-    "rate_definitions": {"arrays"},
-    "comparison": {"arrays"},
-    "losses": set(),
-    "distributed": {"arrays", "exceptions"},
-    "blocks": set(),
-    "engines": set(),
-    "sharing": set(),
-    "models": {"arrays", "distributed", "groups", "inputs", "sharing"},
-    "constraints": {
-        *(
-            "arrays",
-            "exact_auc",
-            "comparison",
-            "groups",
-            "inputs",
-            "losses",
-            "percentiles",
-            "rate_definitions",
-        )
-    },
-    "privacy": {"arrays", "exceptions"},
-    "metrics": {
-        *("arrays", "exact_auc", "comparison", "engines", "exceptions", "groups", "inputs"),
-        *("percentiles", "rate_definitions"),
-    },
-    "audit": {
-        *("_version", "arrays", "comparison", "engines", "exceptions", "inputs", "metrics"),
-        "rate_definitions",
-    },
-    "monitoring": {"arrays", "comparison", "engines", "inputs", "metrics", "rate_definitions"},
-    "datasets": {"_version", "arrays"},
-    "problems": {
-        "arrays",
-        "exact_auc",
-        "constraints",
-        "losses",
-        "models",
-        "distributed",
-        "rate_definitions",
-    },
-    "problems.private": {"constraints", "exceptions", "losses", "models", "privacy", "problems"},
-    "solvers": {
-        *("arrays", "distributed", "exceptions", "models", "privacy", "problems"),
-        "problems.private",
-    },
-    "training": {
-        *("arrays", "constraints", "distributed", "inputs", "models", "problems", "solvers")
-    },
-    "fit": {
-        *("arrays", "blocks", "constraints", "distributed", "engines", "exceptions", "groups"),
-        *("inputs", "losses", "models", "privacy", "problems", "problems.private", "sharing"),
-        "solvers",
-    },
-    "estimators": {
-        *("arrays", "constraints", "distributed", "engines", "exceptions", "fit", "groups"),
-        *("inputs", "losses", "models", "percentiles", "privacy", "problems", "problems.private"),
-        *("sharing", "solvers"),
-    },
-    "model_selection": {
-        *(
-            "arrays",
-            "exceptions",
-            "groups",
-            "inputs",
-            "metrics",
-            "privacy",
-            "rate_definitions",
-            "sharing",
-        )
-    },
-    "display": {"metrics", "model_selection"},
-    "export": {"estimators", "inputs", "metrics", "models"},
-    "the package": {"_version", "audit", "estimators"},
-    "quickstart": {
-        *("the package", "arrays", "audit", "datasets", "display", "distributed", "exceptions"),
-        *("inputs", "metrics", "model_selection", "models"),
-    },
-}
+LAYERS = """
+_version
+exceptions
+numerics
+arrays
+inputs: exceptions, arrays
+groups: arrays, inputs
+percentiles: arrays, inputs
+exact_auc: arrays
+rate_definitions: arrays
+comparison: arrays
+losses
+distributed: exceptions, arrays
+blocks
+engines
+sharing
+models: arrays, inputs, groups, distributed, sharing
+constraints: arrays, inputs, groups, percentiles, exact_auc, rate_definitions, comparison, losses
+privacy: exceptions, arrays
+metrics: exceptions, arrays, inputs, groups, percentiles, exact_auc, rate_definitions, comparison,
+    engines
+audit: _version, exceptions, arrays, inputs, rate_definitions, comparison, engines, metrics
+monitoring: arrays, inputs, rate_definitions, comparison, engines, metrics
+datasets: _version, arrays
+problems: arrays, exact_auc, rate_definitions, losses, distributed, models, constraints
+problems.private: exceptions, losses, models, constraints, privacy, problems
+solvers: exceptions, arrays, distributed, models, privacy, problems, problems.private
+training: arrays, inputs, distributed, models, constraints, problems, solvers
+fit: exceptions, arrays, inputs, groups, losses, distributed, blocks, engines, sharing, models,
+    constraints, privacy, problems, problems.private, solvers
+estimators: exceptions, arrays, inputs, groups, percentiles, losses, distributed, engines,
+    sharing, models, constraints, privacy, problems, problems.private, solvers, fit
+model_selection: exceptions, arrays, inputs, groups, rate_definitions, sharing, privacy, metrics
+display: metrics, model_selection
+export: inputs, models, metrics, estimators
+the package: _version, audit, estimators
+quickstart: exceptions, arrays, inputs, distributed, models, metrics, audit, datasets,
+    model_selection, display, the package
+"""
+ROWS = (row.partition(": ") for row in LAYERS.strip().replace("\n    ", " ").split("\n"))
+MAY_IMPORT = {room: set(allowed.split(", ")) - {""} for room, _, allowed in ROWS}
 CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
     *("exceptions", "numerics", "arrays", "blocks", "engines", "inputs", "groups"),
@@ -196,19 +150,16 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
         *("baselines.ERROR_TOL", "baselines.Baseline", "saddle.Saddle"),
     }
     allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
+    rooms = (
+        *("solvers", "arrays", "numerics", "exceptions"),
+        "distributed.one_thread",
+        "privacy.Budget",
+    )
 
     def of_problems(path):
         if unit(path) != "solvers" or path.parent.name == "private":
             return set()
         names = {n for n in imports(ast.walk(parsed(path))) if n.startswith("fairconstrained.")}
-        rooms = (
-            "solvers",
-            "arrays",
-            "numerics",
-            "exceptions",
-            "distributed.one_thread",
-            "privacy.Budget",
-        )
         elsewhere = tuple(f"fairconstrained.{room}" for room in rooms)
         return {name for name in names if not name.startswith(elsewhere)} - allowed
 
