@@ -38,18 +38,6 @@ def test_probabilities_sum_to_one_and_follow_the_tempered_softmax(n_classes):
 
 
 @classes
-def test_probabilities_tend_to_the_one_hot_prediction_as_temperature_grows(n_classes):
-    """sigma_tau(z) differs from the one-hot arg max by at most (K - 1) exp(-tau * margin)."""
-    scores = random_rows(1, n_classes).scores
-    best = (as_two_columns(scores) if n_classes == 2 else scores).topk(2).values
-    margin = best[:, 0] - best[:, 1]
-    one_hot = torch.nn.functional.one_hot(hard_classes(scores), n_classes)
-    for temperature in (1.0, 10.0, 1e3, 1e6):
-        gap = (class_probabilities(scores, temperature) - one_hot).abs().amax(dim=1)
-        assert (gap <= (n_classes - 1) * torch.exp(-temperature * margin) + 1e-15).all()
-
-
-@classes
 def test_log_loss_and_accuracy_equal_scikit_learn(n_classes):
     scores, y, _, weight = random_rows(2, n_classes)
     proba = class_probabilities(scores).numpy()

@@ -83,15 +83,8 @@ def test_tradeoff_of_a_curve_and_of_cv_results():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 2))
     group, y = x[:, 1] > 0, x.sum(axis=1) > 0
-    curve = tradeoff_curve(
-        LogisticRegression(),
-        x,
-        y,
-        sensitive_features=group,
-        param_name="C",
-        param_range=[1e-2, 1e-1, 1.0],
-        cv=3,
-    )
+    points = {"param_name": "C", "param_range": [1e-2, 1e-1, 1.0], "cv": 3}
+    curve = tradeoff_curve(LogisticRegression(), x, y, sensitive_features=group, **points)
     display = TradeoffDisplay.from_cv_results(curve, slack=0.1, name="LR", capsize=5)
     assert display.error == pytest.approx(1 - curve["mean_test_accuracy"])
     assert display.violation == pytest.approx(-curve["mean_test_dp"])

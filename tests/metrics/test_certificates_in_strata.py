@@ -38,25 +38,21 @@ def test_the_bound_is_the_largest_of_the_parts_and_the_estimate_is_the_metric(co
     def one(rows=slice(None), groups=people["sex"], **given):
         part = {name: values[rows] for name, values in labels.items()}
         given = {"constraint": constraint, "sensitive_features": groups[rows], **given}
-        return certify(**part, min_group_size=1, **given)
+        return certify(**part, **given, min_group_size=1)
 
     strata = [one(job == value) for value in ("desk", "field")]
     columns = [one(groups=people[name]) for name in people]
     in_both = [one(job == v, people[name]) for v in ("desk", "field") for name in people]
-    for parts, found, given in (
-        (strata, one(control_features=job), {"control_features": job}),
-        (columns, one(groups=people, constraint=parallel(constraint)), {"attributes": "parallel"}),
-        (
-            in_both,
-            one(groups=people, constraint=parallel(constraint), control_features=job),
-            {"control_features": job, "attributes": "parallel"},
-        ),
-    ):
+    within, side = {"control_features": job}, {"groups": people, "constraint": parallel(constraint)}
+    for parts, given in ((strata, within), (columns, side), (in_both, side | within)):
+        found = one(**given)
         assert found.upper == max(part.upper for part in parts)
-        groups = people["sex"] if "attributes" not in given else people
-        value = metric(**labels, sensitive_features=groups, **given)
+        is_side, options = "groups" in given, within if "control_features" in given else {}
+        options = options | ({"attributes": "parallel"} if is_side else {})
+        groups = people if is_side else people["sex"]
+        value = metric(**labels, sensitive_features=groups, **options)
         assert found.estimate == pytest.approx(1 - value if ratio else value)
-        assert sum(found.groups.values()) == 1500 * (2 if "attributes" in given else 1)
+        assert sum(found.groups.values()) == 1500 * (1 + is_side)
         assert found.n_samples == 1500
         assert {rate["group"] for rate in found.rates} == set(found.groups)
 

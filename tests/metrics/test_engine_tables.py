@@ -39,20 +39,16 @@ def table(rows):
 
 
 def test_a_report_of_groups(table, rows):
-    by_name = group_report(
-        *("label", "granted"),
-        **{"sensitive_features": ["sex", "age"], "y_score": "score", "sample_weight": "weight"},
-        **{"X": table, "pos_label": "yes"},
-    )
-    columns = {"sensitive_features": table[["sex", "age"]], "y_score": table["score"]}
-    as_columns = group_report(
-        *(table["label"], table["granted"]),
-        **{**columns, "sample_weight": table["weight"], "X": table, "pos_label": "yes"},
-    )
-    whole = group_report(
-        *(rows.label, rows.granted),
-        **{"sensitive_features": rows[["sex", "age"]], "y_score": rows.score},
-        **{"sample_weight": rows.weight, "pos_label": "yes"},
+    """Columns by their names, and the columns themselves."""
+    names = {"y_true": "label", "y_pred": "granted", "sensitive_features": ["sex", "age"]}
+    names |= {"y_score": "score", "sample_weight": "weight"}
+    by_name, as_columns, whole = (
+        group_report(**given, pos_label="yes")
+        for given in (
+            names | {"X": table},
+            {key: table[name] for key, name in names.items()} | {"X": table},
+            {key: rows[name] for key, name in names.items()},
+        )
     )
     pd.testing.assert_frame_equal(by_name, whole)
     pd.testing.assert_frame_equal(as_columns, whole)

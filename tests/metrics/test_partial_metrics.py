@@ -40,18 +40,10 @@ def distance(a, b):
     return max(abs(np.mean(a > t) - np.mean(b > t)) for t in thresholds)
 
 
-def advantage(a, b):
-    return np.mean(a[:, None] > b) + 0.5 * np.mean(a[:, None] == b) - 0.5
-
-
-def rate_gap(a, b):
-    return abs(np.mean(a > 0) - np.mean(b > 0))
-
-
 ORACLES = {
     "partial_statistical_parity": distance,
-    "partial_demographic_parity": rate_gap,
-    "partial_group_auc": advantage,
+    "partial_demographic_parity": lambda a, b: abs(np.mean(a > 0) - np.mean(b > 0)),
+    "partial_group_auc": lambda a, b: np.mean(np.heaviside(a[:, None] - b, 0.5)) - 0.5,
 }
 
 ends = st.lists(st.integers(0, COPIES), min_size=2, max_size=4, unique=True)

@@ -36,15 +36,21 @@ def written(tmp_path):
 
 
 def test_words_numbers_and_holes(written):
+    """Spellings of the favourable label are one value, and named."""
     frame = loans()
-    table = from_file(written(frame, drop=["age_group"]))
+    frame.loc[1::2, "decision"] = frame["decision"].str.title() + " "
+    table = from_file(written(frame, sensitive=["sex", "sex"], drop=["age_group"]))
     features = frame.drop(columns=["sex", "age_group", "decision"])
     pd.testing.assert_frame_equal(table.X, features, check_dtype=False)
     assert table.words == ["occupation", "housing"]
     assert table.X["housing"].isna().sum() == frame["housing"].isna().sum() > 0
-    np.testing.assert_array_equal(table.y, frame["decision"] == "granted")
+    np.testing.assert_array_equal(table.y, loans()["decision"] == "granted")
     assert table.groups.tolist() == frame["sex"].tolist()
-    assert (table.outcomes, table.notes) == (("refused", "granted"), [])
+    assert table.outcomes[1] == "Granted, granted"
+    assert table.notes == [
+        "decision: blanks around words are removed.",
+        "'Granted', 'granted' in decision count as one value.",
+    ]
 
 
 def test_several_sensitive_columns_are_crossed_and_rows_with_holes_are_in_no_group(written):
@@ -59,16 +65,6 @@ def test_several_sensitive_columns_are_crossed_and_rows_with_holes_are_in_no_gro
     assert 0 < test.groups["age_group"].isna().sum() < 10
     (proxy,) = proxies(train, test)
     assert proxy.startswith("age tells age_group of 100.0 % of the held-out rows")
-
-
-def test_spellings_of_the_favourable_label_are_one_value_and_named(written):
-    frame = loans()
-    granted = frame["decision"] == "granted"
-    frame.loc[granted & (frame.index % 2 == 0), "decision"] = "Granted"
-    table = from_file(written(frame))
-    np.testing.assert_array_equal(table.y, granted)
-    assert table.outcomes == ("refused", "Granted, granted")
-    assert table.notes == ["'Granted', 'granted' in decision count as one value."]
 
 
 def test_the_favourable_outcome_of_a_data_set_is_the_better_one(monkeypatch):
@@ -142,15 +138,6 @@ def test_labels_are_named_and_what_they_are_joined_from(written):
     table = from_file(written(frame, label="months", positive="36.0"))
     assert table.outcomes == ("months = 12, 24", "months = 36")
     np.testing.assert_array_equal(table.y, frame["months"] == 36)
-
-
-def test_blanks_around_words_are_no_part_of_them_and_columns_may_be_named_twice(written):
-    frame = loans()
-    frame.loc[::2, "decision"] += " "
-    table = from_file(written(frame.rename(columns={"sex": " sex"}), sensitive=["sex", "sex"]))
-    np.testing.assert_array_equal(table.y, loans()["decision"] == "granted")
-    assert table.groups.tolist() == frame["sex"].tolist()
-    assert table.notes == ["decision: blanks around words are removed."]
 
 
 def test_amounts_percentages_and_dates_become_numbers_and_the_notes_say_so(written):
@@ -236,12 +223,9 @@ def changed(**columns):
 
 
 WRONG = [
-    (loans(), {"label": "granted"}, "no column 'granted'; it has amount, income, months"),
-    (loans(), {"sensitive": ["race"]}, "no column 'race'"),
     (loans(), {"drop": ["name"]}, "no column 'name'"),
     (loans(), {"label": "Decision"}, "no column 'Decision'; it has decision, "),
     (loans(), {"positive": None}, "the values of decision are granted, refused. Name the"),
-    (loans(), {"positive": "yes"}, "'yes', but the values of decision are granted, refused"),
     (
         loans(),
         {"label": "months", "positive": None},
@@ -249,7 +233,6 @@ WRONG = [
     ),
     (changed(decision="granted"), {}, "the labels in decision are granted. Learning needs two"),
     (changed(decision=None), {}, "has 0 rows with a label"),
-    (loans(), {"sensitive": ["income"]}, r"income has \d+ values, too many for groups"),
     (changed(sex="woman"), {}, "have the same sex: there are no groups to compare"),
     (
         changed(sex=["woman", None] * 200),

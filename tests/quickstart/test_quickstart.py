@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import warnings
+from functools import partial
 
 import joblib
 import numpy as np
@@ -45,11 +46,7 @@ class Missing(RateConstrainedClassifier):
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch):
-    monkeypatch.setattr(
-        steps,
-        "make_loan_applications",
-        lambda random_state: make_loan_applications(1_600, random_state=random_state),
-    )
+    monkeypatch.setattr(steps, "make_loan_applications", partial(make_loan_applications, 1_600))
 
 
 def run(tmp_path, *argv):

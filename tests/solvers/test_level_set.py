@@ -73,10 +73,10 @@ def test_projection_is_the_nearest_point_of_ball_times_box():
     np.testing.assert_allclose(projected, z.value, atol=1e-5)
 
 
-def fit(p, solver, seed=0, tol=1e-9):
+def fit(p, solver, seed=0, tol=1e-9, x=None):
     dual = torch.zeros(p.n_constraints, dtype=torch.float64)
-    rng = torch.Generator().manual_seed(seed)
-    return run(solver, p, p.start() * 0, dual, rng, max_iter=None, tol=tol)
+    rng, x = torch.Generator().manual_seed(seed), p.start() * 0 if x is None else x
+    return run(solver, p, x, dual, rng, max_iter=None, tol=tol)
 
 
 SHORT = LevelSet(n_steps=400, batch_size=50, step_size=0.1, dual_step_size=60.0, max_levels=10)
@@ -119,10 +119,8 @@ def test_the_proximal_loop_trains_a_network():
     solver = ProximalLevelSet(
         level_set=LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2), n_rounds=4
     )
-    dual = torch.zeros(2, dtype=torch.float64)
     before = q.evaluate(q.start())
-    rng = torch.Generator().manual_seed(0)
-    solution = run(solver, q, q.start(), dual, rng, max_iter=None, tol=1e-6)
+    solution = fit(q, solver, tol=1e-6, x=q.start())
     assert 4 <= len(solution.history) <= 8
     last = solution.history[-1]
     assert float(last.soft[0]) < float(before.soft[0]) - 0.02
