@@ -13,6 +13,7 @@ from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.inputs.labels import Classes
 from fairconstrained.metrics.inputs import Counts, GroupedRows
+from fairconstrained.metrics.metric import standing_weights
 from fairconstrained.rate_definitions import PARITIES, Rate
 
 _TWO = Classes([0, 1], [1], True)
@@ -79,6 +80,23 @@ class Counted:
             return None
         label = labels_for(sample, criterion)
         return Cells.of(self.by, label, sample.before, sample.weight)
+
+    def standing(self, criterion: str) -> Cells | None:
+        """Return the same with known rows that stand for all of their label, as in metrics.
+
+        None where that changes nothing: within labels, or if all groups are known.
+        """
+        sample, events = self.sample, event_cells(criterion)
+        known = sample.known(self.by)
+        if (
+            sample.label is None
+            or known.all()
+            or not (events[:, :2].any(axis=1) & events[:, 2:].any(axis=1)).any()
+        ):
+            return None
+        weight = np.ones(len(known)) if sample.weight is None else sample.weight
+        weight = standing_weights(known, sample.label, weight)
+        return Cells.of(self.by, labels_for(sample, criterion), sample.decision + 0.0, weight)
 
     @cached_property
     def decided(self) -> Cells:

@@ -58,7 +58,8 @@ class Audit(Findings):
         each stratum.
     differences, ratios : list of dict
         Largest minus smallest rate, and smallest divided by largest; ratios also of each group.
-        ``before`` is the value of the earlier decisions.
+        ``before`` is the value of the earlier decisions, ``standing`` that of fits and metrics,
+        where rows of known group stand for all rows of their label.
     calibration : list of dict
         Mean score and rate of favourable labels by group and fifth of the scores.
     changes : list of dict

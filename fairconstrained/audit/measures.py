@@ -191,6 +191,8 @@ def comparisons(
     Where other groups are compared in each event, the worst event counts, and each interval of an
     event holds with a part of the probability of error. "before" is the value that the earlier
     decisions had on the same rows; nan if there are none, or too few of a group to show its rate.
+    "standing" is the value where known rows stand for all rows of their label, as in metrics; nan
+    where that is the same.
     """
     differences: Facts = []
     ratios: Facts = []
@@ -200,12 +202,14 @@ def comparisons(
         parts = _parts(criterion, table.kept)
         alpha = (1.0 - confidence) / len(parts)
         now, earlier = counted.cells(criterion), counted.earlier(criterion)
+        standing = counted.standing(criterion)
         kinds = [(differences, gap, np.fmax), (ratios, ratio, np.fmin)]
         for facts, compare, worst in kinds[: 2 if criterion in RATIOS else 1]:
             ends = [
                 (
                     *_measured(compare, name, now, where, alpha),
                     _before(compare, name, earlier, where, counted.sample.min_cell),
+                    np.nan if standing is None else _compared(compare, name, standing, where),
                 )
                 for name, where in parts
             ]
@@ -230,7 +234,7 @@ def _parts(criterion: str, is_compared: Array) -> list[tuple[str, Array]]:
     ]
 
 
-_ENDS = ("value", "low", "high", "before")
+_ENDS = ("value", "low", "high", "before", "standing")
 
 
 def _measured(
@@ -251,7 +255,12 @@ def _before(
     rows = np.where(where, earlier.rows, 0) @ event_cells(criterion).T
     if (rows[where.any(axis=1)] < max(min_cell, 1)).any():
         return np.nan
-    counts = earlier.where(where).counts()
+    return _compared(compare, criterion, earlier, where)
+
+
+def _compared(compare: Any, criterion: str, rows: Cells, where: Array) -> float:
+    """Return a comparison of the rates of these cells."""
+    counts = rows.where(where).counts()
     with quiet():
         return float(compare(counts.rates(PARITIES[criterion], by_ratio=compare is ratio)))
 

@@ -135,6 +135,14 @@ class Sample:
         ]
         return [grouping for grouping in inside if (grouping.codes >= 0).any()]
 
+    def known(self, grouping: Grouping) -> Array:
+        """Return whether the group, and the stratum, of each row are known, (n_samples,)."""
+        by = next(one for one in self.groupings if one.attribute == grouping.family)
+        parts = [by] if self.strata is None else [by, self.strata]
+        unknown = [part.others[UNKNOWN] for part in parts if UNKNOWN in part.others]
+        nobody = np.zeros(len(self.decision), dtype=bool)
+        return np.asarray(~np.any([nobody, *unknown], axis=0))
+
     def absent(self, grouping: Grouping) -> list[str]:
         """Return the categories of an attribute that no row has."""
         if grouping.family not in self.people:  # several attributes, each of which names its own

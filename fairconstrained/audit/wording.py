@@ -100,7 +100,8 @@ class Question(NamedTuple):
         kind = facts["differences"] if self.ratio is None else facts["ratios"]
         gaps = [fact for fact in kind if fact["criterion"] == self.criterion]
         if self.ratio is not None:
-            ends = ("value", "value"), ("low", "high"), ("high", "low"), ("before", "before")
+            same = (("value", "value"), ("before", "before"), ("standing", "standing"))
+            ends = (*same, ("low", "high"), ("high", "low"))
             gaps = [fact | {end: 1.0 - fact[other] for end, other in ends} for fact in gaps]
         return [fact for fact in gaps if not math.isnan(fact["value"])]
 
@@ -244,6 +245,15 @@ def answer(facts: Mapping[str, Any], question: Question) -> str:
         f"{question.size(worst['value'])}, {sure} interval "
         f"{question.interval(worst['low'], worst['high'])}."
     )
+    standing = {gap["attribute"]: gap["standing"] for gap in gaps}
+    if not all(map(math.isnan, standing.values())):
+        by = {gap["attribute"]: gap["value"] for gap in gaps}
+        by |= {name: value for name, value in standing.items() if not math.isnan(value)}
+        most = max(by, key=by.__getitem__)
+        sentences.append(
+            "Rows of known groups alone count; in fits and metrics they stand for all rows of "
+            f"their label, and the {largest} is by {most}: {question.size(by[most])}."
+        )
     if not worst["low"] - 1e-9 <= worst["value"] <= worst["high"] + 1e-9:
         sentences.append(
             f"The interval does not contain the {largest} of this sample, which is biased on small "

@@ -346,23 +346,8 @@ def parity_bound(
 
     Cells that are `kept` count; `sets` has the number of each group's set.
     """
-    counted = _Counted(counts, notion, kept)
-    pairs = [
-        (g, h, e)
-        for e in range(len(counted.events))
-        for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
-        if sets[g] == sets[h]
-    ]
-    values, compared = counted.values.tolist(), comparison.of_rates
-    estimate = max(
-        # Rates of zero have no ratio.
-        (
-            compared(values[g][e], values[h][e])
-            for g, h, e in pairs
-            if comparison is DIFFERENCE or values[g][e] > 0
-        ),
-        default=NAN,
-    )
+    counted, pairs = _Counted(counts, notion, kept), _pairs(kept, sets)
+    estimate = largest_of(counted.values, kept, comparison, sets)
     # The likely ones come first, so that others need one test each.
     p = (counted.hits + 1) / (counted.rows + 2)
     variance = p * (1 - p) / (counted.rows + 1)
@@ -380,6 +365,25 @@ def parity_bound(
         upper, binding = 1.0, NOTHING
     method = f"{comparison.method}; rates: Clopper-Pearson, jointly"
     return Bound(estimate, upper, binding, method, counted.bounds(alpha))
+
+
+def _pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
+    """Return two groups of one set that are compared, in both orders, and the event."""
+    return [
+        (g, h, e)
+        for e in range(kept.shape[1])
+        for g, h in permutations(np.flatnonzero(kept[:, e]).tolist(), 2)
+        if sets[g] == sets[h]
+    ]
+
+
+def largest_of(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
+    """Return the worst comparison of rates (n_groups, n_events); nan if there is none."""
+    rates, compared = values.tolist(), comparison.of_rates
+    pairs = ((rates[g][e], rates[h][e]) for g, h, e in _pairs(kept, sets))
+    # Rates of zero have no ratio.
+    both = (compared(*pair) for pair in pairs if comparison is DIFFERENCE or pair[0] > 0)
+    return max(both, default=NAN)
 
 
 def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound:

@@ -45,6 +45,7 @@ from fairconstrained.metrics.inputs import (
     grouped_within,
     read_labels,
 )
+from fairconstrained.metrics.metric import standing_weights
 from fairconstrained.metrics.partial import Scored, read_scored
 from fairconstrained.metrics.populations import Mixture, Population
 from fairconstrained.metrics.statements import Certificate
@@ -67,6 +68,10 @@ _FOR_SAMPLES = 0.02
 _MISSING = (
     "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
     "within labels) those that are left have the predictions of all."
+)
+_STANDING = (
+    "known rows alone count here; in fits and metrics they stand for all rows of their label, "
+    "which gives {:.4f} in place of {:.4f}."
 )
 
 
@@ -353,6 +358,11 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
     else:
         how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
         bound = bounds.parity_bound(counts, notion, claim.alpha, comparable.kept, how, table.sets)
+        if table.standing is not None:
+            weighted = counts._replace(table=table.standing).rates(notion)
+            values = weighted.hits / np.where(weighted.rows > 0, weighted.rows, np.nan)
+            other = bounds.largest_of(values, comparable.kept, how, table.sets)
+            table.assumed.append(_STANDING.format(other, bound.estimate))
     left_out = comparable.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
     return _Judged(bound, groups, left_out, table.n_samples, table.assumed)
 
@@ -368,6 +378,7 @@ class _Table(NamedTuple):
     sets: Ints  # of each group: those of one stratum, and one attribute, are compared
     n_samples: int
     assumed: list[str]
+    standing: Array | None  # the table of rows that stand for all of their label, if some do
 
     @classmethod
     def of(cls, rows: Rows, claim: Claim) -> _Table:
@@ -375,6 +386,7 @@ class _Table(NamedTuple):
         labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, claim.labels)
         words = [(claim.label_names or {}).get(label, label) for label in labels.classes.labels]
         parts: list[Counts] = []
+        standing: list[Array] = []
         keys, attributes, assumed = [], [], list(_ASSUMPTIONS)
         used = np.zeros(rows.size, dtype=bool)
         for name, attribute in rows.attributes(claim).items():
@@ -396,6 +408,11 @@ class _Table(NamedTuple):
             grouped = GroupedRows(row, share, group, values, np.ones(len(group)))
             part = counted(grouped, labels.of(grouped))
             parts.append(part._replace(groups=[f"{name}{label}" for label in part.groups]))
+            if rows.label is not None:
+                each = standing_weights(groups.known, rows.label, np.ones(rows.size))
+                standing.append(
+                    counted(grouped._replace(weight=each[row]), labels.of(grouped)).table
+                )
             strata = (label[-n_control:] if isinstance(label, tuple) else label for label in values)
             keys += [(name, stratum if n_control else None) for stratum in strata]
             attributes += [len(parts)] * len(values)
@@ -408,7 +425,9 @@ class _Table(NamedTuple):
         )
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         sets, numbers = np.array([place[key] for key in keys]), np.array(attributes)
-        return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)))
+        some = standing and len(assumed) > len(_ASSUMPTIONS)
+        table = np.concatenate(standing) if some else None
+        return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)), table)
 
 
 def _judge_scores(rows: Rows, claim: Claim) -> _Judged:

@@ -13,7 +13,13 @@ from fairconstrained.arrays import Array, check_number, in_rows, is_number, rows
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.groups import columns_of, named_columns
-from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
+from fairconstrained.inputs.labels import (
+    UNSEEN,
+    check_labels,
+    classes_of,
+    encode_labels,
+    label_array,
+)
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
@@ -215,6 +221,7 @@ class Rows(NamedTuple):
     y_score: Any
     sensitive_features: Any
     control_features: Any = None
+    label: Any = None  # of criteria that do not need it, if it is known
 
     @property
     def size(self) -> int:
@@ -256,7 +263,7 @@ def labels_of(rows: Rows, known: Sequence[Any]) -> list[Any]:
 
 def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
     """Raise ValueError unless the rows have the columns of the claim; keep only these."""
-    true, labels, scores, groups, control = rows
+    true, labels, scores, groups, control, _ = rows
     notion, labelled = claim.notion, labelled or claim.needs_labels
     name, kind, values = "y_score", "score", scores
     if claim.decides:
@@ -281,5 +288,8 @@ def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
             raise ValueError("sensitive_features must hold one group per row; got None.")
         groups = [OVERALL] * len(values)
     if claim.decides:
-        return Rows(values if true is None else true, values, None, groups, control)
+        whole = None
+        if claim.depends_on_labels and np.shape(rows.y_true)[:1] == values.shape:
+            whole = label_array(rows.y_true).reshape(-1)
+        return Rows(values if true is None else true, values, None, groups, control, whole)
     return Rows(true, None, values, groups)

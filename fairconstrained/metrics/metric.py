@@ -203,6 +203,11 @@ def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> 
         "each label.",
         MissingSensitiveFeaturesWarning,
     )
+    return standing_weights(known, label, weight)
+
+
+def standing_weights(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:
+    """Return the weights of :func:`standing_for_all`, which warns of what they assume."""
     code = pd.factorize(label, use_na_sentinel=False)[0]
     represented, total = (np.bincount(code, w) for w in (weight * known, weight))
     factor = np.where(represented > 0, total / np.where(represented > 0, represented, 1.0), 1.0)

@@ -99,7 +99,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture.
     n_rows_, n_unknown_, n_unlabelled_ : int
         Rows that count; rows of unknown group, and rows without the label that the criterion needs,
-        which do not.
+        which do not. In fits and metrics the other rows of a label stand for those of unknown
+        group; labels may come late here.
 
     Notes
     -----
