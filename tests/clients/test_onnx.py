@@ -174,19 +174,6 @@ def test_inputs_in_single_precision_are_computed_with_in_double():
     assert agrees(clf, X.astype(np.float32)).dtype == np.float32
 
 
-@pytest.mark.slow
-def test_modules_of_users_go_through_torch(tmp_path):
-    pytest.importorskip("onnxscript", reason="onnxscript is in the extra `clients`")
-    clf, X = fitted(RateConstrainedClassifier(model=torch.nn.Linear, max_iter=3), biased()[1])
-    rows = torch.from_numpy(X)
-    file = str(tmp_path / "module.onnx")
-    dynamic = ({0: torch.export.Dim("rows")},)
-    torch.onnx.export(clf.module_, (rows[:2],), file, dynamic_shapes=dynamic, dynamo=True)
-    session = runtime.InferenceSession(file)
-    (scores,) = session.run(None, {session.get_inputs()[0].name: X})
-    np.testing.assert_array_equal(clf.classes_[(scores[:, 0] > 0).astype(int)], clf.predict(X))
-
-
 @pytest.mark.parametrize(
     ("estimator", "words"),
     [

@@ -13,9 +13,8 @@ from fairconstrained import (
     PartialParityClassifier,
     RateConstrainedClassifier,
 )
-from fairconstrained.metrics import demographic_parity_difference, fairness_scorer
 from fairconstrained.solvers import DPSGDA
-from tests.helpers.clients import biased, frame
+from tests.helpers.clients import biased
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
 
@@ -60,16 +59,6 @@ def test_a_monitor_scores_the_model_of_every_iteration_and_the_fitted_one(estima
     assert rows[0]["accuracy"] == clf.score(X, y)
     alone = clone(estimator).set_params(random_state=0).fit(X, y, sensitive_features=groups)
     np.testing.assert_array_equal(alone.predict_proba(X), clf.predict_proba(X))
-
-
-def test_a_monitor_measures_fairness_by_groups_it_holds():
-    table, y = frame()
-    X, groups = table.drop(columns="sex"), table["sex"]
-    gap = fairness_scorer(demographic_parity_difference, sensitive_features=groups)
-    monitor = callback.ScoringMonitor(scoring={"accuracy": "accuracy", "gap": gap})
-    clf = RateConstrainedClassifier(slack=0.1).set_callbacks(monitor)
-    clf.fit(X, y, sensitive_features=groups)
-    assert -monitor.get_logs().data[0]["gap"] == pytest.approx(clf.violation_, abs=1e-12)
 
 
 def test_a_callback_ends_training_and_sees_the_rows_of_the_user():

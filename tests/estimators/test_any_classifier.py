@@ -1,16 +1,28 @@
-"""Any scikit-learn classifier as the model: the same promises, on rows that it has not seen."""
+"""Any scikit-learn classifier as the model: the same promises; settings that the head undoes."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.metrics import recall_score
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+    train_test_split,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -25,10 +37,11 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, UndoneSettingWarning
 from fairconstrained.export import model_card
+from fairconstrained.fit.undone_settings import undone_settings
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.models import Linear, Posteriors
+from fairconstrained.models import Posteriors
 from fairconstrained.solvers import NoisyTables
 from tests.helpers.fits import FORGIVEN, METRIC_OF, measured, table
 
@@ -36,26 +49,10 @@ TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
 NOTIONS = ["demographic_parity", "equalized_odds"]
 
 
-class Untouched(GaussianNB):
-    """Shows that it was fitted."""
-
-    def fit(self, X, y, sample_weight=None):
-        raise AssertionError("it has been fitted")
-
-
 def fitted(constraint="demographic_parity", model=TREES, data=None, **params):
     X, y, group = table(n=1000) if data is None else data
     clf = RateConstrainedClassifier(constraint, model=model, random_state=0, **params)
     return clf.fit(X, y, sensitive_features=group)
-
-
-@pytest.mark.parametrize("constraint", NOTIONS)
-def test_the_constraint_holds_out_of_fold_and_predictions_need_no_group(constraint):
-    clf = fitted(constraint)
-    assert clf.feasible_
-    assert clf.violation_ <= 0.05 + FORGIVEN
-    X, y, _ = table(n=1000)
-    assert clf.score(X, y) > max(np.mean(y), 1 - np.mean(y))
 
 
 def test_new_rows_see_the_violation_that_the_fit_tells():
@@ -86,20 +83,23 @@ def test_it_is_the_constrained_linear_model_of_the_posteriors():
     assert gap == pytest.approx(clf.violation_, abs=1e-9)
 
 
+SEARCH = GridSearchCV(DecisionTreeClassifier(), {"max_depth": [2, 3]}, cv=2)
+BOTH = Posteriors(DecisionTreeClassifier(max_depth=3), GaussianNB(), cv=3)
+MODELS = [TREES, RandomForestClassifier(10), LinearSVC(), SEARCH, BOTH]
+
+
 @pytest.mark.parametrize(
-    "model",
-    [
-        RandomForestClassifier(10),
-        LinearSVC(),
-        GridSearchCV(DecisionTreeClassifier(), {"max_depth": [2, 3]}, cv=2),
-        Posteriors(DecisionTreeClassifier(max_depth=3), GaussianNB(), cv=3),
-    ],
-    ids=lambda m: type(m).__name__,
+    ("model", "constraint"),
+    [*((model, "demographic_parity") for model in MODELS), (TREES, "equalized_odds")],
+    ids=lambda case: case if isinstance(case, str) else type(case).__name__,
 )
-def test_whatever_the_classifier(model):
-    clf = fitted(model=model)
+def test_the_constraint_holds_out_of_fold_and_predictions_need_no_group(model, constraint):
+    clf = fitted(constraint, model)
     assert clf.feasible_
-    np.testing.assert_allclose(clf.predict_proba(table(n=1000)[0]).sum(axis=1), 1.0)
+    assert clf.violation_ <= 0.05 + FORGIVEN
+    X, y, _ = table(n=1000)
+    assert clf.score(X, y) > max(np.mean(y), 1 - np.mean(y))
+    np.testing.assert_allclose(clf.predict_proba(X).sum(axis=1), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -246,34 +246,10 @@ def test_without_constraints_it_is_the_calibrated_classifier():
     assert agree.mean() > 0.97
 
 
-@pytest.mark.parametrize(
-    "clf",
-    [
-        RateConstrainedClassifier(epsilon=1.0),
-        PartialParityClassifier(epsilon=1.0),
-        AUCFairClassifier(epsilon=1.0),
-        DPFermiClassifier(protect="record"),
-    ],
-    ids=lambda e: type(e).__name__,
-)
-def test_private_training_is_refused_before_anything_is_fitted(clf):
-    class Learning(Linear):
-        def fit_transform(self, rows, part_of_cell, rng):
-            raise AssertionError("it has read the rows")
-
-    X, y, group = table()
-    for model in (Untouched(), Learning()):
-        with pytest.raises(ValueError, match="reads the rows exactly"):
-            clone(clf).set_params(model=model).fit(X, y, sensitive_features=group)
-
-
-def test_models_of_secret_groups_are_refused_and_those_of_public_labels_fitted():
+def test_models_of_public_labels_are_fitted_where_groups_are_secret():
     X, y, group = table(n=1000)
-    solver = NoisyTables(n_steps=5)
-    clf = DPFermiClassifier(model=Posteriors(GaussianNB(), Untouched()), solver=solver)
-    with pytest.raises(ValueError, match="reads the groups exactly"):
-        clf.fit(X, y, sensitive_features=group)
-    clf.set_params(model=GaussianNB()).fit(X, y, sensitive_features=group)
+    clf = DPFermiClassifier(model=GaussianNB(), solver=NoisyTables(n_steps=5))
+    clf.fit(X, y, sensitive_features=group)
     assert clf.coef_.shape == (1, 2)  # log odds and probability of the label
 
 
@@ -297,14 +273,88 @@ def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy():
     assert errors[1] < errors[0] + 0.01
 
 
-def test_streams_are_refused():
-    X, y, group = table()
-    with pytest.raises(ValueError, match="fitted to the whole stream again"):
-        AUCFairClassifier(model=TREES).partial_fit(X, y, sensitive_features=group)
+PLAIN = LogisticRegression()
+BALANCED = LogisticRegression(class_weight="balanced")
 
 
-@pytest.mark.parametrize("model", [StandardScaler(), object(), Posteriors(StandardScaler())])
-def test_what_is_no_classifier_is_refused(model):
-    X, y, group = table()
-    with pytest.raises(ValueError, match="classifier"):
-        fitted(model=model, data=(X, y, group))
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (BALANCED, "class_weight='balanced' of LogisticRegression"),
+        (FixedThresholdClassifier(PLAIN, threshold=0.2), "threshold=0.2"),
+        (TunedThresholdClassifierCV(PLAIN), "TunedThresholdClassifierCV"),
+        (make_pipeline(StandardScaler(), BALANCED), "class_weight"),
+        (make_pipeline(StandardScaler(), CalibratedClassifierCV(BALANCED)), "class_weight"),
+        (VotingClassifier([("a", PLAIN), ("b", BALANCED)]), "class_weight"),
+        (FrozenEstimator(FixedThresholdClassifier(PLAIN, threshold=0.2)), "threshold=0.2"),
+        (GridSearchCV(PLAIN, {"class_weight": [None, "balanced"]}), "class_weight='balanced'"),
+        (LogisticRegression(class_weight={0: 1, 1: 2}), "class_weight={0: 1, 1: 2}"),
+        (GridSearchCV(make_pipeline(PLAIN), [{"lr__class_weight": ["balanced"]}]), "class_weight"),
+    ],
+)
+def test_settings_are_found_inside(model, name):
+    assert name in "; ".join(undone_settings(model))
+
+
+def test_boosters_and_samplers():
+    lightgbm, sampling = pytest.importorskip("lightgbm"), pytest.importorskip("imblearn")
+    trees = lightgbm.LGBMClassifier(is_unbalance=True, scale_pos_weight=3)
+    assert len(undone_settings(trees)) == 2
+    sampler = sampling.over_sampling.RandomOverSampler()
+    assert (
+        "RandomOverSampler" in undone_settings(sampling.pipeline.make_pipeline(sampler, PLAIN))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PLAIN,
+        FixedThresholdClassifier(PLAIN),
+        GridSearchCV(PLAIN, {}),
+        LogisticRegression(class_weight={0: 1, 1: 1}),
+        GridSearchCV(PLAIN, {"class_weight": [None, {"no": 1.0, "yes": 1.0}]}),
+    ],
+)
+def test_nothing_is_found_where_nothing_is_set(model):
+    assert undone_settings(model) == []
+
+
+THREE_GROUPS = {
+    "X": np.random.default_rng(0).normal(size=(300, 3)),
+    "y": np.random.default_rng(1).integers(0, 2, 300),
+    "sensitive_features": np.arange(300) % 3,
+}
+
+
+def test_a_threshold_that_is_undone_is_no_obstacle_for_three_groups():
+    """scikit-learn's classifiers with thresholds are for two classes; groups need none."""
+    model = FixedThresholdClassifier(PLAIN, threshold=0.2)
+    with pytest.warns(UndoneSettingWarning, match=r"threshold=0\.2.*costs="):
+        clf = RateConstrainedClassifier(model=model, random_state=0).fit(**THREE_GROUPS)
+    plain = RateConstrainedClassifier(model=PLAIN, random_state=0).fit(**THREE_GROUPS)
+    X = THREE_GROUPS["X"]
+    np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-9)
+
+
+def test_a_model_that_cannot_tell_the_groups_apart_is_named():
+    priors = GaussianNB(priors=[0.5, 0.5])
+    with pytest.raises(ValueError, match=r"GaussianNB.*tell the 3 groups.*priors.*group_model"):
+        RateConstrainedClassifier(model=priors, random_state=0).fit(**THREE_GROUPS)
+
+
+@pytest.mark.slow
+def test_what_the_warning_says_keeps_the_recall():
+    rng = np.random.default_rng(0)
+    group, X = rng.integers(0, 2, 2000), rng.normal(size=(2000, 4))
+    X[:, 0] += 0.6 * group
+    y = (X[:, 0] + X[:, 1] + rng.normal(size=2000) > 2.6).astype(int)
+    fit = {"X": X, "y": y, "sensitive_features": group}
+    with pytest.warns(UndoneSettingWarning, match=r'class_weight.*costs="balanced"'):
+        undone = RateConstrainedClassifier(model=BALANCED, random_state=0).fit(**fit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UndoneSettingWarning)
+        kept = RateConstrainedClassifier(model=PLAIN, costs="balanced", random_state=0).fit(**fit)
+    assert kept.feasible_
+    assert recall_score(y, undone.predict(X)) < 0.5
+    assert recall_score(y, kept.predict(X)) > 0.8

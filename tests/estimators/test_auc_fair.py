@@ -1,13 +1,18 @@
-"""AUCFairClassifier: true gaps within slack, networks, the paper's solvers, messages."""
+"""AUCFairClassifier: true gaps within slack, networks, the paper's solvers, margins."""
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity, SoftBins
-from fairconstrained.exceptions import IncompatibleSolverError, MissingSensitiveFeaturesWarning
+from fairconstrained.exact_auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
+from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.solvers import QCQP, SGDA, LevelSet, ProximalLevelSet
 from tests.helpers.auc_fits import METRIC_OF, auc, fitted, measured, table
 from tests.helpers.fits import FORGIVEN
@@ -141,21 +146,94 @@ def test_features_that_say_nothing():
     np.testing.assert_allclose(clf.predict_proba(np.ones_like(X))[:, 1], y.mean(), atol=1e-3)
 
 
-def test_without_sensitive_features_it_warns_or_refuses():
-    X, y, _ = table()
-    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
-        clf = AUCFairClassifier().fit(X, y)
-    assert caught[0].filename == __file__
-    assert np.isnan(clf.violation_)
-    with pytest.raises(ValueError, match="sensitive_features is not given"):
-        AUCFairClassifier(missing_sensitive="raise").fit(X, y)
-    with pytest.warns(MissingSensitiveFeaturesWarning) as caught:
-        stream = AUCFairClassifier().partial_fit(X, y)
-    assert caught[0].filename == __file__
-    np.testing.assert_allclose(stream.coef_, clf.coef_)
+N_CELLS = 4
 
 
-@pytest.mark.parametrize("solver", [QCQP(), LevelSet(), ProximalLevelSet()])
-def test_solvers_that_cannot_say_so_by_name(solver):
-    with pytest.raises(IncompatibleSolverError, match=r"(QCQP|LevelSet) cannot solve"):
-        fitted(solver=solver)
+def scored(n, seed=0, decimals=1):
+    """Scores with ties, cells in which they differ, and weights."""
+    rng = np.random.default_rng(seed)
+    cell = np.append(np.arange(N_CELLS), rng.integers(N_CELLS, size=n - N_CELLS))
+    scores = np.round(rng.normal(size=n) + 0.5 * cell, decimals)
+    return scores, cell, rng.uniform(0.5, 1.5, size=n)
+
+
+def sets_of(notion):
+    comparisons = COMPARISONS[notion](2)
+    return comparisons.reshape(len(comparisons), 4, N_CELLS)
+
+
+def gaps(scores, cell, weight, comparisons):
+    counts = np.bincount(cell, weights=weight, minlength=N_CELLS)
+    return auc_differences(win_table(scores, cell, weight, N_CELLS), counts, comparisons)
+
+
+@pytest.mark.parametrize("notion", COMPARISONS)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_deviations_are_the_length_of_the_gradient_in_the_weights(notion, seed):
+    """The delta method: sum of (w_i dD / dw_i)^2, by differences of exact gaps."""
+    scores, cell, weight = scored(25, seed)
+    comparisons = sets_of(notion)
+    gradient = []
+    for step in 1e-6 * np.eye(len(scores)):
+        difference = gaps(scores, cell, weight + step, comparisons) - gaps(
+            scores, cell, weight - step, comparisons
+        )
+        gradient.append(difference / 2e-6)
+    expected = np.sqrt(((weight[:, None] * np.array(gradient)) ** 2).sum(axis=0))
+    ours = auc_standard_errors(scores, cell, weight, comparisons)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-8)
+    assert (ours > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("constraint", "objective"), [("inter_group", "auc"), ("group_auc", "log")]
+)
+@pytest.mark.slow
+def test_the_slack_is_narrowed_by_the_standard_error_of_the_fit(constraint, objective):
+    data = X, y, group = table(n=600)
+    plain = fitted(constraint, data, objective=objective, slack=0.1)
+    n_cells_scores = plain.decision_function(X), y * 2 + group, np.ones(len(y))
+    (deviation,) = auc_standard_errors(*n_cells_scores, sets_of(constraint))
+    assert 0.01 < deviation < 0.06
+    clf = fitted(constraint, data, objective=objective, slack=0.1, margin=1.0)
+    assert clf.violation_ == pytest.approx(measured(clf, data), abs=1e-12)
+    assert clf.violation_ <= 0.1 - 0.98 * deviation + 0.0011  # measured after some rounds
+    assert clf.violation_ >= 0.1 - deviation - 0.01
+    assert auc(clf, data) <= auc(plain, data)
+    assert clf.feasible_
+    assert len(clf.history_["violation"]) == clf.n_iter_
+    assert (np.diff(clf.history_["time"]) >= 0).all()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e3]))
+@settings(max_examples=20)
+def test_calibration_is_logistic_regression_on_the_score(seed, scale):
+    rng = np.random.default_rng(seed)
+    y = np.append([0, 1], rng.integers(2, size=200))
+    scores = scale * (rng.normal(size=202) + y - 7.0)
+    weight = rng.exponential(size=202) + 0.1
+    slope, offset = log_odds_scale(*map(torch.as_tensor, (scores, y, weight)))
+    mean = np.average(scores, weights=weight)
+    unit = np.sqrt(np.average((scores - mean) ** 2, weights=weight))
+    z = ((scores - mean) / unit)[:, None]
+    lr = LogisticRegression(C=1e4 / weight.sum(), tol=1e-12, solver="newton-cholesky")
+    lr.fit(z, y, weight)
+    assert slope.item() * unit == pytest.approx(max(lr.coef_[0, 0], 1e-6), rel=1e-5, abs=2e-6)
+    if lr.coef_[0, 0] > 0:
+        assert offset.item() + slope.item() * mean == pytest.approx(lr.intercept_[0], abs=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "objective"), [("linear", "auc"), ((4,), "log")])
+def test_probabilities_are_calibrated_over_everybody(model, objective):
+    """In the mean they are the share of positives; labels are where they exceed one half."""
+    X, y, _ = data = table(n=1000)
+    solver = None if model == "linear" else SGDA(n_steps=300, batch_size=256)
+    clf = fitted(data=data, objective=objective, model=model, solver=solver, random_state=0)
+    proba = clf.predict_proba(X)[:, 1]
+    assert proba.mean() == pytest.approx(y.mean(), abs=0.04)
+    assert ((proba > 0.5) == clf.predict(X)).all()
+    assert ((clf.decision_function(X) > 0) == clf.predict(X)).all()
+    high = proba > 0.7
+    assert y[high].mean() == pytest.approx(proba[high].mean(), abs=0.08)

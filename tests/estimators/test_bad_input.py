@@ -4,43 +4,78 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import (
+    AUCFairClassifier,
+    DPFermiClassifier,
+    LossParityClassifier,
+    PartialParityClassifier,
+    RateConstrainedClassifier,
+)
 from fairconstrained.constraints import (
+    AUCParity,
     DemographicParity,
     FalseNegativeRate,
     LossParity,
+    PartialDemographicParity,
+    PartialStatisticalParity,
+    Quadratic,
     RateConstraint,
+    RejectionRate,
 )
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
-from fairconstrained.solvers import SGDA, AugmentedLagrangian
+from fairconstrained.groups import GroupProbabilities, RecordedGroups
+from fairconstrained.models import Boosting, Linear, Network, Posteriors, SingleFit
+from fairconstrained.solvers import (
+    DPFERMI,
+    DPSGDA,
+    FERMI,
+    LBFGS,
+    QCQP,
+    SGDA,
+    SSLALM,
+    AugmentedLagrangian,
+    LevelSet,
+    NoisyTables,
+    ProximalLevelSet,
+    ReleasedMoments,
+    StochasticGhost,
+)
 from tests.helpers.fits import fitted, table
-
-
-class NeverRuns(AugmentedLagrangian):
-    """Shows that an error came before any work."""
-
-    def iterate(self, problem, x, dual, tol, rng):
-        raise AssertionError("work has begun")
-        yield
+from tests.helpers.releases import answered_by, honest
 
 
 def rate_constraint(**changes):
     """Of the first group's rate of the first label, but for `changes`."""
-    part = {"first": {"group": 0}, "second": {"group": 1}}
+    part = {"first": {"group": "a"}, "second": {"group": "b"}}
     good = {"part": part, "unions": [["first"]], "weights": [[[1, 0]]]}
     return RateConstraint(**{**good, **changes}, slack=0.1)
 
 
-def refused(message, data=None, **params):
-    X, y, group = table() if data is None else data
-    clf = RateConstrainedClassifier(**{"solver": NeverRuns(), **params})
-    with pytest.raises(ValueError, match=message):
-        clf.fit(X, y, sensitive_features=group)
-    assert not hasattr(clf, "classes_")
-    assert not hasattr(clf, "n_features_in_")
+def batch_normalised(d, k):
+    return nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
+
+
+def of_the_batch(d, k):
+    return nn.Sequential(nn.Linear(d, 3), nn.Softmax(0), nn.Linear(3, k))
+
+
+class Learning(Linear):
+    """A model of the user that learns from rows."""
+
+    def fit_transform(self, rows, part_of_cell, rng):
+        raise AssertionError("it has read the rows")
 
 
 BAD = {
@@ -58,43 +93,262 @@ BAD = {
     "constraint": ["fairness", [], ["demographic_parity", 3], DemographicParity],
     "epsilon": [0.0, "strong"],
 }
-
-
-@pytest.mark.parametrize("parameter", BAD)
-def test_parameters_are_named_with_their_value_and_what_is_allowed(parameter):
-    for value in BAD[parameter]:
-        refused(rf"RateConstrainedClassifier\.{parameter} (must|is empty)", **{parameter: value})
-
-
-@pytest.mark.parametrize(
-    ("constraint", "message"),
-    [
-        (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
-        (DemographicParity(temperature=0.0), "DemographicParity.temperature must be"),
-        (DemographicParity(reference="all"), "DemographicParity.reference must be one of .*'all'"),
-        (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
-        (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
-        (LossParity(within="some"), "LossParity.within must be one of .*; got 'some'"),
-        (rate_constraint(part=[0, 1]), r"RateConstraint.part must be a mapping .*; got \[0, 1\]"),
-        (rate_constraint(unions=[[1]]), r"RateConstraint.unions must be lists .* got \[\[1\]\]"),
-        (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
+CONSTRAINTS = [
+    (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
+    (DemographicParity(temperature=0.0), "DemographicParity.temperature must be"),
+    (DemographicParity(reference="all"), "DemographicParity.reference must be one of .*'all'"),
+    (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
+    (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
+    (LossParity(within="some"), "LossParity.within must be one of .*; got 'some'"),
+    (rate_constraint(part=[0, 1]), r"RateConstraint.part must be a mapping .*; got \[0, 1\]"),
+    (rate_constraint(unions=[[1]]), r"RateConstraint.unions must be lists .* got \[\[1\]\]"),
+    (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
+    (RejectionRate({"a": 0.5, "b": 0.5}), r"each of the groups \['a', 'b'\], with per_group"),
+    (RejectionRate({"a": 0.5}, per_group=True), r"got \{'a': 0.5\}"),
+    (RejectionRate({"a": 1, "b": "x"}, per_group=True), "max must be a number >= 0; got 'x'"),
+]
+SOLVERS = [
+    SGDA(step_size=0.0),
+    SGDA(dual_step_size=np.inf),
+    SGDA(batch_size=2.5),
+    AugmentedLagrangian(patience=True),
+    AugmentedLagrangian(patience=np.nan),
+]
+TREES, LOGISTIC = HistGradientBoostingClassifier(), LogisticRegression()
+PRIVATE, SECRET = {"epsilon": 1.0}, {"epsilon": 1.0, "protect": "sensitive_features"}
+CUBIC, HINGE = (AUCParity("group_auc", surrogate="cubic"), PartialStatisticalParity(surrogate="h"))
+SQUARE = AUCParity("group_auc", surrogate=Quadratic(c1=1.0))
+BINS = AUCParity("group_auc", surrogate="soft_bins")
+THRESHOLDS = PartialDemographicParity(interval=(0.1, 0.5))
+STRATA = {"control_features": table()[2]}
+SHARES = {"sensitive_features": GroupProbabilities(np.full((400, 2), 0.5))}
+RECORDED = {"sensitive_features": RecordedGroups(table()[2], [[0.9, 0.1], [0.2, 0.8]])}
+ONE_GROUP, COLUMNS = "must hold one group per row.*with epsilon", "must be columns of groups"
+NO_STRATA = "control_features must be None: groups are compared"
+WEIGHTS = {"sample_weight": np.ones(400)}
+FINITE, READS = "must be a finite number", "reads the rows exactly"
+REFUSED = {
+    RateConstrainedClassifier: [
+        *(
+            ({name: value}, rf"RateConstrainedClassifier\.{name} (must|is empty)")
+            for name, values in BAD.items()
+            for value in values
+        ),
+        *(
+            ({"constraint": given}, message)
+            for notion, message in CONSTRAINTS
+            for given in (notion, ["equalized_odds", notion])
+        ),
+        *(({"model": model}, "model must") for model in ("deep", (), (8, 0))),
+        *(({"model": lambda d, k, net=net: net}, "model must") for net in ("net", nn.ReLU())),
+        *(
+            ({"model": model}, "classifier")
+            for model in (StandardScaler(), object(), Posteriors(StandardScaler()))
+        ),
+        ({"model": DecisionTreeClassifier}, r"give an object of it, DecisionTreeClassifier\(\)"),
+        ({"model": Posteriors}, r"give an object of it, Posteriors\(\)"),
+        *(
+            ({"model": Network((4,), n_bins=n)}, r"Network\.n_bins must be a positive integer or")
+            for n in (0, True)
+        ),
+        ({"constraint": [DemographicParity(), AUCParity()]}, NO_STRATA, STRATA),
+        ({"constraint": rate_constraint()}, NO_STRATA, STRATA),
+        (PRIVATE, ONE_GROUP, SHARES),
+        ({}, COLUMNS, SHARES | STRATA),
+        ({"constraint": DemographicParity(attributes="parallel")}, COLUMNS, SHARES),
+        ({"delta": 1.0, **PRIVATE}, "delta must be a number"),
+        ({"warm_start": True, **PRIVATE}, "warm_start must be False"),
+        ({"margin": 1.0, **PRIVATE}, "margin must be 0 with epsilon"),
+        ({"device": None}, "device must be a torch device"),
+        ({"feature_range": (0, 1, 2)}, "feature_range must be None or a pair"),
+        ({"feature_range": (np.zeros(5), 1), **PRIVATE}, r"arrays of shape \(6,\)"),
+        ({"feature_range": (0, 0)}, "low < high"),
+        ({"feature_range": (0, np.inf)}, "finite numbers"),
+        ({"feature_range": (-1e308, 1e308)}, "widths whose squares are finite"),
+        ({"model": batch_normalised, **PRIVATE}, "group normalisation"),
+        ({"model": of_the_batch, **PRIVATE}, "private training"),
+        ({"model": LOGISTIC, **PRIVATE}, READS),
+        ({"model": Learning(), **PRIVATE}, READS),
+        *(
+            ({"model": FrozenEstimator(frozen), **PRIVATE}, "model must be .*got FrozenEstimator")
+            for frozen in (nn.Linear(2, 2), StandardScaler(), 3)
+        ),
+        (
+            {"constraint": PartialStatisticalParity(interval=(0.0, 0.3)), **PRIVATE},
+            "variables of its",
+        ),
+        ({"solver": DPSGDA(histogram_noise="uniform"), **PRIVATE}, "histogram_noise must be one"),
+        ({"solver": DPSGDA(clip=5e-324), **PRIVATE}, "clip must be a finite number > 1e-100"),
+        ({"solver": DPSGDA(sampling_rate=2.0), **PRIVATE}, "sampling_rate must be in"),
+        ({"solver": DPSGDA(sampling_rate=0.0), **PRIVATE}, f"DPSGDA.sampling_rate {FINITE} > 0"),
+        ({"solver": DPSGDA(histogram_fraction=1.0), **PRIVATE}, "histogram_fraction .* below 1"),
+        ({"solver": AugmentedLagrangian(), **PRIVATE}, "cannot solve PrivateERM.*DPSGDA"),
+        ({"solver": NoisyTables(), **PRIVATE}, "cannot solve PrivateERM.*DPSGDA"),
+        ({"solver": DPSGDA()}, "DPSGDA .*epsilon"),
+        ({"solver": FERMI()}, "FERMI cannot solve"),
+        ({"solver": LBFGS()}, "LBFGS cannot solve"),
+        ({"model": Posteriors(LOGISTIC, TREES), **SECRET}, "reads the groups exactly"),
+        ({"model": SingleFit(TREES), **SECRET}, "must be 'linear', a network or a frozen class"),
+        ({"feature_range": (-1, 1), **SECRET}, "feature_range must be None .* are public"),
+        ({"solver": DPFERMI(), **SECRET}, "DPFERMI"),
+        ({"solver": AugmentedLagrangian(), **SECRET}, "AugmentedLagrangian"),
+        ({"constraint": THRESHOLDS, **SECRET}, "must be linear in sums over groups"),
+        ({"margin": 1.0, **SECRET}, "margin must be 0"),
+        *(
+            case
+            for kind in (Boosting, SingleFit)
+            for case in (
+                ({"model": kind(LOGISTIC if kind is SingleFit else TREES), **PRIVATE}, "reads"),
+                ({"model": kind(TREES), "constraint": LossParity()}, "got loss_parity"),
+                ({"model": kind(TREES), "warm_start": True}, "warm_start must"),
+            )
+        ),
+        ({"model": Boosting(LOGISTIC)}, "must be one of Hist"),
+        ({"model": Boosting(make_pipeline(StandardScaler(), TREES))}, "give the last step"),
+        (
+            {"model": Boosting(HistGradientBoostingClassifier(warm_start=True))},
+            "warm_start must be False",
+        ),
+        ({"model": SingleFit(FrozenEstimator(LOGISTIC))}, "frozen"),
+        ({"model": SingleFit(KNeighborsClassifier())}, "take sample_weight"),
+        ({"model": SingleFit(StandardScaler())}, "must be a classifier"),
     ],
-)
-def test_parameters_of_constraints_are_named_too(constraint, message):
-    refused(message, constraint=constraint)
-    refused(message, constraint=["equalized_odds", constraint])
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [
-        SGDA(step_size=0.0),
-        SGDA(dual_step_size=np.inf),
-        SGDA(batch_size=2.5),
-        AugmentedLagrangian(patience=True),
-        AugmentedLagrangian(patience=np.nan),
+    LossParityClassifier: [
+        ({"constraint": "demographic_parity"}, "constraint must"),
+        ({"loss": "hinge"}, "loss must"),
+        ({"solver": StochasticGhost(p0=1.0)}, "StochasticGhost"),
+        ({"solver": SSLALM(penalty=-1)}, "SSLALM"),
+        ({"model": Boosting(TREES)}, "cannot be Boosting"),
     ],
-)
+    PartialParityClassifier: [
+        ({"constraint": "parity"}, "constraint must be one of"),
+        ({"interval": (0.5, 0.2)}, "interval must be a pair"),
+        ({"interval": [(0.1, 0.4), (0.3, 0.5)]}, "overlapping parts"),
+        ({"interval": {"a": (0.0, 0.3), "b": (0.4, 0.1)}}, "interval must be a pair"),
+        ({"interval": {"a": (0.0, 0.3)}}, "there is none for b"),
+        ({"interval": {"a": (0, 0.3), "b": (0, 0.3), "z": (0, 1)}}, r"do not have: \['z'\]"),
+        ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
+        ({"constraint": PartialDemographicParity(threshold=np.inf)}, "threshold must be a"),
+        ({"constraint": PartialStatisticalParity(n_grid=0)}, "n_grid must be an integer >= 1"),
+        ({"group_features": "yes"}, "group_features must be True or False"),
+        ({"constraint": HINGE}, "surrogate must be one of"),
+        ({"constraint": PartialStatisticalParity(temperature=0)}, f"temperature {FINITE} > 0"),
+        ({"constraint": "rank_parity", **PRIVATE}, "constraint must be one of"),
+        ({"group_features": True}, "the group of every row", SHARES),
+        ({}, "PartialParityClassifier takes groups or", RECORDED),
+        ({"interval": "auto", **PRIVATE}, "epsilon must be None with"),
+        ({"group_features": True, **PRIVATE}, "epsilon must be None with"),
+        ({"model": LOGISTIC, **PRIVATE}, READS),
+        ({"model": Learning(), **PRIVATE}, READS),
+        ({}, NO_STRATA, STRATA),
+    ],
+    AUCFairClassifier: [
+        ({"constraint": "auc"}, "constraint must be one of"),
+        ({"slack": -1}, "slack must be a number >= 0"),
+        ({"margin": -1.0}, rf"AUCFairClassifier\.margin {FINITE} >= 0"),
+        ({"objective": "mse"}, "objective must be one of"),
+        ({"constraint": CUBIC}, "surrogate must be one of"),
+        ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),
+        ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
+        ({"constraint": SQUARE, "solver": LevelSet()}, "c1=1.0"),
+        (
+            {"constraint": AUCParity(surrogate="quadratic"), "solver": LevelSet()},
+            "LevelSet|partial_fit takes groups",
+            SHARES,
+        ),
+        ({"objective": "log", **PRIVATE}, "objective must be 'auc' with epsilon"),
+        ({"model": (4,), **PRIVATE}, "model must be 'linear' with epsilon"),
+        ({"constraint": BINS, **PRIVATE}, "a name or one with surrogate='binormal'"),
+        ({"warm_start": True, **PRIVATE}, "warm_start must be False with epsilon"),
+        ({"epsilon": 0}, "epsilon must be None or a finite number > 0"),
+        ({"model": LOGISTIC, **PRIVATE}, READS),
+        ({"model": Learning(), **PRIVATE}, READS),
+        ({"model": Boosting(TREES)}, "cannot be Boosting"),
+        ({"model": SingleFit(LOGISTIC)}, "cannot be SingleFit"),
+        *(
+            ({"solver": solver}, "(QCQP|LevelSet) cannot solve")
+            for solver in (QCQP(), LevelSet(), ProximalLevelSet())
+        ),
+        ({"solver": SGDA(), **PRIVATE}, "SGDA .* rows can be drawn"),
+        ({"solver": QCQP(), **PRIVATE}, "QCQP cannot solve"),
+        ({}, NO_STRATA, STRATA),
+        (PRIVATE, "sample_weight must be None with epsilon", WEIGHTS),
+    ],
+    DPFermiClassifier: [
+        ({"constraint": "parity"}, r"DPFermiClassifier\.constraint must be one of"),
+        ({"penalty": -1.0}, r"DPFermiClassifier\.penalty must be a finite number >= 0; got -1.0"),
+        ({"protect": "row"}, "protect must be one of"),
+        ({"warm_start": True}, "warm_start must be False"),
+        ({"constraint": DemographicParity(temperature=0.0)}, "temperature must be"),
+        ({"constraint": DemographicParity(slack=0.1)}, "without a slack"),
+        ({"epsilon": None, "solver": FERMI(output="best")}, r"FERMI\.output must be one of"),
+        ({"epsilon": None, "solver": FERMI(table="scores")}, r"FERMI\.table must be one of"),
+        ({"epsilon": None, "solver": FERMI(optimizer=1)}, r"FERMI\.optimizer must be callable"),
+        ({"solver": ReleasedMoments(), "protect": "record"}, "protect='sensitive_features'"),
+        ({"solver": ReleasedMoments(n_rounds=0)}, r"ReleasedMoments\.n_rounds must be"),
+        ({"solver": NoisyTables(memory=1.0)}, r"memory must be a finite number >= 0 and below 1"),
+        ({"solver": DPFERMI(clip=-1.0)}, r"DPFERMI\.clip must be"),
+        ({"solver": DPFERMI(), "model": batch_normalised}, "group normalisation"),
+        ({"solver": NoisyTables(), "model": batch_normalised}, "private training"),
+        ({"solver": ReleasedMoments(inner=QCQP())}, "cannot solve"),
+        ({"model": Posteriors(GaussianNB(), LOGISTIC)}, "reads the groups exactly"),
+        ({"model": LOGISTIC, "protect": "record"}, READS),
+        ({"model": Learning(), "protect": "record"}, READS),
+        *(
+            ({"solver": solver, "epsilon": None}, f"{type(solver).__name__} .*")
+            for solver in (DPFERMI(), ReleasedMoments(), AugmentedLagrangian(), SGDA())
+        ),
+        ({"solver": DPSGDA()}, "DPSGDA cannot solve"),
+        ({"solver": LBFGS()}, "LBFGS cannot solve AttributeFermi"),
+        ({"epsilon": None}, NO_STRATA, STRATA),
+        ({}, ONE_GROUP, SHARES),
+        *(
+            ({"protect": unit}, "sample_weight must be None with epsilon", WEIGHTS)
+            for unit in (
+                "record",
+                "record_replacement",
+            )  # even ones: whether they are equal is secret
+        ),
+        (
+            {"solver": NoisyTables(n_steps=10)},
+            "sample_weight must be None with NoisyTables",
+            {"sample_weight": 1.0 + np.arange(400) % 2},
+        ),
+    ],
+}
+CASES = [(kind, *case) for kind, cases in REFUSED.items() for case in cases]
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0].__name__}: {case[2]}")
+def test_what_cannot_be_trained_is_refused_before_any_release(case, monkeypatch):
+    """By name, with what is allowed, before any other work, and the estimator stays as it was."""
+
+    def work(*_, sample_weight=None, **__):
+        raise AssertionError("work has begun")
+
+    for worker, method in (
+        *((TREES, "fit"), (LOGISTIC, "fit"), (AugmentedLagrangian(), "iterate")),
+        *((DPSGDA(), "iterate"), (SGDA(), "iterate")),
+    ):
+        monkeypatch.setattr(type(worker), method, work)
+    released = answered_by(monkeypatch, honest)
+    kind, params, message, *inputs = case
+    X, y, group = table()
+    inputs = {"sensitive_features": np.array(["a", "b"])[group], **dict(*inputs)}
+    clf = kind(**params)
+    before = dict(vars(clf))
+    streams = kind is AUCFairClassifier and "control_features" not in inputs
+    for method in ("fit", "partial_fit") if streams else ("fit",):
+        streams = "|needs epsilon=None" * ("epsilon" in params and method == "partial_fit")
+        with pytest.raises(ValueError, match=message + streams) as caught:
+            getattr(clf, method)(X, y, **inputs)
+        assert not hasattr(caught.value, "privacy")
+    assert released == []
+    assert vars(clf) == before
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_parameters_of_solvers_are_named_too(solver):
     (changed,) = [
         k for k, v in solver.get_params().items() if v is not type(solver)().get_params()[k]
@@ -102,9 +356,13 @@ def test_parameters_of_solvers_are_named_too(solver):
     refused(rf"{type(solver).__name__}\.{changed} must be .*; got ", solver=solver)
 
 
-@pytest.mark.parametrize("model", ["deep", (), (8, 0), lambda d, k: "net", lambda d, k: nn.ReLU()])
-def test_models_that_are_none(model):
-    refused("model must", model=model)
+def refused(message, data=None, weight=None, **params):
+    X, y, group = table() if data is None else data
+    clf = RateConstrainedClassifier(**params)
+    before = dict(vars(clf))
+    with pytest.raises(ValueError, match=message):
+        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
+    assert vars(clf) == before
 
 
 def test_rows_that_cannot_be():
@@ -136,21 +394,42 @@ def test_rows_that_cannot_be():
     ],
 )
 def test_weights(weight, message):
-    X, y, group = table()
-    clf = RateConstrainedClassifier(solver=NeverRuns())
-    with pytest.raises(ValueError, match=message):
-        clf.fit(X, y, sensitive_features=group, sample_weight=weight)
+    refused(message, weight=weight)
 
 
-@pytest.mark.parametrize("group", [None, ["everybody"] * 400])
-def test_without_groups_to_compare(group):
-    X, y, _ = table()
-    with pytest.warns(MissingSensitiveFeaturesWarning, match="imposes no constraint between them"):
-        clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group)
+NOBODY = {
+    "rates": RateConstrainedClassifier(),
+    "losses": LossParityClassifier(),
+    "ranking": AUCFairClassifier(),
+    "ranks": PartialParityClassifier(interval="auto"),
+    "penalty": DPFermiClassifier(epsilon=None, penalty=9.0),
+    "penalty, secret groups": DPFermiClassifier(penalty=9.0),
+    "private rates": RateConstrainedClassifier(epsilon=1.0, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("name", "group"), [*((name, None) for name in NOBODY), ("rates", ["all"] * 400)]
+)
+def test_without_groups_to_compare(name, group):
+    """The fit is that without a constraint; a warning or an error says so."""
+    X, y, some = table()
+    words = "imposes no constraint between them|sensitive_features is not given"
+    with pytest.warns(MissingSensitiveFeaturesWarning, match=words) as caught:
+        clf = clone(NOBODY[name]).fit(X, y, sensitive_features=group)
+    assert caught[0].filename == __file__
     assert np.isnan(clf.violation_)
     assert not clf.feasible_
-    assert clf.multipliers_.shape == (0,)
-    refused("cannot compare groups", (X, y, group), missing_sensitive="raise")
+    assert len(clf.multipliers_) == 0
+    assert clf.predict(X).shape == y.shape
+    assert getattr(clf, "interval_", None) is None
+    assert clf.privacy_ is None or clf.privacy_.epsilon <= (name == "private rates")
+    if "penalty" in name:
+        free = DPFermiClassifier(epsilon=None, penalty=0.0).fit(X, y, sensitive_features=some)
+        np.testing.assert_allclose(clf.coef_, free.coef_, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"cannot compare groups|sensitive_features is not given"):
+        clone(clf).set_params(missing_sensitive="raise").fit(X, y, sensitive_features=group)
 
 
 def test_caps_over_everybody_need_no_groups():

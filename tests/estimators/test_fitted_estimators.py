@@ -1,14 +1,29 @@
-"""RateConstrainedClassifier as an object: predictions, networks, reproducibility, copies, names."""
+"""RateConstrainedClassifier as an object: predictions, networks, copies, searches, failed fits."""
 
+import linecache
 import pickle
+import re
 
 import numpy as np
 import pytest
 import torch
+from sklearn import config_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from fairconstrained import RateConstrainedClassifier
-from fairconstrained.constraints import EqualizedOdds
+from fairconstrained.constraints import DemographicParity
+from fairconstrained.datasets import make_biased_classification
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    DivergenceError,
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+)
+from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.solvers import SGDA, AugmentedLagrangian
 from tests.helpers.fits import FORGIVEN, fitted, measured, table
 
@@ -129,17 +144,6 @@ def test_a_fit_leaves_global_state_alone():
         torch.set_num_threads(threads)
 
 
-def test_parameters_of_solver_and_constraint_are_reachable():
-    clf = RateConstrainedClassifier(EqualizedOdds(slack=0.1), solver=AugmentedLagrangian(penalty=3))
-    assert clf.get_params()["solver__penalty"] == 3
-    clf.set_params(solver__penalty=7, constraint__slack=0.2)
-    assert repr(clf) == (
-        "RateConstrainedClassifier(constraint=EqualizedOdds(slack=0.2),\n"
-        "                          solver=AugmentedLagrangian(penalty=7))"
-    )
-    assert "AugmentedLagrangian" in clf._repr_html_()
-
-
 @pytest.mark.slow
 def test_a_warm_start_goes_on_from_the_last_network():
     """A first iterate near the end of the last fit, where a cold one is near its start."""
@@ -182,3 +186,115 @@ def test_warm_starts_that_do_not_fit_are_refused(change, message):
         clf.fit(X[:, : change.get("n_features", 6)], y, sensitive_features=group)
     assert clf.coef_ is former["coef_"]
     assert clf.n_features_in_ == 6
+
+
+def test_parameters_of_solvers_and_constraints_can_be_searched():
+    X, y, group = table()
+    clf = RateConstrainedClassifier(DemographicParity(), solver=AugmentedLagrangian())
+    pipe = Pipeline([("scale", StandardScaler()), ("clf", clf)])
+    grid = {"clf__solver__penalty": [1.0, 30.0], "clf__constraint__reference": ["overall"]}
+    with config_context(enable_metadata_routing=True):
+        found = GridSearchCV(pipe, grid, cv=2, error_score="raise")
+        found.fit(X, y, sensitive_features=group)
+    assert found.best_estimator_[-1].solver.penalty == found.best_params_["clf__solver__penalty"]
+    assert clf.solver.penalty == 10.0
+    # The notion that was searched is the one that was trained: each group against everybody.
+    gap = demographic_parity_difference(
+        y, found.predict(X), sensitive_features=group, method="to_overall"
+    )
+    assert found.best_estimator_[-1].violation_ == pytest.approx(gap, abs=1e-12)
+
+
+# The labels of the table are not separable: no model has both rates so low.
+INFEASIBLE = {
+    "constraint": ["false_negative_rate", "false_positive_rate"],
+    "slack": 0.01,
+    "callbacks": lambda iterate: True,
+}
+
+
+def warned(category, data, **params):
+    """The message of a fit's only warning, which must point to the line that called fit."""
+    X, y, group = data
+    clf = RateConstrainedClassifier(**params)
+    with pytest.warns(category) as record:
+        clf.fit(X, y, sensitive_features=group)
+    (warning,) = record
+    assert warning.filename == __file__
+    assert "clf.fit(" in linecache.getline(__file__, warning.lineno)
+    return str(warning.message)
+
+
+def test_warnings_point_to_the_line_that_called_fit():
+    X, y, group = table()
+    warned(MissingSensitiveFeaturesWarning, data=(X, y, None))
+    rare = np.where(np.arange(400) == 7, 2, group)
+    warned(SmallGroupWarning, data=(X, y, rare), min_group_size=2, slack=np.inf)
+    message = warned(ConvergenceWarning, data=(X, y, group), slack=np.inf, max_iter=1, tol=1e-15)
+    assert "stopped after 1 iterations with residual" in message
+    message = warned(ConstraintNotSatisfiedWarning, data=(X, y, group), **INFEASIBLE)
+    assert re.search(r"^false_negative_rate: label 1: exceeds its slack by 0\.\d+ .* Try", message)
+
+
+def test_a_warning_made_an_error_leaves_the_estimator_as_it_was():
+    """The caller turns warnings into errors, as this suite does."""
+    X, y, group = table()
+    clf = RateConstrainedClassifier(**INFEASIBLE)
+    before = dict(vars(clf))
+    with pytest.raises(ConstraintNotSatisfiedWarning):
+        clf.fit(X, y, sensitive_features=group)
+    assert vars(clf) == before
+
+
+def failing(error):
+    def callback(iterate):
+        raise error
+
+    return callback
+
+
+@pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()])
+def test_a_failed_refit_leaves_the_former_fit(error):
+    X, y, group = table()
+    clf = fitted()
+    former, predictions = dict(vars(clf)), clf.predict_proba(X)
+    clf.set_params(callbacks=failing(error), slack=0.3)
+    with pytest.raises(type(error)) as caught:
+        clf.fit(X[:, :3], y, sensitive_features=group)
+    assert any("as it was before this call" in note for note in caught.value.__notes__)
+    changed = {"callbacks", "slack"}
+    assert vars(clf).keys() == former.keys()
+    assert all(vars(clf)[name] is former[name] for name in former.keys() - changed)
+    np.testing.assert_array_equal(clf.predict_proba(X), predictions)
+
+
+def test_divergence_is_an_error_and_leaves_the_former_fit():
+    class Explodes(nn.Linear):
+        calls = 0
+
+        def forward(self, X):
+            Explodes.calls += 1
+            return super().forward(X) * (torch.nan if Explodes.calls > 50 else 1.0)
+
+    X, y, group = table()
+    clf = RateConstrainedClassifier(
+        model=lambda d, k: Explodes(d, k), solver=SGDA(n_steps=300, batch_size=64)
+    )
+    with pytest.raises(DivergenceError, match=re.escape("diverged at iteration")):
+        clf.fit(X, y, sensitive_features=group)
+    assert not hasattr(clf, "classes_")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_module_given_twice_leaves_the_former_fit_alone():
+    data = make_biased_classification(200, random_state=0)
+    net = nn.Linear(10, 1)
+    first, second = (
+        RateConstrainedClassifier(slack=1.0, model=lambda d, k: net, max_iter=2, random_state=s)
+        for s in (0, 1)
+    )
+    rows = (data.data, data.target)
+    before = first.fit(*rows, sensitive_features=data.sensitive_features).decision_function(rows[0])
+    second.fit(rows[0], 1 - rows[1], sensitive_features=data.sensitive_features)
+    assert (first.decision_function(rows[0]) == before).all()
+    assert net.weight.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""What inputs of private fits decide: no cell is quoted, no column is cut in silence, no name."""
+"""Inputs of private fits: no cell is quoted, no column cut in silence; and what failures tell."""
 
 import contextlib
 import io
@@ -9,6 +9,7 @@ import sys
 import traceback
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -36,7 +37,7 @@ from fairconstrained import (
     RateConstrainedClassifier,
 )
 from fairconstrained.constraints import EqualizedOdds
-from fairconstrained.exceptions import InputWarning, PrivacyWarning
+from fairconstrained.exceptions import InputWarning, PrivacyWarning, SmallGroupWarning
 from fairconstrained.export import model_card
 from fairconstrained.model_selection import (
     CertifiedClassifier,
@@ -46,7 +47,8 @@ from fairconstrained.model_selection import (
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.solvers import DPFERMI, DPSGDA
 from tests.helpers.marks import slow_where
-from tests.helpers.private_fits import DATA, PRIVATE, fitted
+from tests.helpers.private_fits import DATA, PRIVATE, fitted, words_of
+from tests.helpers.releases import answered_by
 
 RNG = np.random.default_rng(0)
 N = 8000
@@ -59,14 +61,11 @@ SECRET_GROUPS = RateConstrainedClassifier(epsilon=1.0, protect="sensitive_featur
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 pytestmark = quiet
 
+GENEROUS = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
 FAR = {
-    "linear": RateConstrainedClassifier(slack=0.5, epsilon=5.0, delta=1e-6, random_state=0),
-    "network": RateConstrainedClassifier(
-        model=(8,), slack=0.5, epsilon=5.0, delta=1e-6, random_state=0
-    ),
-    "penalty": DPFermiClassifier(
-        penalty=0.0, protect="record", epsilon=5.0, delta=1e-6, random_state=0
-    ),
+    "linear": RateConstrainedClassifier(slack=0.5, **GENEROUS),
+    "network": RateConstrainedClassifier(model=(8,), slack=0.5, **GENEROUS),
+    "penalty": DPFermiClassifier(penalty=0.0, protect="record", **GENEROUS),
 }
 
 
@@ -255,14 +254,6 @@ def test_a_frozen_network_that_remembers_rows_holds_none():
     assert DATA.data[0, :2].tobytes() in pickle.dumps(frozen)
 
 
-def test_a_frozen_object_that_is_no_classifier_is_refused_by_name():
-    for frozen in (nn.Linear(2, 2), StandardScaler(), 3):
-        with pytest.raises(ValueError, match=r"model must be .*got FrozenEstimator"):
-            clone(ONE).set_params(model=FrozenEstimator(frozen)).fit(
-                DATA.data[FEW], Y[FEW], sensitive_features=GROUPS[FEW]
-            )
-
-
 TABLE = pd.DataFrame({"age": PLACE[FEW], "sex": GROUPS[FEW] == "a", "old": PLACE[FEW] > 0.5})
 NAMED = {
     "a column": {"sensitive_features": TABLE["sex"]},
@@ -370,39 +361,44 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
     assert 0.9 * min(epsilon, 500.0) <= plan.epsilon <= epsilon
 
 
-def distributions(monkeypatch, kind):
-    """Return a list of options with which the library is asked for distributions from now on."""
-    made, make = [], getattr(privacy_loss_distribution, kind)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "rate", "noise", "most"),
+    [
+        (5e3, 1e-7, "gaussian", 40),
+        (1.0, 1e-7, "gaussian", 20),
+        *(
+            (epsilon, rate, "laplace", 6)
+            for epsilon, rate in ((0.011, 1e-7), (1.1, 1e-7), (1.1, 2e-7))
+        ),
+    ],
+)
+def test_extreme_searches_are_planned_with_few_distributions(
+    epsilon, rate, noise, most, monkeypatch
+):
+    """Of 100,000 steps: each distribution takes up to half a second.
+
+    Of plans with Laplace noise from where a row in one batch would lead, two or three are enough.
+    """
+    made, kind = [], f"from_{noise}_mechanism"
+    make = getattr(privacy_loss_distribution, kind)
 
     def counted(*args, **options):
         made.append(options)
         return make(*args, **options)
 
     monkeypatch.setattr(privacy_loss_distribution, kind, counted)
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "rate", "most"), [(5e3, 1e-7, 40), (1.0, 1e-7, 20)])
-def test_extreme_searches_are_planned_with_few_distributions(epsilon, rate, most, monkeypatch):
-    """Of 100,000 steps: each distribution takes up to half a second."""
-    made = distributions(monkeypatch, "from_gaussian_mechanism")
-    clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=100_000, sampling_rate=rate))
-    search = PrivateGridSearch(clf, {}, epsilon=epsilon)
-    plan, _ = search._planned([{"slack": slack} for slack in (0.1, 0.2)], 1500, "record")
-    assert 0 < len([options for options in made if options["sampling_prob"] < 1]) < most
+    steps = DPSGDA(n_steps=100_000, sampling_rate=rate, histogram_noise=noise)
+    clf = RateConstrainedClassifier(solver=steps)
+    if noise == "laplace":
+        plan = clf.set_params(epsilon=epsilon).planned_privacy(10_000)
+        assert 0.99 * epsilon <= plan.epsilon
+    else:
+        search, grid = PrivateGridSearch(clf, {}, epsilon=epsilon), [{"slack": 0.1}, {"slack": 0.2}]
+        plan, _ = search._planned(grid, 1500, "record")
+        made = [options for options in made if options["sampling_prob"] < 1]
+    assert 0 < len(made) < most
     assert plan.epsilon <= epsilon
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "rate"), [(0.011, 1e-7), (1.1, 1e-7), (1.1, 2e-7)])
-def test_extreme_plans_with_laplace_noise_need_few_distributions(epsilon, rate, monkeypatch):
-    """Of 100,000 steps: from where a row in one batch would lead, two or three are enough."""
-    made = distributions(monkeypatch, "from_laplace_mechanism")
-    steps = DPSGDA(n_steps=100_000, sampling_rate=rate, histogram_noise="laplace")
-    plan = RateConstrainedClassifier(epsilon=epsilon, solver=steps).planned_privacy(10_000)
-    assert 0 < len(made) < 6
-    assert 0.99 * epsilon <= plan.epsilon <= epsilon
 
 
 @pytest.mark.slow
@@ -485,13 +481,6 @@ def test_no_progress_bar_says_that_a_fit_took_long(monkeypatch, capsys):
     assert "Classifier" not in capsys.readouterr().err
 
 
-def words_of(fit, category):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fit()
-    return [str(w.message) for w in caught if issubclass(w.category, category)]
-
-
 SMALL = {"X": DATA.data[:600], "y": DATA.target[:600]}
 ONE = RateConstrainedClassifier(epsilon=1.0, feature_range=(-4, 4), solver=STEPS)
 TRAINERS = {
@@ -551,34 +540,16 @@ def test_bagging_weighs_rows_and_is_refused():
         BaggingClassifier(ONE, n_estimators=2).fit(**SMALL)
 
 
+COMPARED, FIVE = "that are compared, by the", {"epsilon": 5.0, "random_state": 0}
+SEVERAL = ["demographic_parity", EqualizedOdds(temperature=2.0)]
 ONLY = {  # of a slack of 0 and labels that nothing tells apart
-    "records": (
-        RateConstrainedClassifier(epsilon=5.0, random_state=0),
-        "that are compared, by the",
-    ),
+    "records": (RateConstrainedClassifier(**FIVE), COMPARED),
     "groups": (clone(SECRET_GROUPS).set_params(random_state=0), "for all rows: the noise"),
-    "penalty": (
-        DPFermiClassifier(protect="record", epsilon=5.0, random_state=0),
-        "that are compared, by the",
-    ),
-    "a list": (
-        RateConstrainedClassifier(
-            ["demographic_parity", EqualizedOdds(temperature=2.0)], epsilon=5.0, random_state=0
-        ),
-        "that are compared, by the",
-    ),
-    "partial, one threshold": (
-        PartialParityClassifier("demographic_parity", epsilon=5.0, random_state=0),
-        "that are compared, by the",
-    ),
-    "partial, in bins": (
-        PartialParityClassifier(epsilon=5.0, random_state=0),
-        "that are compared, by the",
-    ),
-    "ranking": (
-        AUCFairClassifier(epsilon=5.0, feature_range=(-4, 4), random_state=0),
-        "by the released moments",
-    ),
+    "penalty": (DPFermiClassifier(protect="record", **FIVE), COMPARED),
+    "a list": (RateConstrainedClassifier(SEVERAL, **FIVE), COMPARED),
+    "partial, one threshold": (PartialParityClassifier("demographic_parity", **FIVE), COMPARED),
+    "partial, in bins": (PartialParityClassifier(**FIVE), COMPARED),
+    "ranking": (AUCFairClassifier(feature_range=(-4, 4), **FIVE), "by the released moments"),
 }
 
 
@@ -621,3 +592,79 @@ def test_counts_in_warnings_are_said_to_be_noisy(name):
     counted = [text for text in warned if " rows)" in text or "%" in text] + clf.left_out_
     assert all("by the released counts, which are noisy" in text for text in counted)
     assert counted
+
+
+SLOW = ("partial parity", "penalty, groups", "rates of a network")
+
+
+class InjectedError(Exception):
+    pass
+
+
+def fail():
+    raise InjectedError
+
+
+def releases_of(clf, monkeypatch, at=None):
+    """Fit, and fail right after so many releases; the number of releases that were made."""
+    made = []
+
+    def counted(add_noise, total, deviation, rng):
+        made.append(add_noise(total, deviation, rng))
+        return fail() if len(made) == at else made[-1]
+
+    with monkeypatch.context() as patch:
+        answered_by(patch, counted)
+        fitted(clone(clf))
+    return len(made)
+
+
+@pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
+def test_an_error_after_any_release_carries_what_was_spent(name, monkeypatch):
+    clf = PRIVATE[name]
+    n_releases = releases_of(clf, monkeypatch)
+    assert n_releases >= 3
+    for k in (1, n_releases // 2, n_releases):
+        with pytest.raises(InjectedError) as caught:
+            releases_of(clf, monkeypatch, at=k)
+        assert 0 < caught.value.privacy.epsilon <= 1.0
+        assert any("Another fit on the same rows adds its own" in n for n in caught.value.__notes__)
+
+
+def failing(hook):
+    """A callback of scikit-learn's that fails in a hook, when the fit has ended."""
+    hooks = ("setup", "teardown", "on_fit_task_begin", "on_fit_task_end")
+    calls = dict.fromkeys(hooks, lambda estimator, context: None)
+    calls[hook] = lambda estimator, context: fail() if context.task_name == "fit" else None
+    return SimpleNamespace(**calls)
+
+
+@pytest.mark.parametrize(
+    ("name", "hooks"),
+    [
+        ("rates", ["on_fit_task_end"]),
+        ("ranking", ["teardown"]),
+        ("penalty, records", ["teardown", "teardown"]),
+    ],
+)
+def test_a_callback_that_fails_after_all_releases_carries_what_was_spent(name, hooks):
+    """Also where several fail, of which scikit-learn makes a group."""
+    pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+    clf = clone(PRIVATE[name]).set_callbacks(*map(failing, hooks))
+    with pytest.raises((InjectedError, ExceptionGroup)) as caught:
+        fitted(clf)
+    assert 0.5 < caught.value.privacy.epsilon <= 1.0
+    assert not hasattr(clf, "classes_")
+
+
+@pytest.mark.parametrize("name", slow_where(PRIVATE, *SLOW))
+def test_a_warning_about_released_numbers_as_an_error_carries_it_too(name):
+    """With -W error a warning ends a fit; that a group is small is known from released counts."""
+    n = 30
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", SmallGroupWarning)
+        clf = clone(PRIVATE[name])
+        with pytest.raises(SmallGroupWarning) as caught:
+            fitted(clf, DATA.data[:n], DATA.target[:n], DATA.sensitive_features[:n])
+    assert 0 < caught.value.privacy.epsilon <= 1.0

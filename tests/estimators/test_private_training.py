@@ -1,33 +1,32 @@
-"""RateConstrainedClassifier(epsilon=...): what it keeps, what it says, what it refuses."""
+"""Rates and rankings with epsilon: what they keep, what they say, what they refuse."""
 
 import pickle
 import re
-import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.utils import Bunch
 from torch import nn
 
 from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
-from fairconstrained.constraints import FalseNegativeRate, PartialStatisticalParity
+from fairconstrained.constraints import AUCParity, FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
-    IncompatibleSolverError,
-    MissingSensitiveFeaturesWarning,
     PrivacyWarning,
     SmallGroupWarning,
 )
+from fairconstrained.metrics import inter_group_auc_gap
 from fairconstrained.privacy import privacy_spent
 from fairconstrained.privacy.plans import gaussian_multiplier
-from fairconstrained.solvers import DPSGDA, QCQP, AugmentedLagrangian, NoisyTables, ReleasedMoments
-from tests.helpers.fits import CAPS, METRIC_OF
-from tests.helpers.private_fits import Keeps
-from tests.helpers.releases import answered_by, honest
+from fairconstrained.solvers import DPSGDA, NoisyTables
+from tests.helpers.fits import CAPS, FORGIVEN, METRIC_OF
+from tests.helpers.private_fits import Keeps, words_of
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 quiet = pytest.mark.filterwarnings(
@@ -133,42 +132,6 @@ def test_callbacks_see_released_numbers_only_and_may_stop():
     assert clf.privacy_.epsilon <= 1.0  # the price of the whole plan
 
 
-@pytest.mark.parametrize("solver", [AugmentedLagrangian(), NoisyTables()])
-def test_solvers_that_are_not_for_private_rates_are_refused(solver):
-    with pytest.raises(IncompatibleSolverError, match=r"cannot solve PrivateERM.*DPSGDA"):
-        private(n=2000, solver=solver)
-    with pytest.raises(IncompatibleSolverError, match=r"DPSGDA .*epsilon"):
-        private(n=2000, solver=DPSGDA(), epsilon=None)
-
-
-REFUSED = {
-    "variables of its own": RateConstrainedClassifier(
-        PartialStatisticalParity(interval=(0.0, 0.3)), epsilon=1.0
-    ),
-    "a network that mixes rows": RateConstrainedClassifier(
-        epsilon=1.0,
-        model=lambda d, k: nn.Sequential(nn.Linear(d, 3), nn.Softmax(0), nn.Linear(3, k)),
-    ),
-    "of DP-FERMI, sensitive features": DPFermiClassifier(
-        solver=NoisyTables(), model=lambda d, k: nn.Sequential(nn.BatchNorm1d(d), nn.Linear(d, k))
-    ),
-    "an inner solver": DPFermiClassifier(solver=ReleasedMoments(inner=QCQP())),
-    "a quadratic solver": AUCFairClassifier(epsilon=1.0, solver=QCQP()),
-}
-
-
-@pytest.mark.parametrize("clf", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_trained_is_refused_before_any_release(clf, monkeypatch):
-    released = answered_by(monkeypatch, honest)
-    rows = LARGE.data[:3000], LARGE.target[:3000]
-    with pytest.raises(
-        ValueError, match=r"cannot solve|variables of its own|private training"
-    ) as caught:
-        clone(clf).fit(*rows, sensitive_features=LARGE.sensitive_features[:3000])
-    assert not hasattr(caught.value, "privacy")
-    assert not released
-
-
 @quiet
 @pytest.mark.slow
 def test_small_groups_are_named_with_their_released_count():
@@ -206,10 +169,8 @@ def test_rows_out_of_range_are_answered_with_the_parameter_that_they_need(clf, w
     rows = {"y": LARGE.target, "sensitive_features": LARGE.sensitive_features}
     with pytest.warns(PrivacyWarning, match=r"Give feature_range=\(low, high\)"):
         clf.set_params(feature_range=wrong).fit(raw, **rows)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        clf.set_params(feature_range=(raw.min(axis=0), raw.max(axis=0))).fit(raw, **rows)
-    assert not any("feature_range" in str(w.message) for w in caught)
+    clf.set_params(feature_range=(raw.min(axis=0), raw.max(axis=0)))
+    assert "feature_range" not in " ".join(words_of(lambda: clf.fit(raw, **rows)))
 
 
 @quiet
@@ -254,10 +215,8 @@ def test_a_seed_is_named_and_is_neither_pickled_nor_shown():
     assert pickle.loads(pickle.dumps(clf)).random_state == 0
     unfitted = RateConstrainedClassifier(epsilon=1.0, random_state=0)
     assert pickle.loads(pickle.dumps(unfitted)).random_state == 0
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        private(slack=10.0, n=3000, solver=DPSGDA(n_steps=5), random_state=None)
-    assert not any("seeds the noise" in str(warning.message) for warning in caught)
+    few = {"slack": 10.0, "n": 3000, "solver": DPSGDA(n_steps=5), "random_state": None}
+    assert "seeds the noise" not in " ".join(words_of(lambda: private(**few)))
 
 
 @quiet
@@ -273,23 +232,13 @@ def test_a_seed_is_named_and_is_neither_pickled_nor_shown():
 def test_no_count_is_negative(clf):
     """Noisy counts of small groups are negative half of the time; no group is."""
     groups = np.where(np.arange(2000) < 8, np.arange(2000) % 4, 9).astype(str)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for seed in range(2):
-            clone(clf).set_params(random_state=seed).fit(
-                LARGE.data[:2000], LARGE.target[:2000], sensitive_features=groups
-            )
-    said = [str(w.message) for w in caught if w.category is SmallGroupWarning]
+    rows = {"X": LARGE.data[:2000], "y": LARGE.target[:2000], "sensitive_features": groups}
+    said = []
+    for seed in range(2):
+        seeded = clone(clf).set_params(random_state=seed)
+        said += words_of(partial(seeded.fit, **rows), SmallGroupWarning)
     assert any("(0 rows)" in text for text in said)
     assert not any(re.search(r"-\d+ rows", text) for text in said)
-
-
-def test_without_groups_it_trains_privately_without_constraint():
-    clf = RateConstrainedClassifier(epsilon=1.0, random_state=0)
-    with pytest.warns(MissingSensitiveFeaturesWarning):
-        clf.fit(LARGE.data[:3000], LARGE.target[:3000])
-    assert clf.privacy_.epsilon <= 1
-    assert np.isnan(clf.violation_)
 
 
 SOLVER = DPSGDA(n_steps=10, sampling_rate=0.9)
@@ -344,3 +293,74 @@ def test_sparse_rows_have_the_private_model_of_dense_ones(given):
         rows = {"y": LARGE.target[:3000], "sensitive_features": LARGE.sensitive_features[:3000]}
         found.append(clf.fit(wrap(X), **rows).decision_function(X))
     np.testing.assert_allclose(*found, atol=1e-5)
+
+
+# Whether most rows lie outside of their range is read off released norms, so the noise decides.
+norms = pytest.mark.filterwarnings(
+    "ignore:By the released norms:fairconstrained.exceptions.PrivacyWarning"
+)
+
+
+def data(n=4000, seed=0):
+    made = make_biased_classification(n, 6, random_state=seed)
+    X = np.clip(made.data, -4, 4)
+    return X, made.target, made.sensitive_features
+
+
+def fitted(bunch=None, constraint="inter_group", **params):
+    X, y, groups = data() if bunch is None else bunch
+    params = {"epsilon": 1.0, "feature_range": (-4, 4), "random_state": 0} | params
+    return AUCFairClassifier(constraint, **params).fit(X, y, sensitive_features=groups)
+
+
+@norms
+@pytest.mark.parametrize("constraint", ["group_auc", "intra_group"])
+def test_with_a_large_budget_it_nears_the_moment_solution(constraint):
+    X, y, groups = data(20_000)
+    exact = fitted(
+        (X, y, groups), AUCParity(constraint, surrogate="binormal"), epsilon=None, slack=0.02
+    )
+    private = fitted((X, y, groups), constraint, epsilon=50.0, slack=0.02)
+    aucs = [roc_auc_score(y, clf.decision_function(X)) for clf in (exact, private)]
+    assert aucs[1] == pytest.approx(aucs[0], abs=0.01)
+    correlation = np.corrcoef(exact.decision_function(X), private.decision_function(X))[0, 1]
+    assert correlation > 0.99
+    assert private.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.05)
+    assert private.violation_ <= 0.02 + FORGIVEN
+
+
+@norms
+@pytest.mark.slow
+def test_the_reported_gap_is_that_of_the_rows_up_to_the_noise_of_a_table():
+    X, y, groups = bunch = data(20_000)
+    errors = []
+    for seed in range(3):
+        clf = fitted(bunch, slack=0.02, random_state=seed)
+        gap = inter_group_auc_gap(y, clf.decision_function(X), sensitive_features=groups)
+        errors.append(clf.violation_ - gap)
+    assert np.abs(errors).max() < 0.02
+
+
+@norms
+def test_small_groups_and_noise_are_named_by_released_counts():
+    X, y, groups = data(20_000)
+    groups = np.where(np.arange(20_000) < 20, "tiny", np.array(groups).astype(str))
+    small, noisy = (
+        words_of(lambda: fitted((X, y, groups)), kind)[-1]
+        for kind in (SmallGroupWarning, PrivacyWarning)
+    )
+    assert "tiny" in small
+    assert "tiny" in noisy
+    assert "mostly noise" in noisy
+
+
+@norms
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_small_group_lets_no_fit_fail_after_its_releases():
+    """A group of 26 rows, by its released counts sometimes empty in one label or in both."""
+    X, y, groups = data(3000)
+    groups = np.where(np.arange(3000) < 26, "tiny", np.array(groups).astype(str))
+    for seed in range(8):
+        clf = fitted((X, y, groups), "intra_group", random_state=seed)
+        assert np.isfinite(clf.coef_).all()

@@ -6,13 +6,14 @@ Warnings are errors here: a fit that says it is not feasible, or not converged, 
 import itertools
 import sys
 
+import fairlearn.metrics
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit, softmax
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import (
     CONSTRAINTS,
     DemographicParity,
@@ -20,8 +21,11 @@ from fairconstrained.constraints import (
     EqualOpportunity,
     FalseNegativeRate,
     RateConstraint,
+    RejectionRate,
+    Space,
 )
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.metrics import rejection_rate
 from fairconstrained.models import Linear
 from fairconstrained.solvers import Iterate
 from tests.helpers.fits import (
@@ -262,19 +266,50 @@ def test_fits_that_take_two_seconds_show_a_bar_on_terminals(monkeypatch, capsys)
 
 def test_where_the_model_without_constraints_keeps_the_slack_it_is_the_result():
     data = make_biased_classification(3000, random_state=0)
-    rows = data.data, data.target
-    free = RateConstrainedClassifier(slack=np.inf)
-    free.fit(*rows, sensitive_features=data.sensitive_features)
-    gap = metrics.demographic_parity_difference(
-        data.target, free.predict(data.data), sensitive_features=data.sensitive_features
-    )
+    data = data.data, data.target, data.sensitive_features
+    free = fitted(data=data, slack=np.inf)
+    gap = measured(free, "demographic_parity", data)
     assert 0.1 < gap < 1.0
-    kept = RateConstrainedClassifier(slack=gap + 1e-9)
-    kept.fit(*rows, sensitive_features=data.sensitive_features)
+    kept = fitted(data=data, slack=gap + 1e-9)
     np.testing.assert_allclose(kept.coef_, free.coef_, rtol=1e-7, atol=1e-9)
     assert kept.converged_
     assert kept.n_iter_ <= 2
     assert not kept.multipliers_.any()
-    less = RateConstrainedClassifier(slack=gap - 0.05)
-    less.fit(*rows, sensitive_features=data.sensitive_features)
-    assert less.multipliers_.any()
+    assert fitted(data=data, slack=gap - 0.05).multipliers_.any()
+
+
+FLOORS = make_biased_classification(1000, random_state=0)
+SEX = np.where(FLOORS.sensitive_features == 0, "a", "b")
+
+
+def accepted(clf):
+    return pd.Series(clf.predict(FLOORS.data)).groupby(SEX).mean()
+
+
+def test_no_group_falls_below_its_rate_without_parity():
+    data = FLOORS.data, FLOORS.target, SEX
+    free = accepted(fitted(DemographicParity(1.0), data))
+    assert (accepted(fitted(DemographicParity(0.02), data)) < free - 0.05).any()
+    floors = RejectionRate((1.0 - free).to_dict(), per_group=True)
+    clf = fitted([DemographicParity(0.02), floors], data)
+    assert clf.feasible_
+    assert (accepted(clf) >= free - 1e-9).all()
+    assert clf.violations_["rejection_rate"] == pytest.approx(1.0 - accepted(clf).min())
+
+
+def test_caps_of_groups_follow_their_labels():
+    """Also of crossed columns, and for every class of several."""
+    space = Space([0, 1, 2], [("f", 1), ("m", 0)])
+    caps = {("m", 0): 0.2, ("f", 1): 0.3}
+    assert RejectionRate(caps, per_group=True).bind(space).slack.tolist() == [0.3, 0.2] * 3
+
+
+def test_the_metric_is_one_minus_the_smallest_selection_rate_of_fairlearn():
+    predicted = (FLOORS.data[:, 0] > 0).astype(int)
+    y = FLOORS.target
+    frame = fairlearn.metrics.MetricFrame(
+        metrics=fairlearn.metrics.selection_rate, y_true=y, y_pred=predicted, sensitive_features=SEX
+    )
+    found = rejection_rate(y, predicted, sensitive_features=SEX)
+    assert found == pytest.approx(1.0 - frame.group_min())
+    assert rejection_rate(y, predicted) == pytest.approx(1.0 - frame.overall)

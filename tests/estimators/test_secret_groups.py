@@ -1,4 +1,6 @@
-"""protect="sensitive_features": what fits keep, what they measure, and what they refuse."""
+"""Secret groups: what fits keep and measure, and that nothing tells whether a group occurs."""
+
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -6,14 +8,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import DPFermiClassifier, RateConstrainedClassifier
-from fairconstrained.constraints import (
-    DemographicParity,
-    FalseNegativeRate,
-    PartialDemographicParity,
-)
+from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -21,12 +20,12 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
 )
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.models import Posteriors, SingleFit
-from fairconstrained.solvers import DPFERMI, SGDA, AugmentedLagrangian, ReleasedMoments
+from fairconstrained.model_selection import SensitiveColumnsClassifier
+from fairconstrained.models import Posteriors
+from fairconstrained.solvers import DPSGDA, SGDA, NoisyTables, ReleasedMoments
 from tests.helpers.fits import measured
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import SECRET_GROUPS
-from tests.helpers.releases import answered_by, without_noise
 
 DATA = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 X, Y = DATA.data, DATA.target
@@ -127,35 +126,6 @@ def test_declared_groups_may_not_be_missing_if_that_raises():
     assert not hasattr(caught.value, "privacy")
 
 
-REFUSED = {
-    "a group model that learns": (
-        {"model": Posteriors(LogisticRegression(), DecisionTreeClassifier())},
-        "reads the groups exactly",
-    ),
-    "a single plain model": (
-        {"model": SingleFit(DecisionTreeClassifier())},
-        "must be 'linear', a network or a frozen classifier",
-    ),
-    "a range": ({"feature_range": (-1, 1)}, "feature_range must be None .* features are public"),
-    "steps for a penalty": ({"solver": DPFERMI()}, "DPFERMI"),
-    "a solver of exact rows": ({"solver": AugmentedLagrangian()}, "AugmentedLagrangian"),
-    "thresholds of their own": (
-        {"constraint": PartialDemographicParity(interval=(0.1, 0.5))},
-        "must be linear in sums over groups",
-    ),
-    "a margin": ({"margin": 1.0}, "margin must be 0"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_would_read_groups_exactly_is_refused_before_any_release(case, monkeypatch):
-    params, message = REFUSED[case]
-    made = answered_by(monkeypatch, without_noise)
-    with pytest.raises(ValueError, match=message):
-        fitted(clone(SECRET).set_params(**params))
-    assert made == []
-
-
 def test_a_model_of_features_and_labels_learns_and_one_of_the_groups_must_be_frozen():
     """With the group model that is given; groups_ has its names."""
     groups = DATA.sensitive_features
@@ -174,3 +144,117 @@ def test_a_model_of_features_and_labels_learns_and_one_of_the_groups_must_be_fro
 def test_ratios_and_caps_are_kept_by_their_estimates(constraint):
     clf = fitted(clone(SECRET).set_params(constraint=constraint), rows=slice(0, 8000))
     assert clf.excess_ <= clf.excess_error_ < 0.1
+
+
+ROWS, LABELS, SEX = X[:2000], Y[:2000], GROUPS[:2000]
+
+ESTIMATORS = {
+    "rates": RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5), random_state=0),
+    "sensitive features": DPFermiClassifier(random_state=0),
+    "record": DPFermiClassifier(protect="record", solver=NoisyTables(n_steps=5), random_state=0),
+    "ranking": AUCFairClassifier(epsilon=1.0, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", slow_where(ESTIMATORS, "sensitive features"))
+def test_a_declared_group_is_listed_whether_or_not_it_occurs(name):
+    """One row decides whether "c" occurs: what is told of the groups is the same."""
+    with_c = np.where(np.arange(2000) == 7, "c", SEX)
+    outcomes = []
+    for groups in (SEX, with_c):
+        declared = pd.Categorical(groups, categories=["b", "a", "c"])
+        clf = clone(ESTIMATORS[name])
+        fitted = clf.fit(ROWS, LABELS, sensitive_features=pd.Series(declared))
+        outcomes.append((fitted.groups_.tolist(), fitted.constraints_, fitted.privacy_))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0] == ["a", "b", "c"]
+
+
+def test_columns_declare_their_values_which_are_crossed():
+    declared = pd.Categorical(SEX, categories=["b", "a", "c"])
+    for columns, names in (
+        ({"one": declared}, ["a", "b", "c"]),
+        (pd.DataFrame({"one": declared, "two": declared}), [(i, j) for i in "abc" for j in "abc"]),
+    ):
+        clf = clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=columns)
+        assert clf.groups_.tolist() == names
+
+
+@pytest.mark.parametrize("table", [dict, pd.DataFrame])
+def test_columns_of_which_some_declare_nothing_are_refused(table):
+    groups = table({"one": pd.Categorical(SEX, categories=["b", "a", "c"]), "two": SEX})
+    with pytest.raises(ValueError, match=r"must be categoricals, or none.*column 1 is none"):
+        clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=groups)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda clf: SensitiveColumnsClassifier(clf, -1),
+        lambda clf: make_pipeline(SensitiveColumnsClassifier(make_pipeline(clf), -1)),
+    ],
+    ids=["alone", "in pipelines"],
+)
+def test_whoever_takes_groups_from_columns_tells_no_class_that_occurs(around):
+    table = pd.DataFrame(ROWS).assign(group=SEX == "a")
+    for occurring in (2, 3):
+        y = pd.Series(pd.Categorical(np.arange(2000) % occurring, categories=range(3)))
+        clf = around(clone(ESTIMATORS["rates"])).fit(table.to_numpy(float), y)
+        assert clf.classes_.tolist() == [0, 1, 2]
+
+
+def test_no_warning_tells_how_many_of_the_declared_classes_occur():
+    """scikit-learn counts the labels that occur where they are many."""
+    clf = DPFermiClassifier(protect="record", solver=NoisyTables(n_steps=1), min_group_size=0)
+    warned = []
+    for occurring in (2, 24):
+        y = pd.Series(pd.Categorical(np.arange(40) % occurring, categories=range(24)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            clf.fit(ROWS[:40], y, sensitive_features=SEX[:40])
+        warned.append({str(w.message) for w in caught if "unique classes" in str(w.message)})
+    assert warned == [set(), set()]
+
+
+@pytest.mark.parametrize("name", ["rates", "record"])
+def test_a_declared_class_need_not_occur(name):
+    declared = pd.Series(pd.Categorical(LABELS, categories=[0, 1, 2]))
+    for rows in (
+        slice(None),
+        LABELS == 0,
+    ):  # that one class alone occurs is no error, which would tell
+        clf = clone(ESTIMATORS[name]).fit(ROWS[rows], declared[rows], sensitive_features=SEX[rows])
+        assert clf.classes_.tolist() == [0, 1, 2]
+        assert clf.predict_proba(ROWS[:5]).shape == (5, 3)
+
+
+@pytest.mark.parametrize("occurring", [2, 30])
+def test_how_many_of_the_declared_groups_occur_decides_no_error_and_no_warning(occurring):
+    """Thirty groups in 140 rows are refused by their number, whether two of them occur or all."""
+    groups = pd.Series(pd.Categorical(np.arange(2000) % occurring, categories=range(30)))
+    with pytest.raises(ValueError, match=r"has 30 groups in 140 samples"):
+        clone(ESTIMATORS["ranking"]).fit(ROWS[:140], LABELS[:140], sensitive_features=groups[:140])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=groups)
+    assert any("has 30 different numbers" in str(w.message) for w in caught)
+
+
+@pytest.mark.parametrize("occurring", [2, 3])
+@pytest.mark.parametrize(
+    ("of", "categories", "message"),
+    [
+        ("groups", [1, 2, "x"], "categories of sensitive_features must be of one type"),
+        ("groups", [True, False, "unknown"], "categories of sensitive_features must be of one"),
+        ("labels", [0.0, 1.0, 1.5], "must be classes"),
+        ("labels", ["a", "b", 7], "must be of one type"),
+    ],
+)
+def test_categories_of_different_types_are_refused_whether_or_not_all_occur(
+    of, categories, message, occurring
+):
+    """1 and 2 alone are numbers, and texts beside "x": the row with "x" would decide."""
+    declared = pd.Series(pd.Categorical.from_codes(np.arange(2000) % occurring, categories))
+    y, groups = (declared, SEX) if of == "labels" else (LABELS, declared)
+    with pytest.raises(ValueError, match=message):
+        clone(ESTIMATORS["rates"]).fit(ROWS, y, sensitive_features=groups)

@@ -1,11 +1,15 @@
-"""Rows that belong to groups by shares: by probabilities, and where records have errors."""
+"""Groups that are known in part, with a probability, or recorded with errors."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -26,13 +30,14 @@ from fairconstrained.constraints import (
     FalseNegativeRate,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.groups import EstimatedGroups, GroupProbabilities, RecordedGroups
 from fairconstrained.metrics import (
     certify,
     confidence_interval,
     demographic_parity_difference,
     equalized_odds_difference,
+    false_negative_rate,
     group_auc_gap,
     group_report,
     inter_group_auc_gap,
@@ -42,12 +47,12 @@ from fairconstrained.metrics import (
 from fairconstrained.model_selection import StratifiedSensitiveKFold
 from fairconstrained.models import estimate_group_probabilities
 from fairconstrained.monitoring import FairnessMonitor
-from fairconstrained.solvers import SGDA, LevelSet
+from fairconstrained.solvers import SGDA, LevelSet, NoisyTables
 from tests.helpers.marks import slow_where
 
 DATA = make_biased_classification(700, random_state=0)
 X, Y = DATA.data, DATA.target
-GROUPS = np.where(DATA.sensitive_features == 0, "a", "b")
+GROUPS = np.where(DATA.sensitive_features == 0, "a", "b").astype(object)
 IS_B = (GROUPS == "b").astype(float)
 CERTAIN = GroupProbabilities(pd.DataFrame({"b": IS_B, "a": 1.0 - IS_B}))
 B = LogisticRegression().fit(np.column_stack((X, Y)), IS_B)
@@ -56,39 +61,34 @@ PROBABLE = GroupProbabilities(pd.DataFrame(P, columns=["a", "b"]))
 CONFUSION = np.array([[0.9, 0.1], [0.2, 0.8]])
 WRONG = np.random.default_rng(0).random(700) < np.where(IS_B, 0.2, 0.1)
 RECORDED = RecordedGroups(np.where((GROUPS == "b") ^ WRONG, "b", "a"), CONFUSION)
+HIDDEN = np.random.default_rng(0).random(700) < 0.5
+PARTLY = np.where(HIDDEN, None, GROUPS)
 SCORES = {"method": "decision_function"}
 
+PARITY = demographic_parity_difference
 CASES = {
-    "rates": (lambda: RateConstrainedClassifier(slack=0.02), demographic_parity_difference, {}),
+    "rates": (RateConstrainedClassifier(slack=0.02), PARITY, {}),
     "odds and a cap": (
-        lambda: RateConstrainedClassifier([EqualizedOdds(0.05), FalseNegativeRate(max=0.3)]),
+        RateConstrainedClassifier([EqualizedOdds(0.05), FalseNegativeRate(max=0.3)]),
         equalized_odds_difference,
         {},
     ),
     "mini-batches": (
-        lambda: RateConstrainedClassifier(solver=SGDA(), slack=0.05, max_iter=100, random_state=0),
-        demographic_parity_difference,
+        RateConstrainedClassifier(solver=SGDA(), slack=0.05, max_iter=100, random_state=0),
+        PARITY,
         {},
     ),
-    "margin": (
-        lambda: RateConstrainedClassifier(slack=0.08, margin=1.0),
-        demographic_parity_difference,
-        {},
-    ),
-    "losses": (lambda: LossParityClassifier(slack=0.01), loss_gap, {"method": "predict_proba"}),
-    "ERMI": (
-        lambda: DPFermiClassifier(epsilon=None, penalty=5.0),
-        demographic_parity_difference,
-        {},
-    ),
-    "AUCs": (AUCFairClassifier, group_auc_gap, SCORES),
+    "margin": (RateConstrainedClassifier(slack=0.08, margin=1.0), PARITY, {}),
+    "losses": (LossParityClassifier(slack=0.01), loss_gap, {"method": "predict_proba"}),
+    "ERMI": (DPFermiClassifier(epsilon=None, penalty=5.0), PARITY, {}),
+    "AUCs": (AUCFairClassifier(), group_auc_gap, SCORES),
     "AUCs of moments": (
-        lambda: AUCFairClassifier(AUCParity("inter_group", surrogate="quadratic")),
+        AUCFairClassifier(AUCParity("inter_group", surrogate="quadratic")),
         inter_group_auc_gap,
         SCORES,
     ),
     "ranks": (
-        lambda: PartialParityClassifier(interval=(0.0, 0.5)),
+        PartialParityClassifier(interval=(0.0, 0.5)),
         partial_statistical_parity,
         {**SCORES, "interval": (0.0, 0.5)},
     ),
@@ -103,13 +103,15 @@ def fitted(clf, groups, rows=X):
 
 
 def measured(metric, clf, groups, method="predict", **options):
-    return metric(Y, getattr(clf, method)(X), sensitive_features=groups, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        return metric(Y, getattr(clf, method)(X), sensitive_features=groups, **options)
 
 
 @pytest.mark.parametrize("case", slow_where(CASES, *SLOW))
 def test_certain_probabilities_are_groups(case):
-    make, metric, options = CASES[case]
-    shared, plain = fitted(make(), CERTAIN), fitted(make(), GROUPS)
+    clf, metric, options = CASES[case]
+    shared, plain = fitted(clone(clf), CERTAIN), fitted(clone(clf), GROUPS)
     assert list(shared.groups_) == ["a", "b"]
     if case not in ("mini-batches", "margin"):  # drawn otherwise
         np.testing.assert_allclose(shared.coef_, plain.coef_, atol=2e-4)
@@ -117,23 +119,17 @@ def test_certain_probabilities_are_groups(case):
     assert of_both[0] == pytest.approx(of_both[1], abs=1e-12)
 
 
+@pytest.mark.parametrize("known", ["by shares", "in part"])
 @pytest.mark.parametrize("case", slow_where(CASES, *SLOW))
-def test_what_is_constrained_is_what_metrics_measure(case):
-    make, metric, options = CASES[case]
+def test_what_is_constrained_is_what_metrics_measure(case, known):
+    clf, metric, options = CASES[case]
     groups = PROBABLE if case in ("odds and a cap", "AUCs", "ranks") else RECORDED
-    clf = fitted(make(), groups)
-    own = clf.violations_.get("equalized_odds", clf.violation_)
-    assert own == pytest.approx(measured(metric, clf, groups, **options), abs=1e-9)
+    groups = groups if known == "by shares" else PARTLY
+    clf = fitted(clone(clf), groups)
+    violation = clf.violations_.get("equalized_odds", clf.violation_)
+    assert violation == pytest.approx(measured(metric, clf, groups, **options), abs=1e-9)
+    assert list(clf.groups_) == ["a", "b"]
     assert clf.feasible_
-
-
-@pytest.mark.slow
-def test_blocks_have_the_model_of_rows_in_memory():
-    read = Blocks(lambda: iter(np.array_split(X, [5, 600])))
-    for groups, margin in ((PROBABLE, 0.0), (RECORDED, 0.0), (RECORDED, 0.5)):
-        whole = fitted(RateConstrainedClassifier(slack=0.02, margin=margin), groups)
-        blocks = fitted(RateConstrainedClassifier(slack=0.02, margin=margin), groups, read)
-        np.testing.assert_allclose(blocks.coef_, whole.coef_, atol=1e-8)
 
 
 def test_any_classifier():
@@ -262,46 +258,16 @@ def test_searches_slice_them_like_arrays():
 
 
 SHARES = {"sensitive_features": PROBABLE}
-QUADRATIC = AUCParity(surrogate="quadratic")
-PARALLEL = DemographicParity(attributes="parallel")
 BOUND = {"constraint": "demographic_parity", "slack": 0.1}
 
 
 @pytest.mark.parametrize(
     ("message", "refused"),
     [
-        (
-            "must hold one group per row.*with epsilon",
-            lambda: RateConstrainedClassifier(epsilon=1.0).fit(X, Y, **SHARES),
-        ),
-        (
-            "must hold one group per row.*with epsilon",
-            lambda: DPFermiClassifier().fit(X, Y, **SHARES),
-        ),
-        (
-            "the group of every row",
-            lambda: PartialParityClassifier(group_features=True).fit(X, Y, **SHARES),
-        ),
-        (
-            "PartialParityClassifier takes groups or",
-            lambda: PartialParityClassifier().fit(X, Y, sensitive_features=RECORDED),
-        ),
-        ("LevelSet", lambda: AUCFairClassifier(QUADRATIC, solver=LevelSet()).fit(X, Y, **SHARES)),
-        (
-            "must be columns of groups",
-            lambda: RateConstrainedClassifier().fit(X, Y, **SHARES, control_features=GROUPS),
-        ),
-        (
-            "must be columns of groups",
-            lambda: RateConstrainedClassifier(PARALLEL).fit(X, Y, **SHARES),
-        ),
         ("must be columns", lambda: report(y_true=Y, y_pred=Y, **SHARES, pos_label=1)),
         ("certify takes groups", lambda: certify(y_true=Y, y_pred=Y, **SHARES, **BOUND)),
         ("partial_fit takes groups", lambda: AUCFairClassifier().partial_fit(X, Y, **SHARES)),
-        (
-            "FairnessMonitor takes groups",
-            lambda: FairnessMonitor(**BOUND).update(y_pred=Y, **SHARES),
-        ),
+        ("Monitor takes groups", lambda: FairnessMonitor(**BOUND).update(y_pred=Y, **SHARES)),
         (
             "estimate_group_probabilities takes groups",
             lambda: estimate_group_probabilities(LogisticRegression(), X, PROBABLE),
@@ -334,3 +300,178 @@ def test_wrong_tables_are_refused_by_row():
         RecordedGroups(["a", None], np.eye(1))
     with pytest.raises(ValueError, match="sensitive_features has 700 rows, but X and y have"):
         RateConstrainedClassifier().fit(X[1:], Y[1:], sensitive_features=PROBABLE)
+
+
+def test_caps_on_all_rows_count_rows_of_unknown_group():
+    constraints = ["demographic_parity", FalseNegativeRate(max=0.2)]
+    clf = fitted(RateConstrainedClassifier(constraints, slack=0.05), PARTLY)
+    cap = false_negative_rate(Y, clf.predict(X))
+    assert clf.violations_["false_negative_rate"] == pytest.approx(cap, abs=1e-12)
+    gap = measured(demographic_parity_difference, clf, PARTLY)
+    assert clf.violations_["demographic_parity"] == pytest.approx(gap, abs=1e-12)
+
+
+def test_a_warning_counts_them_or_an_error_does():
+    message = f"sensitive_features is missing for {HIDDEN.sum()} of 700 rows"
+    with pytest.warns(MissingSensitiveFeaturesWarning, match=message):
+        RateConstrainedClassifier().fit(X, Y, sensitive_features=PARTLY)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(missing_sensitive="raise").fit(X, Y, sensitive_features=PARTLY)
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="is missing in every row"):
+        RateConstrainedClassifier().fit(X, Y, sensitive_features=[None] * len(Y))
+    RateConstrainedClassifier("false_negative_rate", missing_sensitive="raise", slack=0.5).fit(
+        X, Y, sensitive_features=PARTLY
+    )  # a cap on all rows needs no groups
+
+
+SIDE_BY_SIDE = {
+    "rates": (DemographicParity, demographic_parity_difference, {}),
+    "rates within labels": (EqualizedOdds, equalized_odds_difference, {}),
+    "against everybody": (
+        partial(DemographicParity, reference="overall"),
+        demographic_parity_difference,
+        {"method": "to_overall"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SIDE_BY_SIDE)
+@settings(max_examples=5, deadline=None, phases=[Phase.generate])
+@given(data=st.data())
+def test_parallel_attributes_are_compared_by_the_rows_that_have_them(case, data):
+    """A row that lacks one attribute counts by its others, in fits as in metrics."""
+    notion, metric, options = SIDE_BY_SIDE[case]
+    rng = np.random.default_rng(data.draw(st.integers(0, 9999), label="seed"))
+    n, n_columns = 200, data.draw(st.integers(2, 3), label="columns")
+    values = rng.integers([3, 2, 2][:n_columns], size=(n, n_columns))
+    lacking = data.draw(st.sampled_from(["at random", "all but one", "at most one"]), label="lack")
+    hidden = rng.random((n, n_columns)) < np.where(Y[:n] == 1, 0.2, 0.5)[:, None]
+    one = rng.integers(n_columns, size=(n, 1)) == np.arange(n_columns)
+    hidden = {"at random": hidden, "all but one": ~one, "at most one": hidden & one}[lacking]
+    people = pd.DataFrame(
+        np.where(hidden, None, values.astype(str)), columns=list("abc")[: values.shape[1]]
+    )
+    own = {"sensitive_features": people, "sample_weight": rng.integers(1, 4, size=n)}
+    if data.draw(st.booleans(), label="strata"):
+        own["control_features"] = np.where(
+            rng.random(n) < 0.1, None, np.where(X[:n, 1] > 0, "o", "y")
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        notion = notion(0.05, attributes="parallel")
+        clf = RateConstrainedClassifier(notion, min_group_size=1, max_iter=10)
+        y_pred = clf.fit(X[:n], Y[:n], **own).predict(X[:n])
+        gap = metric(Y[:n], y_pred, attributes="parallel", **options, **own)
+    if np.isnan(gap):  # a cell without rows, which the fit names
+        assert clf.left_out_
+    else:
+        assert clf.violation_ == pytest.approx(gap, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.MissingSensitiveFeaturesWarning")
+def test_an_attribute_compares_rows_that_lack_another():
+    """Their values are named, their rows counted, and blocks read them as rows in memory."""
+    people = pd.DataFrame({"sex": GROUPS, "age": np.where(X[:, 1] > 0, "old", "young")})
+    people.loc[people["sex"] == "a", "age"] = None
+    people.loc[:4, "sex"] = "c"
+    people.loc[:4, "age"] = None
+    clf = RateConstrainedClassifier(DemographicParity(0.03, attributes="parallel"))
+    with pytest.warns(SmallGroupWarning, match=r"group c \(5 rows, fewer than 34\)"):
+        clf.fit(X, Y, sensitive_features=people)
+    read = RateConstrainedClassifier(DemographicParity(0.03, attributes="parallel"))
+    blocks = Blocks(lambda: iter(np.array_split(X, [7, 300])))
+    with pytest.warns(SmallGroupWarning, match="group c"):
+        read.fit(blocks, Y, sensitive_features=people)
+    np.testing.assert_allclose(read.coef_, clf.coef_, atol=1e-8)
+    y_pred, known = clf.predict(X), people["sex"] != "c"
+    gaps = [
+        demographic_parity_difference(Y[rows], y_pred[rows], sensitive_features=people[name][rows])
+        for name, rows in (("sex", known), ("age", known | True))
+    ]
+    assert clf.violation_ == pytest.approx(max(gaps), abs=1e-9)
+    assert list(clf.groups_) == [("b", "old"), ("b", "young")]
+    rows = np.arange(5, 700)
+    with pytest.warns(SmallGroupWarning, match=r"group sex=c \(0 rows"):
+        certificate = certify(
+            clf,
+            X[rows],
+            Y[rows],
+            sensitive_features=people.iloc[rows],
+            constraint=DemographicParity(0.5, attributes="parallel"),
+        )
+    assert certificate.left_out == ["group sex=c (0 rows)"]
+    other = people.assign(sex=pd.Series(GROUPS).map({"a": 1, "b": 2}))
+    with pytest.raises(ValueError, match="values of another kind than before: 2 after 'b'"):
+        clf.set_params(warm_start=True).fit(X, Y, sensitive_features=other)
+
+
+def test_where_every_group_is_needed():
+    with pytest.raises(ValueError, match=r"must have the group of every row with group_features"):
+        fitted(PartialParityClassifier(group_features=True), PARTLY)
+    with pytest.raises(ValueError, match=r"must have the group of every row in partial_fit"):
+        AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()).partial_fit(
+            X, Y, sensitive_features=PARTLY
+        )
+
+
+def categorical(groups):
+    return pd.Series(groups).astype(pd.CategoricalDtype(["a", "b"]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RateConstrainedClassifier(epsilon=2.0, slack=1.0, random_state=0, max_iter=3),
+        lambda: DPFermiClassifier(solver=NoisyTables(n_steps=5), random_state=0),
+    ],
+)
+def test_private_fits_say_nothing_about_who_lacks_a_group(make):
+    """Of a declared domain not even whether there are any: messages and shapes are the same."""
+    told = []
+    for groups in (GROUPS, PARTLY):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            clf = make().fit(X, Y, sensitive_features=categorical(groups))
+        told.append([str(w.message) for w in caught if w.category is not SmallGroupWarning])
+        assert list(clf.groups_) == ["a", "b"]
+    assert told[0] == told[1]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make().fit(X, Y, sensitive_features=PARTLY)
+    words = [str(w.message) for w in caught]
+    assert any("is missing for some rows: " in own for own in words)
+    assert not any(str(HIDDEN.sum()) in own or str((~HIDDEN).sum()) in own for own in words)
+
+
+def test_known_rows_stand_for_all_of_their_label():
+    """Where of every row three or two copies exist, of one label or the other, and one is known."""
+    copies = np.where(Y == 1, 3, 2)
+    row = np.repeat(np.arange(len(Y)), copies)
+    first = np.r_[True, row[1:] != row[:-1]]
+    groups = np.where(first, GROUPS[row], None)
+    y_pred = (X[row, 0] > 0).astype(int)
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="the other rows of a label stand for"):
+        gap = demographic_parity_difference(Y[row], y_pred, sensitive_features=groups)
+    true = demographic_parity_difference(Y[row], y_pred, sensitive_features=GROUPS[row])
+    assert gap == pytest.approx(true, abs=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        clf = RateConstrainedClassifier(slack=0.02).fit(X[row], Y[row], sensitive_features=groups)
+    every = RateConstrainedClassifier(slack=0.02).fit(
+        X[row], Y[row], sensitive_features=GROUPS[row]
+    )
+    np.testing.assert_allclose(clf.coef_, every.coef_, atol=1e-6)
+
+
+def test_strata_are_compared_by_the_same_rows():
+    """Also where the stratum is missing: a fit and the metric know the group of the same rows."""
+    age = np.where(np.arange(len(Y)) % 5 == 0, None, np.where(X[:, 1] > 0, "old", "young"))
+    given = {"sensitive_features": PARTLY, "control_features": age}
+    words = f"is missing for {(HIDDEN | pd.isna(age)).sum()} of 700 rows"
+    with pytest.warns(MissingSensitiveFeaturesWarning, match=words):
+        clf = RateConstrainedClassifier(slack=0.02).fit(X, Y, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+        gap = demographic_parity_difference(Y, clf.predict(X), **given)
+    assert clf.violation_ == pytest.approx(gap, abs=1e-12)

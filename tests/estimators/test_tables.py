@@ -110,17 +110,19 @@ def test_names_are_checked_before_rows_are_gathered_for_a_private_fit():
         elsewhere(RateConstrainedClassifier(epsilon=1.0), lazy, y="unknown")
 
 
-@pytest.mark.parametrize("known", ["most", "none"])
+@pytest.mark.parametrize(
+    "known",
+    [
+        lambda rows: rows.sex.isin(["0", "1"]),
+        lambda rows: rows.sex.isna(),
+        lambda rows: rows.index >= 100,
+    ],
+    ids=["most", "none", "none in a partition"],
+)
 def test_rows_of_unknown_group_train_with_the_others(known):
+    """A partition may know no group, and has no kind of them then."""
     rows = frame(300)
-    rows["sex"] = rows.sex.where(rows.sex.isin(["0", "1"] if known == "most" else []))
-    whole = in_memory(LossParityClassifier(slack=0.05), rows)
-    assert_same(elsewhere(LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
-
-
-def test_a_partition_may_know_no_group_and_has_no_kind_of_them_then():
-    rows = frame(300)
-    rows["sex"] = rows.sex.where(rows.index >= 100)
+    rows["sex"] = rows.sex.where(known(rows))
     whole = in_memory(LossParityClassifier(slack=0.05), rows)
     assert_same(elsewhere(LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
 

@@ -1,5 +1,7 @@
 """Small private fits on every path that releases something."""
 
+import warnings
+
 import torch
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -80,3 +82,11 @@ class Keeps(nn.Module):
 def fitted(clf, X=DATA.data, y=DATA.target, groups=DATA.sensitive_features):
     """The estimator, fitted."""
     return clf.fit(X, y, sensitive_features=groups)
+
+
+def words_of(fit, category=Warning):
+    """The words of all warnings of this kind that a call gives."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(w.message) for w in caught if issubclass(w.category, category)]

@@ -6,7 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.helpers.shards import table
+from fairconstrained.datasets import make_biased_classification
+
+
+def table(n=1500, n_groups=3, seed=0):
+    """Columns of several kinds, text labels and uneven groups."""
+    data = make_biased_classification(n, random_state=seed)
+    rng = np.random.default_rng(seed)
+    binary = rng.random(n) < 0.1
+    X = np.column_stack((data.data, 1e3 * data.data[:, 0] ** 2, binary, np.full(n, 3.0)))
+    y = np.where(data.target == 1, "yes", "no")
+    group = np.where(rng.random(n) < 0.2, "c", np.asarray(data.sensitive_features).astype(str))
+    return X, y, group, rng.integers(1, 4, size=n).astype(float)
 
 
 def frame(n=600):

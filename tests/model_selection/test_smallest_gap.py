@@ -1,8 +1,13 @@
-"""The smallest gap at a given quality, against an exact reference and against sweeps of slacks."""
+"""The smallest gap at a given quality; who says the same of everybody is never chosen."""
 
 import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
+from sklearn import config_context
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import (
@@ -11,9 +16,23 @@ from fairconstrained.constraints import (
     ExpectedCost,
     FalseNegativeRate,
 )
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
-from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.model_selection import SmallestGapClassifier
+from fairconstrained.exceptions import (
+    ConstraintNotSatisfiedWarning,
+    NotCertifiedError,
+    NoUsefulModelError,
+)
+from fairconstrained.metrics import (
+    demographic_parity_difference,
+    demographic_parity_scorer,
+    fairness_scorer,
+)
+from fairconstrained.metrics.inputs import nearly_constant
+from fairconstrained.model_selection import (
+    CertifiedClassifier,
+    SmallestGapClassifier,
+    select_feasible,
+    tradeoff_curve,
+)
 from tests.helpers.fits import fitted, table
 
 BY_RATES = RateConstrainedClassifier("demographic_parity")
@@ -114,3 +133,103 @@ def test_bad_input(estimator, floors, message):
     X, y, group = table()
     with pytest.raises(ValueError, match=message):
         SmallestGapClassifier(estimator, floors).fit(X, y, sensitive_features=group)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:One or more of the test scores")
+
+
+def draw(n=400, n_classes=2, far=4.0):
+    """Groups so far apart that a small gap leaves hardly any choice."""
+    rng = np.random.default_rng(0)
+    group = np.arange(n) % 2
+    X = np.column_stack((far * group + rng.normal(size=n), rng.normal(size=n)))
+    score = X[:, 0] + 0.3 * rng.normal(size=n)
+    y = np.searchsorted(np.quantile(score, np.arange(1, n_classes) / n_classes), score)
+    return X, y, group
+
+
+@pytest.mark.parametrize(
+    ("n", "others", "constant"), [(100, 1, True), (100, 2, False), (20, 0, True), (20, 1, False)]
+)
+@pytest.mark.parametrize("kind", [int, str])
+def test_nearly_constant_is_a_share_of_a_hundredth(n, others, constant, kind):
+    labels = np.array([0] * (n - others) + [1] * others).astype(kind)
+    assert nearly_constant(labels) == constant
+
+
+@pytest.mark.filterwarnings("ignore:.* has no score, but nan")
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "scorer", [demographic_parity_scorer, fairness_scorer(demographic_parity_difference, column=2)]
+)
+def test_a_search_passes_over_a_constant(n_classes, scorer):
+    """Its gap is none and its accuracy is enough to be chosen otherwise."""
+    X, y, group = draw(n_classes=n_classes)
+    X = np.column_stack((X, group))
+    candidates = [DummyClassifier(strategy="constant", constant=0), LogisticRegression()]
+    routed = {"sensitive_features": group} if scorer is demographic_parity_scorer else {}
+    search = GridSearchCV(
+        Pipeline([("clf", candidates[0])]),
+        {"clf": candidates},
+        scoring={"accuracy": "accuracy", "dp": scorer},
+        refit=False,
+        cv=2,
+    )
+    with config_context(enable_metadata_routing=True):
+        results = search.fit(X, y, **routed).cv_results_
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found") as caught:
+        assert select_feasible()(results) == 1
+    assert "1 candidates with a nan" in str(caught[0].message)
+    only = {key: values[:1] for key, values in results.items()}
+    with pytest.raises(NoUsefulModelError, match="No useful model was found"):
+        select_feasible()(only)
+
+
+@pytest.mark.parametrize(
+    "scorer", [demographic_parity_scorer, fairness_scorer(demographic_parity_difference, column=2)]
+)
+def test_a_curve_keeps_near_constants_and_says_which_they_are(scorer):
+    X, y, group = draw()
+    X = np.column_stack((X, group))
+    curve = tradeoff_curve(
+        Pipeline([("clf", LogisticRegression())]),
+        *(X, y),
+        sensitive_features=group,
+        param_name="clf",
+        param_range=[DummyClassifier(strategy="constant", constant=0), LogisticRegression()],
+        cv=2,
+        scoring={"accuracy": "accuracy", "dp": scorer},
+    )
+    assert curve["mean_test_dp"][0] == 0
+    assert curve["useful"].tolist() == [False, True]
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found"):
+        assert select_feasible()(curve) == 1
+
+
+def test_a_constant_is_not_certified():
+    X, y, group = draw(n=4000, far=0.0)
+    constant = DummyClassifier(strategy="constant", constant=0)
+    coin = DummyClassifier(strategy="uniform", random_state=0)
+    whole = Pipeline([("clf", constant)])
+    claim = {"constraint": "demographic_parity", "slack": 0.1, "random_state": 0}
+    clf = CertifiedClassifier(whole, **claim, candidates={"clf": [constant, coin]})
+    clf.fit(X, y, sensitive_features=group)
+    assert clf.candidates_["kept"].tolist() == [True, True]
+    assert clf.estimator_[-1].strategy == "uniform"
+    clf = CertifiedClassifier(whole, **claim, candidates={"clf": [constant]})
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found"):
+        assert not clf.fit(X, y, sensitive_features=group).certified_
+    with pytest.raises(NotCertifiedError, match="No useful model was found"):
+        clf.set_params(on_failure="raise").fit(X, y, sensitive_features=group)
+
+
+@pytest.mark.slow
+def test_the_smallest_gap_is_that_of_a_useful_model():
+    """The floor lets a constant pass, whose gap is none."""
+    X, y, group = draw(far=1.5)
+    clf = SmallestGapClassifier(RateConstrainedClassifier(), ExpectedCost(0.6), tol=0.02)
+    clf.fit(X, y, sensitive_features=group)
+    assert clf.feasible_
+    assert not nearly_constant(clf.predict(X))
+    assert not clf.tried_.loc[~clf.tried_["useful"], "kept"].any()
+    assert (clf.tried_.loc[clf.tried_["kept"], "excess"] <= 0.0).all()

@@ -1,4 +1,4 @@
-"""Models: one map from parameters to scores, its transpose, and harmless coordinates."""
+"""Models: one map from parameters to scores, its transpose, harmless coordinates; perceptrons."""
 
 from itertools import pairwise
 
@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from fairconstrained.losses import log_loss
-from fairconstrained.models import LinearModel, NetworkModel
-from fairconstrained.models.features import DenseFeatures, SparseFeatures
+from fairconstrained.models import (
+    LinearModel,
+    Network,
+    NetworkModel,
+    PiecewiseLinear,
+    Standardize,
+    as_specification,
+)
+from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.models.perceptron import PerceptronModel, auditable
 from tests.helpers.numeric import badly_scaled, numerical_jacobian, tensor
 
 X = badly_scaled(n=30)
@@ -61,7 +72,7 @@ def some_parameters(model):
 
 
 @every_model
-def test_pullback_is_the_transposed_jacobian_of_the_scores(model):
+def test_pullback_is_the_transposed_jacobian_of_the_scores_and_of_the_penalty(model):
     w, features = some_parameters(model), DenseFeatures(X)
     scores, pullback = model.linearize(w, features)
     torch.testing.assert_close(scores, model.scores(w, features))
@@ -69,15 +80,9 @@ def test_pullback_is_the_transposed_jacobian_of_the_scores(model):
     expected = numerical_jacobian(lambda v: (seed * model.scores(v, features)).sum(), w)[0]
     torch.testing.assert_close(pullback(seed), expected, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(pullback(2.0 * seed), 2.0 * pullback(seed))  # may be called again
-
-
-@every_model
-def test_penalty_gradient_equals_differences(model):
-    w = some_parameters(model)
-    penalty = model.penalty(w)
     # Of a quadratic, central differences are exact at any step.
     expected = numerical_jacobian(lambda v: model.penalty(v).value, w, step=1.0)[0]
-    torch.testing.assert_close(penalty.gradient, expected, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(model.penalty(w).gradient, expected, rtol=1e-7, atol=1e-7)
 
 
 # --- linear models ------------------------------------------------------------------------------
@@ -166,3 +171,238 @@ def test_frozen_and_shared_parameters_keep_their_roles():
         model.linearize(w, features)[1](seed), expected, rtol=1e-5, atol=1e-6
     )
     torch.testing.assert_close(model.attributes(w)["module_"][2].bias, frozen)
+
+
+def built(spec, n_outputs=1, features=None):
+    torch.manual_seed(0)
+    return as_specification(spec).build(features or DenseFeatures(X), WEIGHT[:30], n_outputs, 1e-3)
+
+
+def test_a_perceptron_does_not_depend_on_the_units_of_the_columns():
+    scale, shift = tensor([1e-3, 1.0, 10.0, 1e3, -1.0]), tensor([5.0, 0.0, 1.0, -3.0, 2.0])
+    scores = [
+        (m := built((4, 3), features=DenseFeatures(A))).scores(m.init(), DenseFeatures(A))
+        for A in (X, X * scale.abs() + shift)
+    ]
+    torch.testing.assert_close(*scores, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("layers", "n_outputs", "message"),
+    [
+        (nn.Linear(5, 2), 1, r"scores of shape \(n, 1\); for 2 rows it gave \(2, 2\)"),
+        (nn.Linear(5, 1), 3, r"scores of shape \(n, 3\); for 2 rows it gave \(2, 1\)"),
+        (nn.Sequential(nn.Linear(5, 3), nn.Flatten(0)), 3, r"gave \(6,\)"),
+        (nn.Linear(5, 1).requires_grad_(False), 1, "with parameters to train"),
+    ],
+)
+def test_networks_of_the_wrong_shape_are_refused(layers, n_outputs, message):
+    with pytest.raises(ValueError, match=message):
+        built(lambda d, k: layers, n_outputs)
+
+
+def matrix(seed=0, n=40, d=6, density=0.6):
+    rng = np.random.default_rng(seed)
+    return rng.normal(loc=1.0, size=(n, d)) * (rng.random((n, d)) < density)
+
+
+ROWS = matrix()
+CENTRE = torch.as_tensor(np.random.default_rng(2).normal(size=ROWS.shape[1]))
+both = pytest.mark.parametrize(
+    "wrapped",
+    [DenseFeatures(torch.as_tensor(ROWS)), SparseFeatures(sp.csr_array(ROWS))],
+    ids=["dense", "sparse"],
+)
+
+
+@both
+@pytest.mark.parametrize("full", [False, True], ids=["diagonal", "triangular"])
+def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(wrapped, full):
+    """Clips rest on them: rows pass them on, and other coordinates are worked out anew."""
+    rng = np.random.default_rng(4)
+    transforms = [
+        torch.as_tensor(
+            rng.normal(size=(len(CENTRE),) * 2) if full else rng.normal(size=len(CENTRE))
+        )
+        for _ in range(2)
+    ]
+    index = torch.tensor([5, 0, 5, 39])
+    known = wrapped.with_norms(CENTRE, transforms[0])
+    for transform in transforms:
+        t = transform.numpy() if full else np.diag(transform.numpy())
+        for chosen, rows in ((known, ROWS), (known.rows(index), ROWS[index]), (wrapped, ROWS)):
+            expected = ((rows - CENTRE.numpy()) @ t) ** 2
+            found = chosen.square_norms(CENTRE, transform).numpy()
+            np.testing.assert_allclose(found, expected.sum(axis=1))
+    centre = CENTRE + 1.0
+    expected = wrapped.square_norms(centre, transforms[0])
+    torch.testing.assert_close(known.square_norms(centre, transforms[0]), expected)
+
+
+def test_a_constant_column_has_no_negative_variance():
+    """Sparse moments subtract squares of means, which rounding could make negative."""
+    ones = torch.ones(9, dtype=torch.float64)
+    for value in (0.1, 0.3, 1e3 / 7):
+        constant = SparseFeatures(sp.csr_array(np.full((9, 1), value)))
+        variance = constant.variance(ones, constant.mean(ones)).item()
+        assert 0 <= variance <= 1e-15 * value**2
+
+
+def test_another_device_gets_dense_tensors_and_refuses_sparse_matrices():
+    wrapped = as_features(matrix(density=0.1, n=400), "meta")
+    assert isinstance(wrapped, DenseFeatures)
+    assert wrapped.X.device.type == "meta"
+    for container in (sp.csr_matrix, sp.csr_array):
+        with pytest.raises(ValueError, match="device='cpu'; got device='meta'"):
+            as_features(container(ROWS), "meta")
+
+
+N, D = 30, 4
+
+
+def perceptron(hidden, n_outputs, seed=0):
+    torch.manual_seed(seed)
+    X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
+    return Network(hidden).build(X, torch.ones(N).double(), n_outputs, 0.0), X
+
+
+@pytest.mark.parametrize(("hidden", "n_outputs"), [((6,), 3), ((7, 3, 4), 1)])
+def test_scores_and_gradients_are_those_of_autograd(hidden, n_outputs):
+    model, X = perceptron(hidden, n_outputs)
+    assert isinstance(model, PerceptronModel)
+    reference = NetworkModel(model.network)
+    w = model.init() + 0.3 * torch.randn(model.n_params).double()
+    scores, pullback = model.linearize(w, X)
+    expected, by_autograd = reference.linearize(w, X)
+    torch.testing.assert_close(scores, expected)
+    torch.testing.assert_close(scores, model.scores(w, X))
+    for rows in (slice(0, N), slice(0, 7), slice(11, 20), slice(N - 1, N)):
+        cotangent = torch.zeros((N, n_outputs), dtype=torch.float64)
+        cotangent[rows] = torch.randn_like(cotangent[rows])
+        gradient = pullback(cotangent)
+        assert gradient.abs().max() > 0
+        torch.testing.assert_close(gradient, by_autograd(cotangent))
+        torch.testing.assert_close(pullback(cotangent), gradient)  # and again
+
+
+@pytest.mark.parametrize(
+    ("hidden", "n_outputs", "n_bins"), [((6,), 3, 5), ((8, 6), 1, 64), ((7, 6, 9), 3, None)]
+)
+def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
+    torch.manual_seed(0)
+    X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
+    X.X[:, 1], X.X[:, 2] = (X.X[:, 1] > 0).double(), 4.0  # a flag and a constant
+    model = Network(hidden, n_bins=n_bins).build(X, torch.ones(N).double(), n_outputs, 0.0)
+    assert model.contains_linear
+    coef, intercept = torch.randn((n_outputs, D)).double(), torch.randn(n_outputs).double()
+    scores = model.scores(model.from_linear(coef, intercept), X)
+    torch.testing.assert_close(scores, X.X @ coef.T + intercept)
+
+
+@pytest.mark.parametrize(("hidden", "n_outputs"), [((1,), 1), ((8, 5), 3)])
+def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
+    assert not perceptron(hidden, n_outputs)[0].contains_linear
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+class Squared(nn.Linear):
+    """More than a layer of a perceptron."""
+
+    def forward(self, X):
+        return super().forward(X) ** 2
+
+
+def test_other_modules_stay_as_they_are():
+    first = Standardize(torch.ones(D), torch.full((D,), 2.0))
+    for layers in ([first, Squared(D, 1)], [first, nn.Linear(D, 1, bias=False)], [nn.Linear(D, 1)]):
+        module = nn.Sequential(*layers)
+        assert auditable(module) is module
+
+
+def encoded(X, n_bins=8, weight=None, rows=None):
+    """The layer chosen by X, and its outputs for other rows, by default X."""
+    X = np.asarray(X, dtype=float)
+    weight = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=float)
+    layer = PiecewiseLinear.of(DenseFeatures(torch.tensor(X)), torch.tensor(weight), n_bins)
+    return layer, layer(torch.tensor(X if rows is None else np.asarray(rows, dtype=float))).numpy()
+
+
+def mixed(n=300, seed=0):
+    """A continuous column, one that is mostly zero, a count, a flag and a constant."""
+    rng = np.random.default_rng(seed)
+    rare = np.where(rng.random(n) < 0.1, rng.exponential(1000, n), 0.0)
+    columns = (rng.normal(size=n), rare, rng.poisson(2, n), rng.random(n) < 0.3, np.full(n, 7.0))
+    return np.column_stack(columns).astype(float)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    column=hnp.arrays(float, st.integers(3, 60), elements=st.integers(-50, 50).map(float)),
+    n_bins=st.integers(1, 12),
+    x=st.lists(st.floats(-100, 100), min_size=1, max_size=5),
+)
+def test_ramps_add_up_to_the_clipped_column(column, n_bins, x):
+    """Half the width of each bin times its ramp: the column within its range, less the mean."""
+    layer, found = encoded(column[:, None], n_bins, rows=np.array(x)[:, None])
+    clipped = np.clip(x, column.min(), column.max()) - column.mean()
+    constant = len(np.unique(column)) == 1
+    scale = np.zeros(1) if constant else layer.scale.numpy()
+    np.testing.assert_allclose(found @ scale, clipped * (not constant), atol=1e-9)
+
+
+def test_outputs_are_centred_and_bounded_wherever_x_is():
+    X = mixed()
+    weight = np.random.default_rng(1).uniform(0.5, 2.0, len(X))
+    _, found = encoded(X, weight=weight)
+    np.testing.assert_allclose(weight @ found, 0, atol=1e-9)
+    layer, far = encoded(X, rows=np.tile([[-1e300], [1e300]], (1, 5)))
+    assert np.isfinite(far).all()
+    assert np.ptp(far, axis=0).max() <= 2 + 1e-12
+    np.testing.assert_allclose(far[0, :-1], layer.low[:-1])
+    np.testing.assert_allclose(far[1, :-1], layer.high[:-1])
+
+
+def test_units_do_not_matter_and_sparse_rows_are_like_dense_ones():
+    X = mixed()
+    layer, found = encoded(X)
+    _, scaled = encoded(X * 3.7 + 11.0)
+    np.testing.assert_allclose(scaled, found, atol=1e-9)
+    sparse = PiecewiseLinear.of(as_features(sp.csr_array(X)), torch.ones(len(X)).double(), 8)
+    for name, values in layer.state_dict().items():
+        torch.testing.assert_close(sparse.state_dict()[name], values)
+
+
+RANGES = torch.tensor([[-3.0, 0.0, 0.0], [3.0, 40.0, 1.0]]).double()  # the last: an indicator
+
+
+def in_ranges(n_bins=8):
+    """The layer for public ranges, with centres that lie in them."""
+    centre = RANGES[0] + torch.tensor([0.4, 0.1, 0.3]).double() * (RANGES[1] - RANGES[0])
+    scale = torch.tensor([2.0, 5.0, 0.5]).double()
+    return PiecewiseLinear.within(*RANGES, centre, scale, n_bins), centre, scale
+
+
+@pytest.mark.parametrize("n_bins", [1, 64])
+def test_within_public_ranges_ramps_add_up_to_the_column(n_bins):
+    """Where ramps of equal length add up to it, a network contains the linear models."""
+    layer, centre, scale = in_ranges(n_bins)
+    fraction = torch.rand((50, 3), generator=torch.Generator().manual_seed(0)).double()
+    X = RANGES[0] + fraction * (RANGES[1] - RANGES[0])
+    out = layer(X)
+    assert out.shape == (50, 2 * n_bins + 1)
+    for j in (0, 1):
+        half = 0.5 * (RANGES[1, j] - RANGES[0, j]) / n_bins**0.5
+        sums = half * out[:, layer.index == j].sum(dim=1)
+        torch.testing.assert_close(sums, X[:, j] - centre[j])
+    torch.testing.assert_close(out[:, -1], (X[:, 2] - centre[2]) / scale[2])
+    torch.testing.assert_close(layer(centre[None]), torch.zeros_like(out[:1]))
+
+
+@given(hnp.arrays(float, (4, 3), elements=st.floats(-1e300, 1e300)))
+def test_within_public_ranges_outputs_are_bounded_whatever_x_is(X):
+    layer, _, scale = in_ranges()
+    norms = torch.linalg.vector_norm(layer(torch.tensor(X))[:, :-1], dim=1)
+    assert bool((norms <= 2 * 2**0.5 + 1e-12).all())  # two columns, each of a norm of 2 at most
+    assert bool((layer(torch.tensor(X))[:, -1].abs() <= 1.0 / scale[2]).all())

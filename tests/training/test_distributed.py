@@ -1,8 +1,6 @@
 """Joint training: two processes give what one gives, and a lost one is named."""
 
 import os
-import subprocess
-import sys
 from datetime import timedelta
 from functools import cache
 
@@ -18,7 +16,6 @@ from fairconstrained.solvers import ALM, StochasticGhost, SwitchingSubgradient
 from fairconstrained.training import train
 from tests.helpers.modules import gap_at_most, log_loss, weights
 from tests.helpers.processes import needs_gloo, run_on_workers
-from tests.helpers.repository import ROOT
 
 
 @cache
@@ -71,9 +68,42 @@ def streamed(rank):
     return train(network(rank), log_loss, [], loader, solver=solver, random_state=0).history
 
 
+class Acts:
+    """A callback that does something at the second iterate, on the second worker."""
+
+    def __init__(self, rank, act):
+        self.rank, self.act, self.seen = rank, act, 0
+
+    def __call__(self, iterate):
+        self.seen += 1
+        return self.rank == 1 and self.seen == 2 and self.act()
+
+
+def fails():
+    raise ValueError("on purpose")
+
+
+def told(rank):
+    """What each worker is told by trainings that differ, or do not go on alike."""
+
+    def status(n=301, **options):
+        data, options = tuple(x[:n] for x in made()), {"groups": made()[2][:n], **options}
+        try:
+            return run("notions", data, rank, **options).status
+        except (ValueError, WorkerError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    return {
+        "rows": status(n=300 - 10 * rank),
+        "device": status(device=["cpu", "meta"][rank]),
+        "a callback fails": status(callbacks=[Acts(rank, fails)]),
+        "a callback stops": status(callbacks=[Acts(rank, lambda: True)]),
+    }
+
+
 def work(rank):
-    """Results of all cases, and of rows of the workers' own."""
-    return {case: trained(case, rank) for case in CASES}, streamed(rank)
+    """Results of all cases, and of rows of the workers' own, and what they are told."""
+    return {case: trained(case, rank) for case in CASES}, streamed(rank), told(rank)
 
 
 def lost(rank):
@@ -100,7 +130,7 @@ def found(tmp_path_factory):
 @pytest.mark.parametrize("case", CASES)
 def test_two_workers_give_what_one_gives(found, case):
     """Weights, constraint values and multipliers, to the last bit on both."""
-    (first, _), (second, _) = found
+    (first, *_), (second, *_) = found
     for one, a, b in zip(trained(case), first[case], second[case], strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
         torch.testing.assert_close(a, one, rtol=0, atol=1e-9)
@@ -109,9 +139,24 @@ def test_two_workers_give_what_one_gives(found, case):
 @pytest.mark.slow
 @needs_gloo
 def test_each_worker_reads_its_own_loader(found):
-    (_, first), (_, second) = found
+    (_, first, _), (_, second, _) = found
     assert (first["objective"] == second["objective"]).all()
     assert first["objective"][-1] < first["objective"][0]
+
+
+@pytest.mark.slow
+@needs_gloo
+def test_trainings_that_differ_end_on_all_workers(found):
+    first, second = (each for *_, each in found)
+    for case, words in {
+        "rows": "workers must agree in their numbers of rows and of those in each group",
+        "device": "ValueError: device must be a torch device that this machine has",
+        "a callback stops": "a callback asked to stop",
+    }.items():
+        assert words in first[case]
+        assert words in second[case]
+    assert second["a callback fails"] == "ValueError: on purpose"
+    assert first["a callback fails"] == "WorkerError: worker 1 of 2 raised ValueError: on purpose"
 
 
 @pytest.mark.slow
@@ -119,46 +164,3 @@ def test_each_worker_reads_its_own_loader(found):
 def test_a_worker_that_dies_stops_the_others_with_its_name(tmp_path):
     message, _ = run_on_workers(lost, tmp_path, 2)
     assert "worker 0 of 2 cannot go on: worker 1 gave no heartbeat within 1 s" in message
-
-
-PROGRAM = """
-import os, torch, torch.distributed as dist
-from fairconstrained.constraints import DemographicParity
-from fairconstrained.solvers import ALM
-from fairconstrained.training import train
-from tests.helpers.modules import log_loss
-
-size = int(os.environ.get("WORLD_SIZE", 1))
-if size > 1:
-    dist.init_process_group("gloo")
-torch.manual_seed(0)
-X, group = torch.randn(300, 3, dtype=torch.float64), torch.randint(2, (300,))
-y = (X[:, 0] + 0.5 * group > 0).long()
-solver, rows = ALM(n_steps=30, batch_size=24), (X, y, group)
-found = train(torch.nn.Linear(3, 1).double(), log_loss, DemographicParity(0.05), rows,
-              groups=group, solver=solver, random_state=0)
-if size == 1 or dist.get_rank() == 0:
-    print(size, *found.values)
-if size > 1:
-    dist.destroy_process_group()  # else its threads may outlive the program and abort it
-"""
-
-
-@pytest.mark.slow
-@needs_gloo
-def test_torchrun_gives_what_one_process_gives(tmp_path):
-    """A program as in the guide, in one process and in two."""
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    together = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    values = []
-    for options in ([], together):
-        command = [sys.executable, *options, str(program)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        size, *of_workers = map(float, done.stdout.split())
-        values.append(of_workers)
-        assert size == len(values)
-    assert values[0] == pytest.approx(values[1], abs=1e-9)
-    assert len(values[0]) == 2

@@ -1,5 +1,8 @@
 """train: any module under any constraint, the same values as the estimators', mistakes named."""
 
+import pickle
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +11,17 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from fairconstrained.constraints import DemographicParity, LossParity
+from fairconstrained import RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.metrics import demographic_parity_difference, loss_gap
-from fairconstrained.solvers import ALM, SGDA, StochasticGhost, SwitchingSubgradient, cosine
+from fairconstrained.solvers import (
+    ALM,
+    SGDA,
+    EarlyStoppedSGDA,
+    StochasticGhost,
+    SwitchingSubgradient,
+    cosine,
+)
 from fairconstrained.training import Trained, train
 from tests.helpers.modules import gap_at_most, log_loss, weights
 
@@ -211,6 +222,133 @@ def test_constraint_batches_have_as_many_rows_of_each_group():
     assert set(sizes) == {0}
 
 
+# --- rows that are held out, or not in memory ----------------------------------------------------
+
+
+def of_outputs(outputs, batch):
+    p = torch.sigmoid(outputs[:, 0])
+    return p[batch[2] == 1].mean() - p[batch[2] == 0].mean() - 0.1
+
+
+@pytest.mark.parametrize(
+    ("constraint", "of_labels"), [(of_outputs, False), (EqualizedOdds(), True)]
+)
+def test_one_row_in_so_many_of_each_group_is_held_out_and_of_each_label_of_a_notion(
+    constraint, of_labels
+):
+    n, seen = 120, set()
+
+    def loss(outputs, batch):
+        if torch.is_grad_enabled():
+            seen.update(batch[3].tolist())
+        return log_loss(outputs, batch)
+
+    solver = EarlyStoppedSGDA(n_steps=100, n_evaluations=2, batch_size=40, held_out=5)
+    y, group = Y[:n], GROUP[:n]
+    data = X[:n], y, group, torch.arange(n)
+    trained(constraint, data=data, loss=loss, groups=group, solver=solver)
+    held = np.setdiff1d(np.arange(n), list(seen))
+    cell = 2 * group + y if of_labels else group
+    assert torch.bincount(cell[held]).tolist() == (torch.bincount(cell) // 5).tolist()
+
+
+def test_loaders_hold_no_row_out():
+    seen = []
+    callback = lambda iterate: seen.append(iterate) or len(seen) == 3  # noqa: E731
+    loader = DataLoader(TensorDataset(*DATA), batch_size=40)
+    result = trained(of_outputs, data=loader, groups=None, solver=None, callbacks=[callback])
+    chosen = EarlyStoppedSGDA().select(seen)
+    expected = float(log_loss(result.module(X), DATA).detach())
+    assert float(chosen.soft[0]) == pytest.approx(expected, rel=1e-5)
+
+
+class OnDisk(Lazy):
+    """Makes its items when asked, and counts those that are alive at once."""
+
+    largest = alive = 0
+
+    def __getitem__(self, i):
+        row, *others = super().__getitem__(i)
+        row = row.clone()
+        weakref.finalize(row, self.gone)
+        self.alive += 1
+        self.largest = max(self.largest, self.alive)
+        return row, *others
+
+    def gone(self):
+        self.alive -= 1
+
+
+def test_memory_is_bounded_by_the_batch_and_not_by_the_data():
+    """No more rows pass the module, or have left the data set, at a time than a chunk: 1024."""
+    passed, rows = [], made(2000)
+    data = OnDisk(rows)
+
+    class Watching(nn.Linear):
+        def forward(self, X):
+            passed.append(len(X))
+            return super().forward(X)
+
+    solver = ALM(n_steps=4, batch_size=64)
+    trained(LossParity(0.1), Watching(4, 1), data, groups=rows[2], solver=solver)
+    assert max(passed) <= 1024
+    assert 500 < data.largest <= 1024
+    assert data.alive == 0
+    assert sum(passed) > 4 * 2000
+
+
+# --- lazy modules, arrays of numpy, low precision ------------------------------------------------
+
+
+def few_positives(outputs, batch):
+    return torch.sigmoid(outputs).mean() - 0.9
+
+
+def shortly(module, data=DATA):
+    return trained(few_positives, module, data, solver=ALM(n_steps=60, batch_size=64))
+
+
+def test_arrays_of_numpy_train_as_tensors_of_the_modules_type_do():
+    arrays = tuple(column.double().numpy() for column in DATA)
+    for array in arrays:
+        array.flags.writeable = False
+    assert torch.equal(weights(shortly(network(), arrays)), weights(shortly(network())))
+
+
+def test_lazy_layers_take_their_shape_from_the_data():
+    lazy = nn.Sequential(nn.LazyLinear(3), nn.Tanh(), nn.LazyLinear(1))
+    result = shortly(lazy)
+    assert result.module[0].weight.shape == (3, X.shape[1])
+    assert torch.equal(weights(result), weights(shortly(lazy)))  # the seed is of both
+    assert isinstance(lazy[0].weight, nn.UninitializedParameter)
+
+
+def fitted(model):
+    clf = RateConstrainedClassifier(model=model, solver=SGDA(n_steps=60), slack=0.5, random_state=0)
+    return clf.fit(X.numpy(), Y.numpy(), sensitive_features=GROUP.numpy())
+
+
+def lazy(n_features, n_outputs):
+    return nn.LazyLinear(n_outputs)
+
+
+def test_lazy_layers_of_estimators_can_be_pickled():
+    clf = fitted(lazy)
+    read = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(read.decision_function(X), clf.decision_function(X))
+
+
+def test_estimators_compute_in_double_precision_whatever_the_factory_gives():
+    clf = fitted(lambda d, k: nn.Linear(d, k).bfloat16())
+    assert {p.dtype for p in clf.module_.parameters()} == {torch.float64}
+
+
+def test_a_module_is_no_factory():
+    message = "function that makes a module, .* It got a module, Linear"
+    with pytest.raises(ValueError, match=message):
+        fitted(nn.Linear(X.shape[1], 1))
+
+
 # --- mistakes ------------------------------------------------------------------------------------
 
 
@@ -248,6 +386,7 @@ def test_data_that_cannot_be():
     refused("data must be a tuple of tensors", data={"X": X})
     refused(r"tensors of one length, not zero; got \[600, 599\]", data=(X, Y[1:]))
     refused(r"not zero; got \[0, 0\]", data=(X[:0], Y[:0]))
+    refused("must hold numbers; got an array of dtype <U3", data=(X, np.array(["no", "yes"])[Y]))
     words = DataLoader(["a", "b"], batch_size=2, collate_fn=list)
     refused("batches that are tuples of tensors", data=words, groups=None)
     refused("data ran dry", data=iter([DATA]), groups=None)
@@ -270,6 +409,7 @@ def test_groups_that_cannot_be():
 
 def test_modules_solvers_and_constraints_that_cannot_be():
     refused("module must be an nn.Module with parameters", module=nn.ReLU())
+    refused("or float64; got torch.float16, in which small steps", module=network().half())
     refused("solver must be an object of fairconstrained.solvers", solver=ALM)
     refused("StochasticGhost.p0 must be .* below 1", solver=StochasticGhost(p0=1.0))
     refused("constraints must be functions", ["loss_parity"])
