@@ -92,6 +92,11 @@ class Handle:
         store = self._store()
         return store is not None and store.follows
 
+    @property
+    def shares(self) -> bool:
+        """Whether there is a store, in which results are kept for other clones."""
+        return self._store() is not None
+
     def seed(self, drawn: int) -> int:
         """Return one seed for all clones without random_state: the first seed that was drawn."""
         store = self._store()
@@ -102,7 +107,7 @@ class Handle:
 
         Equal digests mean equal values; different ones, at worst, that something is computed again.
         """
-        if self._store() is None:
+        if not self.shares:
             return None
         total = hashlib.blake2b(digest_size=32)
         try:

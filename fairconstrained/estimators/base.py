@@ -369,7 +369,12 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         -------
         ndarray of shape (n_samples,)
         """
-        scores = self._scores(X)
+        rows = self._rows(X)
+        if hasattr(self, "coef_"):
+            table = self.model_.transform_for_labels(rows, self.coef_, self.intercept_)
+        else:
+            table = self.model_.transform(rows)
+        scores = self._scores_of(table)
         # Ties go to the same class as in training, whatever the library of X.
         codes = hard_classes(torch.as_tensor(scores))
         return labels_of(self.classes_, codes, scores)  # type: ignore[no-any-return]
@@ -401,15 +406,22 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         tags.input_tags = as_specification(self.model).input_tags()
         return tags
 
-    def _table(self, X: Any, sensitive_features: Any = None) -> Any:
-        """Return the columns of the model for new samples."""
+    def _rows(self, X: Any, sensitive_features: Any = None) -> Any:
+        """Return new samples for the model, after checks."""
         check_is_fitted(self)
         check_samples(X=X, sensitive_features=sensitive_features)
-        return self.model_.transform(self.model_.new_rows(self, X))
+        return self.model_.new_rows(self, X)
+
+    def _table(self, X: Any, sensitive_features: Any = None) -> Any:
+        """Return the columns of the model for new samples."""
+        return self.model_.transform(self._rows(X, sensitive_features))
 
     def _scores(self, X: Any, sensitive_features: Any = None) -> Any:
         """Return the scores (n, K) of new samples, in the library of X."""
-        table = self._table(X, sensitive_features)
+        return self._scores_of(self._table(X, sensitive_features))
+
+    def _scores_of(self, table: Any) -> Any:
+        """Return the scores (n, K) from the columns of the model."""
         if not hasattr(self, "coef_"):  # networks gain from threads
             return network_scores(table, self.module_)
         with one_thread():

@@ -25,6 +25,7 @@ from torch import Generator
 from fairconstrained.arrays import Floats, Ints, made_up_like
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.boosters import family_of
+from fairconstrained.models.boosters.words import read_once
 from fairconstrained.models.cross_fitting import (
     LEAST_GIVEN,
     Calibrator,
@@ -290,6 +291,13 @@ class Posteriors(OfClassifier):
             _, table = self.handle.recall(key, lambda: (fitted, fitted.columns(X, ask)))
         return table
 
+    def transform_for_labels(self, X: Any, coef: Floats, intercept: Floats) -> Floats:
+        # Fits that share columns need all of them.
+        if len(coef) > 1 or self.handle.shares:
+            return self.transform(X)
+        with one_openmp_thread(X):
+            return self.fitted_.columns(X, head=(coef[0], float(intercept[0])))
+
     def columns(
         self,
         X: Any,
@@ -490,6 +498,11 @@ class PartModel(NamedTuple):
         """Return the parts that the calibrator tells apart, -1 for rows in none among them."""
         return np.unique(self.task.part_of_kind)
 
+    @property
+    def least_prior(self) -> Floats:
+        """Return the fractions by which posteriors are divided."""
+        return np.maximum(self.prior, LEAST)
+
     def evidence(self, label_evidence: Floats, group_evidence: Floats) -> list[Floats]:
         """Return evidence of the parts and, within some labels, of the label too."""
         in_parts = evidence_of_parts(group_evidence, self.task)
@@ -539,18 +552,65 @@ class FittedPosteriors(NamedTuple):
     parts: Sequence[PartModel]
 
     def columns(
-        self, X: Any, ask: Callable[[Ensemble, Any], list[Floats]] = Ensemble.evidence
+        self,
+        X: Any,
+        ask: Callable[[Ensemble, Any], list[Floats]] = Ensemble.evidence,
+        head: tuple[Floats, float] | None = None,
     ) -> Floats:
         """Return the columns of rows, (n, n_columns): the mean over the folds of theirs.
 
         The head is linear, so its scores are the mean of those for single classifiers, from whose
-        columns it has learnt. Columns of mean posteriors would be of another kind.
+        columns it has learnt. Columns of mean posteriors would be of another kind. Of a given head,
+        coefficients (n_columns,) and intercept, scores have the right sign only: no model of the
+        groups is asked about rows whose sign does not depend on the group.
         """
-        ensembles = [self.labels, *([] if self.groups is None else [self.groups])]
-        answers = [ask(ensemble, X) for ensemble in ensembles]
-        n_folds = max(map(len, answers))
-        each = [self.assembled(*(one[k % len(one)] for one in answers)) for k in range(n_folds)]
-        return np.asarray(np.mean(each, axis=0))
+        rows = read_once(X)
+        answers = [ask(self.labels, rows)]
+        n_rows, n_folds = len(answers[0][0]), len(self.labels.models)
+        if self.groups is not None:
+            n_folds = max(n_folds, len(self.groups.models))
+            depends = np.ones(n_rows, dtype=bool)
+            if head is not None:
+                low, high = self._range_of_scores(np.vstack(answers[0]), head[0])
+                ends = (end.reshape(-1, n_rows).mean(axis=0) + head[1] for end in (low, high))
+                depends = ~_same_sign(*ends)
+            if depends.all():
+                answers.append(ask(self.groups, rows))
+            else:
+                answers.append(self._evidence_where(depends, X, ask))
+        # One calibrator serves all folds, whose rows are therefore stacked.
+        each = self.assembled(*(np.vstack(one * (n_folds // len(one))) for one in answers))
+        return np.asarray(each.reshape(n_folds, n_rows, -1).mean(axis=0))
+
+    def _evidence_where(
+        self, asked: NDArray[np.bool_], X: Any, ask: Callable[[Ensemble, Any], list[Floats]]
+    ) -> list[Floats]:
+        """Return the evidence of each model of the groups on some rows, and none on others."""
+        assert self.groups is not None
+        evidence = [np.zeros((len(asked), len(self.groups.kinds))) for _ in self.groups.models]
+        if asked.any():
+            some = ask(self.groups, _safe_indexing(X, np.flatnonzero(asked)))
+            for table, values in zip(evidence, some, strict=True):
+                table[asked] = values
+        return evidence
+
+    def _range_of_scores(self, label_evidence: Floats, coef: Floats) -> tuple[Floats, Floats]:
+        """Return bounds of scores, without the intercept, whatever the posteriors of groups.
+
+        Scores are linear in the posteriors of the parts, whose extremes are at one part, or none.
+        """
+        label, columns = self._of_labels(label_evidence)
+        factors, start = np.hstack((np.ones((len(label), 1)), columns)), columns.shape[1]
+        low = high = columns @ coef[:start]
+        for model in self.parts:
+            stop = start + factors.shape[1] * len(model.task.parts)
+            by_part = factors @ coef[start:stop].reshape(factors.shape[1], -1) / model.least_prior
+            if len(model.kinds) > len(model.task.parts):
+                by_part = np.hstack((by_part, np.zeros((len(label), 1))))
+            within = label[:, model.task.labels].sum(axis=1)
+            low, high = low + within * by_part.min(axis=1), high + within * by_part.max(axis=1)
+            start = stop
+        return low, high
 
     def only_fold(self, k: int) -> FittedPosteriors:
         """Return the models of a fold alone, which know nothing of its test rows."""
@@ -571,15 +631,25 @@ class FittedPosteriors(NamedTuple):
 
     def assembled(self, label_evidence: Floats, group_evidence: Any = None) -> Floats:
         """Return the columns from evidence of the label and of the group."""
-        label = self.calibrator.posteriors(label_evidence)
-        logs = np.log(np.maximum(label, LEAST))
-        logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
-        label_columns = np.hstack((logs, label[:, 1:]))
+        label, label_columns = self._of_labels(label_evidence)
         table = [label_columns]
         for model in self.parts:
             within = label[:, model.task.labels].sum(axis=1, keepdims=True)
             joint = within * model.posteriors(label_evidence, group_evidence)
-            density = joint / np.maximum(model.prior, LEAST)
+            density = joint / model.least_prior
             products = label_columns[:, :, None] * density[:, None, :]
             table += [density, products.reshape(len(label), -1)]
         return np.hstack(table)
+
+    def _of_labels(self, evidence: Floats) -> tuple[Floats, Floats]:
+        """Return posteriors of the labels, and the columns that consist of these alone."""
+        label = self.calibrator.posteriors(evidence)
+        logs = np.log(np.maximum(label, LEAST))
+        logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
+        return label, np.hstack((logs, label[:, 1:]))
+
+
+def _same_sign(low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Return whether numbers between these have one sign, beyond rounding."""
+    rounding = 1e-9 * (1.0 + np.abs(low) + np.abs(high))
+    return np.asarray((low > rounding) | (high < -rounding))

@@ -80,6 +80,10 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         """Return columns of new rows; here X itself."""
         return X
 
+    def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Any:
+        """Return columns whose scores by these coefficients have the right labels; here all."""
+        return self.transform(X)
+
     def build(
         self, X: Features, weight: Tensor, n_outputs: int, alpha: float
     ) -> LinearModel | NetworkModel:

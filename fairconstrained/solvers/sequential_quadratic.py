@@ -108,7 +108,7 @@ class SequentialQuadratic(Solver):
             point, multipliers, posing = x, dual, start
             if not is_warm:
                 point = yield from self._approach(start, x, dual)
-            for _ in range(1 if is_warm else self.sharpenings + 1):
+            for _ in range(self.sharpenings + 1):
                 for iterate in self._moving(posing, point, multipliers):
                     yield iterate
                     nearest = repair_candidates(nearest, iterate)

@@ -398,3 +398,27 @@ def test_words_in_numbers_give_the_booster_of_the_words(weighted):
             assert one.tolist()[:-1] == other.tolist()[:-1]
             assert one.dtype == other.dtype
         np.testing.assert_array_equal(plain.predict_proba(X), booster.predict_proba(X))
+
+
+@pytest.mark.parametrize("parts", [PARITY, ODDS, OPPORTUNITY], ids=str)
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_are_asked_for_only_where_a_label_depends_on_them(parts, seed):
+    """Of any head the signs are those of all columns, and of most rows the label's model decides.
+
+    Scores of each fold are linear in the posteriors of the parts.
+    """
+    X, y, group = rows(n=300, seed=seed)
+    table, fitted = Posteriors(GaussianNB()).columns(X, y, group, parts)
+    rng, asked = np.random.default_rng(seed), []
+
+    def ask(ensemble, some):
+        asked.append(len(some))
+        return ensemble.evidence(some)
+
+    coef, intercept = 0.1 * rng.normal(size=table.shape[1]), rng.normal()
+    coef[0] = 1.0  # on the log odds
+    scores = fitted.columns(X) @ coef + intercept
+    signs = np.sign(fitted.columns(X, ask, head=(coef, intercept)) @ coef + intercept)
+    assert np.array_equal(signs, np.sign(scores))
+    assert asked[0] == len(X)
+    assert sum(asked[1:]) < 0.8 * len(X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -23,9 +24,17 @@ class Words:
     """
 
     def __init__(self, X: pd.DataFrame):
-        self.n_rows = len(X)
-        self.names = np.asarray(X.columns, dtype=object)
-        self.columns = [_column(column) for _, column in X.items()]
+        self.X = X
+
+    @cached_property
+    def names(self) -> Any:
+        """Names of the columns."""
+        return np.asarray(self.X.columns, dtype=object)
+
+    @cached_property
+    def columns(self) -> list[Column | None]:
+        """The columns, None for one that has neither numbers nor categories."""
+        return [_column(column) for _, column in self.X.items()]
 
     def codes_for(self, model: Any) -> Floats | None:
         """Return the table as the trees of a booster see it, or None where it reads for itself."""
@@ -42,7 +51,7 @@ class Words:
         ):
             return None
         order = np.argsort(~is_word, kind="stable")  # the trees see categories first
-        table = np.empty((self.n_rows, n_columns))
+        table = np.empty((len(self.X), n_columns))
         for place, j in enumerate(order):
             values, words = cast(Column, self.columns[j])
             if words is not None:  # unknown to the booster, as a missing value, which comes last
@@ -67,23 +76,28 @@ def _encoder(model: Any) -> Any:
     return model._preprocessor.named_transformers_["encoder"]
 
 
+def read_once(X: Any) -> Any:
+    """Return rows that are read once, however often boosters are asked about them."""
+    return Words(X) if isinstance(X, pd.DataFrame) and len(X) else X
+
+
 def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
     """Return each model with the rows to ask it about: boosters with codes in place of words.
 
-    If one of them reads the rows for itself, all do.
+    If one of them reads the rows for itself, all do. The rows may be those of `read_once`.
     """
+    X = read_once(X)
     if all(getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models):
         tables = _tables(models, X)
         if not any(table is None for table in tables):
             return list(zip(map(_reads_codes, models), tables, strict=True))
-    return [(model, X) for model in models]
+    return [(model, X.X if isinstance(X, Words) else X) for model in models]
 
 
 def _tables(models: Sequence[Any], X: Any) -> list[Floats | None]:
     """Return the rows as the trees of each booster see them, or None where it reads for itself."""
-    if isinstance(X, pd.DataFrame) and len(X):
-        words = Words(X)
-        return [words.codes_for(model) for model in models]
+    if isinstance(X, Words):
+        return [X.codes_for(model) for model in models]
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "biuf":
         table = np.ascontiguousarray(X, dtype=float)
         return [
