@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairconstrained.inputs.values import kind_of, listed
+import numpy as np
+
+from fairconstrained.exceptions import InputWarning, warn_caller
+from fairconstrained.inputs.values import alternatives, kind_of, listed
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def described(
     before = Description() if before is None else before
     examples = examples_of(groups)
     check_kind(examples, before.examples, name)
+    warn_of_spellings(groups, before.groups, name)
     if before.columns not in (None, (0,)) or columns is None:
         columns = before.columns
     groups = tuple(dict.fromkeys([*before.groups, *groups]))
@@ -80,6 +84,20 @@ def described(
         both = zip(before.examples, [*examples, *before.examples[len(examples) :]], strict=False)
         examples = tuple(new if old is None else old for old, new in both)
     return replace(before, columns=columns, examples=examples, groups=groups)
+
+
+def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -> None:
+    """Warn of groups that may be another spelling of groups before, of which they are none."""
+    every = [group if isinstance(group, tuple) else (group,) for group in [*before, *groups]]
+    if not before or set(groups) <= set(before):
+        return
+    for column in zip(*every, strict=False):
+        values = [v.item() if isinstance(v, np.generic) else v for v in column]
+        seen = dict.fromkeys(values[: len(before)])
+        alike = alternatives([value for value in dict.fromkeys(values) if value is not None])
+        if not {repr(value) for value in values if value not in seen}.isdisjoint(alike):
+            note = f"{listed(alike)} in {name}, before and now, are different groups."
+            warn_caller(note, InputWarning)
 
 
 def examples_of(groups: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from fairconstrained.arrays import Array, check_number, in_rows, is_number, rows_of
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
+from fairconstrained.inputs.description import warn_of_spellings
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import (
     UNSEEN,
@@ -199,6 +200,7 @@ def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any
     Where all columns are categorical, combinations of their values count too. A model may know
     other groups, by other columns, than these that were `seen`.
     """
+    warn_of_spellings(seen, known, "sensitive_features")
     same = set(known) & set(seen)
     # Without a group in common the model's groups are by other columns.
     absent = [group for group in known if same and group not in seen]

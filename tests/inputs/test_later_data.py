@@ -133,6 +133,30 @@ def test_a_warm_start_finds_columns_by_name_and_refuses_others():
         clf.fit(blocks, Y, sensitive_features=PEOPLE.astype({"old": str}))
 
 
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@pytest.mark.parametrize(
+    ("first", "later"), [("F", "f"), ("01234", "1234"), ("Jos\u00e9", "Jose\u0301")]
+)
+@pytest.mark.parametrize("seen", [watch, merged, stream])
+def test_another_spelling_of_an_earlier_group_is_said(seen, first, later):
+    """Nor is it silently another group for the certificate of a model."""
+    people = PEOPLE.assign(woman=np.where(WOMAN, first, "m"))
+    again = PEOPLE.assign(woman=np.where(WOMAN, later, "m"))
+    note = (
+        f"{min(first, later)!r}, {max(first, later)!r} in sensitive_features, before and now, are"
+    )
+    with pytest.warns(InputWarning, match=note):
+        seen(people[:200], again[200:].reset_index(drop=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InputWarning)
+        seen(people[:200], people[200:].reset_index(drop=True))
+    clf = RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people["woman"])
+    claim = {"constraint": "demographic_parity", "slack": 0.9}
+    with pytest.warns(InputWarning, match=note):
+        certify(clf, X, Y, sensitive_features=again["woman"], **claim)
+
+
 def test_one_column_without_a_name_is_any_column():
     monitor = FairnessMonitor().update(Y, sensitive_features=WOMAN)
     monitor.update(Y, sensitive_features=PEOPLE["woman"]).update(Y, sensitive_features=WOMAN)
