@@ -44,7 +44,6 @@ from fairconstrained.solvers import (
     LBFGS,
     QCQP,
     SGDA,
-    SSLALM,
     AugmentedLagrangian,
     LevelSet,
     NoisyTables,
@@ -52,7 +51,7 @@ from fairconstrained.solvers import (
     ReleasedMoments,
     StochasticGhost,
 )
-from tests.helpers.fits import fitted, table
+from tests.helpers.fits import table
 from tests.helpers.releases import answered_by, honest
 
 
@@ -95,11 +94,6 @@ BAD = {
 }
 CONSTRAINTS = [
     (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
-    (DemographicParity(temperature=0.0), "DemographicParity.temperature must be"),
-    (DemographicParity(reference="all"), "DemographicParity.reference must be one of .*'all'"),
-    (FalseNegativeRate(max=-0.1), "FalseNegativeRate.max must be a number >= 0; got -0.1"),
-    (LossParity(loss="hinge"), "LossParity.loss must be one of .*; got 'hinge'"),
-    (LossParity(within="some"), "LossParity.within must be one of .*; got 'some'"),
     (rate_constraint(part=[0, 1]), r"RateConstraint.part must be a mapping .*; got \[0, 1\]"),
     (rate_constraint(unions=[[1]]), r"RateConstraint.unions must be lists .* got \[\[1\]\]"),
     (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
@@ -107,16 +101,8 @@ CONSTRAINTS = [
     (RejectionRate({"a": 0.5}, per_group=True), r"got \{'a': 0.5\}"),
     (RejectionRate({"a": 1, "b": "x"}, per_group=True), "max must be a number >= 0; got 'x'"),
 ]
-SOLVERS = [
-    SGDA(step_size=0.0),
-    SGDA(dual_step_size=np.inf),
-    SGDA(batch_size=2.5),
-    AugmentedLagrangian(patience=True),
-    AugmentedLagrangian(patience=np.nan),
-]
 TREES, LOGISTIC = HistGradientBoostingClassifier(), LogisticRegression()
 PRIVATE, SECRET = {"epsilon": 1.0}, {"epsilon": 1.0, "protect": "sensitive_features"}
-CUBIC, HINGE = (AUCParity("group_auc", surrogate="cubic"), PartialStatisticalParity(surrogate="h"))
 SQUARE = AUCParity("group_auc", surrogate=Quadratic(c1=1.0))
 BINS = AUCParity("group_auc", surrogate="soft_bins")
 THRESHOLDS = PartialDemographicParity(interval=(0.1, 0.5))
@@ -183,15 +169,13 @@ REFUSED = {
         ({"solver": DPSGDA(sampling_rate=0.0), **PRIVATE}, f"DPSGDA.sampling_rate {FINITE} > 0"),
         ({"solver": DPSGDA(histogram_fraction=1.0), **PRIVATE}, "histogram_fraction .* below 1"),
         ({"solver": AugmentedLagrangian(), **PRIVATE}, "cannot solve PrivateERM.*DPSGDA"),
-        ({"solver": NoisyTables(), **PRIVATE}, "cannot solve PrivateERM.*DPSGDA"),
         ({"solver": DPSGDA()}, "DPSGDA .*epsilon"),
-        ({"solver": FERMI()}, "FERMI cannot solve"),
-        ({"solver": LBFGS()}, "LBFGS cannot solve"),
+        ({"solver": AugmentedLagrangian(patience=np.nan)}, "AugmentedLagrangian.patience must be"),
+        ({"solver": SGDA(dual_step_size=np.inf)}, "SGDA.dual_step_size must be"),
         ({"model": Posteriors(LOGISTIC, TREES), **SECRET}, "reads the groups exactly"),
         ({"model": SingleFit(TREES), **SECRET}, "must be 'linear', a network or a frozen class"),
         ({"feature_range": (-1, 1), **SECRET}, "feature_range must be None .* are public"),
         ({"solver": DPFERMI(), **SECRET}, "DPFERMI"),
-        ({"solver": AugmentedLagrangian(), **SECRET}, "AugmentedLagrangian"),
         ({"constraint": THRESHOLDS, **SECRET}, "must be linear in sums over groups"),
         ({"margin": 1.0, **SECRET}, "margin must be 0"),
         *(
@@ -217,7 +201,6 @@ REFUSED = {
         ({"constraint": "demographic_parity"}, "constraint must"),
         ({"loss": "hinge"}, "loss must"),
         ({"solver": StochasticGhost(p0=1.0)}, "StochasticGhost"),
-        ({"solver": SSLALM(penalty=-1)}, "SSLALM"),
         ({"model": Boosting(TREES)}, "cannot be Boosting"),
     ],
     PartialParityClassifier: [
@@ -229,10 +212,7 @@ REFUSED = {
         ({"interval": {"a": (0, 0.3), "b": (0, 0.3), "z": (0, 1)}}, r"do not have: \['z'\]"),
         ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
         ({"constraint": PartialDemographicParity(threshold=np.inf)}, "threshold must be a"),
-        ({"constraint": PartialStatisticalParity(n_grid=0)}, "n_grid must be an integer >= 1"),
         ({"group_features": "yes"}, "group_features must be True or False"),
-        ({"constraint": HINGE}, "surrogate must be one of"),
-        ({"constraint": PartialStatisticalParity(temperature=0)}, f"temperature {FINITE} > 0"),
         ({"constraint": "rank_parity", **PRIVATE}, "constraint must be one of"),
         ({"group_features": True}, "the group of every row", SHARES),
         ({}, "PartialParityClassifier takes groups or", RECORDED),
@@ -247,7 +227,6 @@ REFUSED = {
         ({"slack": -1}, "slack must be a number >= 0"),
         ({"margin": -1.0}, rf"AUCFairClassifier\.margin {FINITE} >= 0"),
         ({"objective": "mse"}, "objective must be one of"),
-        ({"constraint": CUBIC}, "surrogate must be one of"),
         ({"stream_memory": 0}, "stream_memory must be an integer >= 1"),
         ({"alpha": -1.0}, "alpha must be a finite number >= 0"),
         ({"constraint": SQUARE, "solver": LevelSet()}, "c1=1.0"),
@@ -270,7 +249,6 @@ REFUSED = {
             for solver in (QCQP(), LevelSet(), ProximalLevelSet())
         ),
         ({"solver": SGDA(), **PRIVATE}, "SGDA .* rows can be drawn"),
-        ({"solver": QCQP(), **PRIVATE}, "QCQP cannot solve"),
         ({}, NO_STRATA, STRATA),
         (PRIVATE, "sample_weight must be None with epsilon", WEIGHTS),
     ],
@@ -279,7 +257,6 @@ REFUSED = {
         ({"penalty": -1.0}, r"DPFermiClassifier\.penalty must be a finite number >= 0; got -1.0"),
         ({"protect": "row"}, "protect must be one of"),
         ({"warm_start": True}, "warm_start must be False"),
-        ({"constraint": DemographicParity(temperature=0.0)}, "temperature must be"),
         ({"constraint": DemographicParity(slack=0.1)}, "without a slack"),
         ({"epsilon": None, "solver": FERMI(output="best")}, r"FERMI\.output must be one of"),
         ({"epsilon": None, "solver": FERMI(table="scores")}, r"FERMI\.table must be one of"),
@@ -294,11 +271,7 @@ REFUSED = {
         ({"model": Posteriors(GaussianNB(), LOGISTIC)}, "reads the groups exactly"),
         ({"model": LOGISTIC, "protect": "record"}, READS),
         ({"model": Learning(), "protect": "record"}, READS),
-        *(
-            ({"solver": solver, "epsilon": None}, f"{type(solver).__name__} .*")
-            for solver in (DPFERMI(), ReleasedMoments(), AugmentedLagrangian(), SGDA())
-        ),
-        ({"solver": DPSGDA()}, "DPSGDA cannot solve"),
+        ({"solver": SGDA(), "epsilon": None}, "SGDA cannot solve"),
         ({"solver": LBFGS()}, "LBFGS cannot solve AttributeFermi"),
         ({"epsilon": None}, NO_STRATA, STRATA),
         ({}, ONE_GROUP, SHARES),
@@ -346,14 +319,6 @@ def test_what_cannot_be_trained_is_refused_before_any_release(case, monkeypatch)
         assert not hasattr(caught.value, "privacy")
     assert released == []
     assert vars(clf) == before
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_parameters_of_solvers_are_named_too(solver):
-    (changed,) = [
-        k for k, v in solver.get_params().items() if v is not type(solver)().get_params()[k]
-    ]
-    refused(rf"{type(solver).__name__}\.{changed} must be .*; got ", solver=solver)
 
 
 def refused(message, data=None, weight=None, **params):
@@ -440,15 +405,6 @@ def test_caps_over_everybody_need_no_groups():
     assert clf.violation_ <= 0.201
     with pytest.warns(MissingSensitiveFeaturesWarning):
         RateConstrainedClassifier(FalseNegativeRate(max=0.2, per_group=True)).fit(X, y)
-
-
-def test_prediction_checks_its_input():
-    X, _, _ = table()
-    clf = fitted()
-    with pytest.raises(ValueError, match="has 3 features, but RateConstrainedClassifier"):
-        clf.predict(X[:, :3])
-    with pytest.raises(ValueError, match="NaN"):
-        clf.predict(np.full((1, X.shape[1]), np.nan))
 
 
 def test_columns_whose_squares_overflow_are_named():

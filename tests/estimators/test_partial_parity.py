@@ -241,14 +241,6 @@ def test_networks_keep_the_slack_by_default_and_are_not_constant():
     assert clf.score(*data[:2]) > 0.65
 
 
-def test_more_than_two_labels_and_continuous_targets_are_refused():
-    X, y, group = table()
-    with pytest.raises(ValueError, match="Only binary classification is supported"):
-        PartialParityClassifier().fit(X, y + (X[:, 0] > 1), sensitive_features=group)
-    with pytest.raises(ValueError, match="continuous"):
-        PartialParityClassifier().fit(X, X[:, 0], sensitive_features=group)
-
-
 def test_few_rows_in_the_interval_are_named_and_counted():
     """Fewer than the grid: a warning; none at all: the group is left out, and said so."""
     X, y, group = table()

@@ -330,6 +330,15 @@ def test_a_penalty_is_not_chosen_by_right_predictions(monkeypatch):
     assert "DPFermiClassifier has a penalty" in said
 
 
+HONEST = AUCFairClassifier._count_right
+
+
+def count(scores, y):
+    """What a ranking by these scores counts; labels are 0 and 1."""
+    model = SimpleNamespace(classes_=[0, 1], decision_function=lambda X: scores)
+    return HONEST(model, None, y)
+
+
 @quiet
 def test_rankings_are_compared_by_their_order(monkeypatch):
     """By ordered pairs, of which a row is in fewer than there are rows: no row adds more than 1."""
@@ -339,13 +348,12 @@ def test_rankings_are_compared_by_their_order(monkeypatch):
         seen.extend(values)
         return 0
 
-    honest = AUCFairClassifier._count_right
-
     def noted(model, X, y):
         found["auc"] = roc_auc_score(y == "yes", model.decision_function(X))
         found["pairs"] = np.sum(y == "yes") * np.sum(y == "no") / len(y)
-        most = honest(model, X, y)
-        fewer = [honest(model, np.delete(X, i, 0), np.delete(y, i)) for i in range(len(y))]
+        most = HONEST(model, X, y)
+        scores = model.decision_function(X)
+        fewer = [count(np.delete(scores, i), np.delete(y, i) == "yes") for i in range(len(y))]
         fewer = np.array(fewer) * (len(y) - 1) / len(y)  # the number of rows is public
         assert ((most - fewer >= 0) & (most - fewer <= 1)).all()
         return most
@@ -362,9 +370,4 @@ def test_no_row_decides_whether_a_ranking_can_be_compared(score):
     """Terms of huge entries of both signs add up to nan."""
     scores, y = RNG.normal(size=50), RNG.integers(2, size=50)
 
-    def count(last):
-        rows = np.append(scores[:-1], last)
-        model = SimpleNamespace(classes_=[0, 1], decision_function=lambda X: rows)
-        return AUCFairClassifier._count_right(model, None, y)
-
-    assert abs(count(score) - count(scores[-1])) <= 1
+    assert abs(count(np.append(scores[:-1], score), y) - count(scores, y)) <= 1
