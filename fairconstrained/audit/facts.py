@@ -208,7 +208,8 @@ def report(
     :func:`fairconstrained.metrics.confidence_interval`, and certificates are those of
     :func:`fairconstrained.metrics.certify`, each with the given confidence by itself. Groups, also
     within a label, that ``fit`` would leave out (at a slack of 0.05 if none is given) are listed
-    but not compared: the answer names them.
+    but not compared: the answer names them. It also names groups and labels without rows that
+    categories declare or the model knows (``groups_``, ``classes_``).
 
     Examples
     --------
@@ -222,7 +223,9 @@ def report(
     """
     orders = order_of(y_true), order_of(before)
     arguments = {"threshold": threshold, "pos_label": pos_label, "orders": orders}
+    model = None
     if is_model(y_pred):
+        model = y_pred
         y_pred, scores = decisions_and_scores(y_pred, X, sensitive_features, **arguments)
         y_score = scores if y_score is None else y_score
     if is_model(before):
@@ -238,6 +241,7 @@ def report(
         pos_label=pos_label,
         min_cell=min_cell,
         reference=reference,
+        model=model,
     )
     if preset is not None:
         return audited(sample, preset_question(preset, constraint, slack, confidence))
@@ -273,7 +277,9 @@ def audited(sample: Sample, question: Question) -> Audit:
     tables = {
         name: measures.compared(counted, name, question.slack, sample.min_cell) for name in criteria
     }
-    not_compared: list[str] = []
+    facts["left_out"] += sample.absent_labels
+    needs_labels = question.criterion != "demographic_parity"
+    not_compared = [*sample.absent_labels] if needs_labels else []
     for i, groups in enumerate(tqdm(counted, desc="comparing groups", delay=2, leave=False)):
         comparable = {name: table[i] for name, table in tables.items()}
         not_compared += _compare(groups, comparable, facts, question)

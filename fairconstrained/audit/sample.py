@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.inputs.values import listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
-from fairconstrained.metrics.inputs import check_scores
+from fairconstrained.metrics.claims import lacking
+from fairconstrained.metrics.inputs import check_scores, known_groups
 
 EVERYBODY = "everybody"
 UNKNOWN = "(unknown)"
@@ -105,6 +106,8 @@ class Sample:
     left_out: list[str]
     min_cell: int = MIN_CELL  # rows: rates of fewer are counted and hidden
     reference: tuple[str, ...] = ()  # a group of each attribute, with which others are compared
+    absent_labels: tuple[str, ...] = ()  # of the label's categories and the model's
+    known: Mapping[str, list[Any]] = field(default_factory=dict)  # the model's, by attribute
 
     @cached_property
     def groupings(self) -> list[Grouping]:
@@ -144,12 +147,11 @@ class Sample:
         return np.asarray(~np.any([nobody, *unknown], axis=0))
 
     def absent(self, grouping: Grouping) -> list[str]:
-        """Return the categories of an attribute that no row has."""
-        if grouping.family not in self.people:  # several attributes, each of which names its own
-            return []
-        column = self.people[grouping.family]
-        categories = getattr(column.dtype, "categories", ())
-        return [group_name(category) for category in categories if not (column == category).any()]
+        """Return the groups that no row has, of the categories' and the model's."""
+        alone = grouping.family in self.people
+        columns = self.people[[grouping.family]] if alone else self.people
+        seen = encode_groups(columns).labels.tolist()
+        return [group_name(g) for g in lacking(columns, seen, self.known.get(grouping.family, ()))]
 
     def reference_of(self, grouping: Grouping) -> str | None:
         """Return the group of an attribute, or of all together, that was named."""
@@ -188,8 +190,9 @@ def read_sample(
     min_cell: int = MIN_CELL,
     reference: Any = None,
     parameter: str = "pos_label",
+    model: Any = None,
 ) -> Sample:
-    """Check and encode all inputs; errors name them."""
+    """Check and encode all inputs; errors name them. A model knows groups and labels."""
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the groups of each row; got None.")
     people = _people(sensitive_features)
@@ -218,9 +221,12 @@ def read_sample(
     score = None if y_score is None else check_scores(y_score, n_rows)
     weight = None if sample_weight is None else check_weights(sample_weight, n_rows)
     decision = codes["y_pred"]
+    places = [*enumerate(people), (None, " & ".join(people))]
     sample = Sample(
         *(decision == 1.0, codes.get("y_true"), score, codes.get("before"), weight, people),
         *(control, most, outcomes, [], min_cell, _reference(reference, people)),
+        _absent_labels(columns.get("y_true"), model),
+        {name: known_groups(model, sensitive_features, place=place) for place, name in places},
     )
     return _decided(sample, ~np.isnan(decision))
 
@@ -271,6 +277,15 @@ def _people(sensitive_features: Any) -> pd.DataFrame:
     if list(columns) == ["column 0"]:
         columns = {"group": columns["column 0"]}
     return pd.DataFrame({name: whole_numbers(column, name) for name, column in columns.items()})
+
+
+def _absent_labels(column: pd.Series[Any] | None, model: Any) -> tuple[str, ...]:
+    """Name the labels that no row has, of the column's categories and the model's."""
+    if column is None:
+        return ()
+    seen = column.dropna().unique().tolist()
+    absent = lacking(column, seen, np.ravel(getattr(model, "classes_", ())).tolist())
+    return tuple(f"{column.name} {label!r} (0 rows)" for label in absent)
 
 
 def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:

@@ -319,28 +319,38 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
     return {key: columns[key] for key in examples}
 
 
-def groups_by(model: Any, sensitive_features: Any, control_features: Any) -> list[Any]:
-    """Return the groups of a fitted model, by these columns if they are some of those it names.
+def groups_by(
+    model: Any, sensitive_features: Any, control_features: Any, place: int | None
+) -> list[Any]:
+    """Return the groups of a fitted model by these columns, or by the one at a `place` only.
 
-    Then groups that lack a value, of which the model knows others, are among them.
+    Columns that are some of those the model names are these, and others those of the model. Strata
+    come last.
     """
     before, groups = getattr(model, "_description_", None), list(model.groups_)
     certain = sensitive_features is not None and not isinstance(sensitive_features, UncertainGroups)
-    if before is None or len(before.columns or ()) < 2 or not certain:
-        return groups
-    keys = list(columns_of(sensitive_features))
+    keys = list(columns_of(sensitive_features)) if certain else []
     strata = () if control_features is None else columns_of(control_features, _STRATA.strip())
-    columns = [*(f"{_GROUPS}{key}" for key in keys), *(f"{_STRATA}{key}" for key in strata)]
-    names = [
-        str(key) if str(key).startswith((_GROUPS, _STRATA)) else f"{_GROUPS}{key}"
-        for key in before.columns
-    ]
     # Positions are no names: the one column of an array may be any column of the model.
-    if not (set(columns) <= set(names) and all(isinstance(key, str) for key in keys)):
-        return groups
-    places = [names.index(column) for column in columns]
-    chosen = dict.fromkeys(tuple(group[at] for at in places) for group in before.groups)
-    return list(chosen) if places[1:] else [value for (value,) in chosen if value is not None]
+    if before is not None and len(before.columns or ()) > 1 and {str} == set(map(type, keys)):
+        columns = [*(f"{_GROUPS}{key}" for key in keys), *(f"{_STRATA}{key}" for key in strata)]
+        names = [
+            str(key) if str(key).startswith((_GROUPS, _STRATA)) else f"{_GROUPS}{key}"
+            for key in before.columns
+        ]
+        if set(columns) <= set(names):
+            places = [names.index(column) for column in columns]
+            groups = [tuple(group[at] for at in places) for group in before.groups]
+    groups = [group if isinstance(group, tuple) else (group,) for group in groups]
+    if place is not None:
+        ends = [len(group) - len(strata) for group in groups]
+        groups = [
+            (group[place], *group[end:])
+            for group, end in zip(groups, ends, strict=True)
+            if end > place
+        ]
+    whole = dict.fromkeys(group for group in groups if None not in group)
+    return [group if group[1:] else group[0] for group in whole]
 
 
 def refuse_groups_in(X: Any, sensitive_features: Any) -> None:

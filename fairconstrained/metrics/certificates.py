@@ -16,9 +16,9 @@ from fairconstrained.inputs.groups import (
     Groups,
     UncertainGroups,
     as_described,
+    columns_of,
     encode_groups,
     group_name,
-    groups_by,
     within_strata,
 )
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
@@ -43,6 +43,7 @@ from fairconstrained.metrics.inputs import (
     Labels,
     counted,
     grouped_within,
+    known_groups,
     read_labels,
 )
 from fairconstrained.metrics.metric import standing_weights
@@ -271,12 +272,13 @@ def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Cla
         for column in rows[:2]
     )
     known += true if set(decided) <= set(true) else []  # labels that nobody is predicted
-    models, people = grouped_within(model), rows.sensitive_features
+    people = rows.sensitive_features
     if not isinstance(people, UncertainGroups):
-        for one in models:
+        for one in grouped_within(model):
             people = as_described(people, getattr(one, "_description_", None))
-    by_model = [groups_by(one, people, rows.control_features) for one in models]
-    groups = list(dict.fromkeys(group for some in by_model for group in some))
+    parallel = claim.attributes == "parallel" and people is not None
+    places = range(len(columns_of(people))) if parallel else [None]
+    groups = [known_groups(model, people, rows.control_features, place) for place in places]
     claim = claim._replace(labels=list(dict.fromkeys(known)), groups=groups)
     return claim, rows._replace(sensitive_features=people)
 
@@ -404,7 +406,7 @@ class _Table(NamedTuple):
             row, group, share = groups.copies()
             values = groups.labels.tolist()
             if not claim.pooled:
-                values += lacking(crossed, values, claim.known_groups(len(parts), n_control))
+                values += lacking(crossed, values, claim.groups[len(parts)])
             grouped = GroupedRows(row, share, group, values, np.ones(len(group)))
             part = counted(grouped, labels.of(grouped))
             parts.append(part._replace(groups=[f"{name}{label}" for label in part.groups]))
@@ -448,9 +450,7 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
         codes, labels, target = two_labels(rows.y_true, "y_true", claim.pos_label)
         positive, labels = np.asarray(codes == target), [labels[1 - target], labels[target]]
         assumed += [f"{top}."] if (top := top_of_words(labels)) else []
-    groups = data.rows.labels + lacking(
-        rows.sensitive_features, data.rows.labels, claim.known_groups(0, 0)
-    )
+    groups = data.rows.labels + lacking(rows.sensitive_features, data.rows.labels, claim.groups[0])
     cells = np.bincount(2 * data.rows.group + positive, minlength=2 * len(groups)).reshape(-1, 2)
     comparable = claim.compared(cells @ claim.conditions.T, sets=np.zeros(len(groups), dtype=int))
     cells_kept = comparable.kept[: len(data.rows.labels)]

@@ -56,7 +56,7 @@ class Claim(NamedTuple):
     threshold: float = 0.0
     label_names: Mapping[Any, str] | None = None
     labels: Sequence[Any] = ()  # that it is about, whether or not the rows have them
-    groups: Sequence[Any] = ()
+    groups: Sequence[Any] = ()  # that the model knows, by each attribute
 
     def words(self, in_strata: bool) -> str:
         """Return the criterion as the statement names it."""
@@ -121,17 +121,6 @@ class Claim(NamedTuple):
     def compares_rates_inside(self) -> bool:
         """Whether it compares rates of decisions inside an interval of ranks."""
         return self.interval is not None and self.notion not in DISTRIBUTIONS
-
-    def known_groups(self, place: int, n_control: int) -> list[Any]:
-        """Return the model's groups by the attribute at a place, of those that are parallel."""
-        if self.attributes != "parallel":
-            return [g for g in self.groups if not isinstance(g, tuple) or None not in g]
-        every = [group if isinstance(group, tuple) else (group,) for group in self.groups]
-        crossed = [g for g in every if len(g) - n_control > place and g[place] is not None]
-        strata = [group[len(group) - n_control :] for group in crossed]
-        values = [group[place] for group in crossed]
-        within = [(value, *stratum) for value, stratum in zip(values, strata, strict=True)]
-        return list(dict.fromkeys(within if n_control else values))
 
     def compared(self, rows: Array, attributes: Any = 0, sets: Any = None) -> Compared:
         """Decide which rates are compared: groups by events, with so many rows."""

@@ -12,7 +12,7 @@ from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array
 from fairconstrained.engines.columns import where_rows_are
-from fairconstrained.inputs.groups import encode_groups, group_name
+from fairconstrained.inputs.groups import encode_groups, group_name, groups_by
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
@@ -224,6 +224,15 @@ def grouped_within(model: Any) -> list[Any]:
     wrapped = [getattr(model, name) for name in one if hasattr(model, name)]
     wrapped += [inside for name in several for inside in getattr(model, name, ())]
     return [known for inside in wrapped for known in grouped_within(inside)]
+
+
+def known_groups(
+    model: Any, sensitive_features: Any, control_features: Any = None, place: int | None = None
+) -> list[Any]:
+    """Return the groups that a model knows by these columns, or by the one at a `place` only."""
+    columns = sensitive_features, control_features
+    by_model = (groups_by(one, *columns, place) for one in grouped_within(model))
+    return list(dict.fromkeys(group for groups in by_model for group in groups))
 
 
 def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:

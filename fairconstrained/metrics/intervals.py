@@ -129,15 +129,16 @@ def confidence_interval(
     can be the nearest, not only the outermost ones; groups between them are shrunk towards their
     mean. Rates are drawn from binomial distributions, AUCs and losses from normal ones with the
     covariance of their influence functions (DeLong). Half of :math:`\alpha` guards each end; near
-    zero, where the observed value cannot be much too small, the whole guards the lower end. Groups
+    zero, where the observed value cannot be much too small, the whole guards the lower end; where
+    even no hit of a small group with a small rate would be no surprise, the upper one. Groups
     that are more alike than in all but :math:`\alpha` of the fair samples count as if they were as
     alike as there: equal rates, or scores that rank all rows perfectly, do not prove equality.
 
     The lower end is never below the largest lower bound of a pair among those that hold together
     (Newcombe 1998, with Bonferroni's levels; of ratios Donner and Zou 2012; of caps Wilson): a
     small group does not hide what two large ones prove. ``benchmarks/intervals.py`` measures
-    coverage, and the user guide shows it. Small groups with rates near 0 or 1 have wider intervals
-    than they need, since few numbers of hits are possible.
+    coverage, and the user guide shows it. If a group of a few rows has a rate near 0 or 1, and
+    could be an outermost one, an interval that is right wherever the truth is covers too often.
 
     "bootstrap" treats the metric as a smooth function of the rows. If the true gap is near zero,
     its interval lies above it too often. It is the only method for metrics inside an interval of
@@ -275,7 +276,8 @@ class _Inverted:
         """Return P(T* >= T) if the truth has this size, and the part of alpha at the upper end.
 
         Ties count half. The upper end has half of alpha, and the less the more the samples look
-        like fair ones. At zero it has none: the metric cannot be smaller.
+        like fair ones. At zero it has none: the metric cannot be smaller. It has all of alpha where
+        no hit, or no miss, of the small group is too common for the lower end to be guarded.
         """
         centre = self.summary.nearest(self.values, self.errors, size)
         variance, estimates = self.errors.variance(centre), self.errors.estimates(centre)
@@ -283,10 +285,13 @@ class _Inverted:
         # samples that are alike by chance prove no more than the alpha-quantile of fair ones.
         fair = np.quantile(self.summary.statistic(self.fair_draws, variance, size), alpha)
         observed = np.maximum(self.summary.statistic(self.values, variance, size), fair)
-        above = self.summary.statistic(estimates, variance, size) - observed
-        at_least = 0.5 * float((above > -1e-9).mean() + (above > 1e-9).mean())
+        drawn = self.summary.statistic(estimates, variance, size)
         alike = float((self._unlike_fair(estimates) <= self.fair_median).mean())
-        return at_least, 0.5 * max(0.0, 1.0 - 2.0 * alike)
+        upper = 0.5 * max(0.0, 1.0 - 2.0 * alike)
+        farthest = self.summary.farthest(centre, variance, size, self.errors.support)
+        if _at_least(drawn, farthest) > alpha * (1.0 - upper):
+            upper = 1.0
+        return _at_least(drawn, observed), upper
 
     def _unlike_fair(self, estimates: Floats) -> Floats:
         return self.summary.statistic(estimates, self.fair_variance, 0.0)
@@ -302,6 +307,11 @@ class _Inverted:
                 return self.most
             low, high = high, min(2.0 * high, self.most)
         return float(0.5 * sum(bisected(holds, low, high, 12)))
+
+
+def _at_least(drawn: Floats, value: Any) -> float:
+    """Return the fraction of draws that are at least a value; ties count half."""
+    return 0.5 * float((drawn > value - 1e-9).mean() + (drawn > value + 1e-9).mean())
 
 
 def _bootstrap(

@@ -120,6 +120,22 @@ class Range:
             ]
         return np.asarray(functools.reduce(np.maximum, largest))
 
+    def farthest(
+        self, centre: Floats, variance: Floats, size: float, support: tuple[float, float]
+    ) -> float:
+        """Return the largest statistic that the small group of an outermost pair can cause.
+
+        The other one of the pair is at its centre, since the nearest rates would follow it.
+        """
+        a, b = self.line(size)
+        x, y, spread = centre[:, None], centre, a**2 * variance[:, None]
+        excess = np.where(spread > variance, a * support[1] - y, a * x - support[0]) - b
+        outermost = np.abs(a * x - y - b) < 1e-6
+        outermost[np.eye(len(centre), dtype=bool)] = False
+        if not outermost.any():
+            return np.inf
+        return float((excess / np.sqrt(spread + variance))[outermost].max())
+
     def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
         """Return the likeliest components of this size (by iteration: variances depend on them).
 
@@ -208,6 +224,12 @@ class Combined(Range):
         """Return the combined range."""
         return self.size(components)
 
+    def farthest(
+        self, centre: Floats, variance: Floats, size: float, support: tuple[float, float]
+    ) -> float:
+        """Return infinity: other pairs of groups count as well."""
+        return np.inf
+
     def _moved(
         self, values: Floats, variance: Floats, size: float, support: tuple[float, float]
     ) -> Floats:
@@ -282,6 +304,14 @@ class Highest:
         """Return the largest component less the size, in standard errors; or one for each draw."""
         excess = self.fold(components[:, 0]) - size
         return np.asarray((excess.T / np.sqrt(variance[:, 0])).max(axis=-1))
+
+    def farthest(
+        self, centre: Floats, variance: Floats, size: float, support: tuple[float, float]
+    ) -> float:
+        """Return the largest statistic that a component of this size can cause."""
+        highest = np.abs(self.fold(centre[:, 0]) - size) < 1e-6
+        excess = (support[1] - size) / np.sqrt(variance[:, 0])
+        return float(excess[highest].max()) if highest.any() else np.inf
 
     def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
         """Cut components beyond the size; if there is none, the likeliest grows.

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import precision_score, roc_auc_score
 
 import fairconstrained
-from fairconstrained import metrics
+from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, ErrorRateParity
 from fairconstrained.metrics import Weights, certify
 from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
@@ -525,6 +525,25 @@ def test_the_answer_names_the_groups_that_the_sample_lacks(control):
     found = report(sensitive_features=people, **control)
     assert re.search(r"Not compared: .*\brace.*: D \(0 rows\)", found.answer)
     assert not re.search(r"\bA \(0 rows\)", found.answer)
+
+
+def test_the_answer_names_the_groups_and_labels_of_the_model_that_the_sample_lacks():
+    """By all of the attributes that the model knows, or by one of them."""
+    label = np.where(~TRUE & (RACE == "C"), "maybe", np.where(TRUE, "yes", "no"))
+    X, rows = SCORE[:, None], RACE != "C"
+    model = RateConstrainedClassifier(slack=0.3, max_iter=5).fit(
+        X, label, sensitive_features=PEOPLE
+    )
+    more = {"X": X[rows], "pos_label": "yes", "constraint": "equal_opportunity"}
+    for people, names in (
+        (PEOPLE, ["race: C", "sex & race: man & C", "sex & race: woman & C"]),
+        (PEOPLE.race, ["race: C"]),
+        (PEOPLE.sex, []),
+    ):
+        found = report(label[rows], model, people[rows], **more)
+        names = [f"{name} (0 rows)" for name in ["label 'maybe'", *names]]
+        assert found.answer.endswith(f" Not compared: {'; '.join(names)}.")
+        assert found.left_out == names
 
 
 def test_four_fifths_are_a_question_by_name():

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from fairconstrained import metrics
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
@@ -255,3 +256,15 @@ def test_perfect_ranks_do_not_prove_equal_aucs():
     )
     assert low == 0.0
     assert 1.0 / n_rows < high < 4.0 / n_rows
+
+
+def test_all_of_alpha_guards_the_end_that_counts_can_guard():
+    """Of 15 rows with a rate below .1 none may have a hit: the upper end is that of one tail."""
+    decisions, group = rows_of_groups((15, 1000), (3, 300))
+    metric = metrics.demographic_parity_difference
+    _, high = confidence_interval(
+        metric, decisions, decisions, sensitive_features=group, random_state=0
+    )
+    rate = 0.3 - high
+    tail = binom.sf(2, 15, rate) - 0.5 * binom.pmf(3, 15, rate)
+    assert tail == pytest.approx(0.05, abs=0.01)
