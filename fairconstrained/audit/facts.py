@@ -270,16 +270,14 @@ def audited(sample: Sample, question: Question) -> Audit:
         "calibration": _joined(measures.calibration(sample, by) for by in groupings[:single]),
         "changes": _joined(measures.changes(sample, by) for by in [sample.everybody, *groupings]),
         "certificates": [],
-        "left_out": list(sample.left_out),
+        "left_out": [*sample.left_out, *sample.absent_labels],
     }
     criteria = list(measures.COMPARED)[: None if sample.label is not None else 1]
     counted = [Counted(sample, by) for by in compared]
     tables = {
         name: measures.compared(counted, name, question.slack, sample.min_cell) for name in criteria
     }
-    facts["left_out"] += sample.absent_labels
-    needs_labels = question.criterion != "demographic_parity"
-    not_compared = [*sample.absent_labels] if needs_labels else []
+    not_compared = [] if question.criterion == "demographic_parity" else [*sample.absent_labels]
     for i, groups in enumerate(tqdm(counted, desc="comparing groups", delay=2, leave=False)):
         comparable = {name: table[i] for name, table in tables.items()}
         not_compared += _compare(groups, comparable, facts, question)
