@@ -107,7 +107,7 @@ class Sample:
     min_cell: int = MIN_CELL  # rows: rates of fewer are counted and hidden
     reference: tuple[str, ...] = ()  # a group of each attribute, with which others are compared
     absent_labels: tuple[str, ...] = ()  # of the label's categories and the model's
-    known: Mapping[str, list[Any]] = field(default_factory=dict)  # the model's, by attribute
+    model_groups: Mapping[str, list[Any]] = field(default_factory=dict)  # by each attribute
 
     @cached_property
     def groupings(self) -> list[Grouping]:
@@ -151,7 +151,8 @@ class Sample:
         alone = grouping.family in self.people
         columns = self.people[[grouping.family]] if alone else self.people
         seen = encode_groups(columns).labels.tolist()
-        return [group_name(g) for g in lacking(columns, seen, self.known.get(grouping.family, ()))]
+        known = self.model_groups.get(grouping.family, ())
+        return [group_name(group) for group in lacking(columns, seen, known)]
 
     def reference_of(self, grouping: Grouping) -> str | None:
         """Return the group of an attribute, or of all together, that was named."""
