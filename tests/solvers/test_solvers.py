@@ -289,3 +289,16 @@ def test_a_second_sharpness_leaves_a_poor_local_optimum():
     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     assert clf.feasible_
     assert np.mean(clf.predict(data.data) != data.target) < 0.29
+
+
+@pytest.mark.slow
+def test_a_warm_start_takes_all_sharpnesses():
+    """Iterates of the first sharpness are among those of all, of which the best is kept."""
+    data = make_biased_classification(2000, random_state=0)
+    rows = {"X": data.data, "y": data.target, "sensitive_features": data.sensitive_features}
+
+    def error(solver):
+        clf = PartialParityClassifier(slack=0.1, warm_start=True, random_state=0).fit(**rows)
+        return clf.set_params(slack=0.05, solver=solver).fit(**rows).history_["error"][-1]
+
+    assert error(SequentialQuadratic()) < error(SequentialQuadratic(sharpenings=0))
