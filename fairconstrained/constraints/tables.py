@@ -47,6 +47,7 @@ class Space(NamedTuple):
     n_control: int = 0  # columns of control features, the last ones of those that are crossed
     weights: Tensor | None = None  # of rows, of :attr:`shape`, if known ones stand for their label
     partly: Sequence[Any] = ()  # labels of the first unknown indices: tuples with None in places
+    columns: Sequence[str] = ()  # names of those that are crossed, if they have any
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -121,11 +122,20 @@ class Space(NamedTuple):
         """Return the values that these groups alone have in common; empty if none."""
         columns = list(zip(*self.labels_of("parallel"), strict=True))
         members = [{column[i] for i in groups} for column in columns]
-        alike = [len(values) == 1 and None not in values for values in members]
-        common = [column for column, same in zip(columns, alike, strict=True) if same]
-        values = list(zip(*common, strict=True))
+        alike = [k for k, values in enumerate(members) if len(values) == 1 and None not in values]
+        values = list(zip(*(columns[k] for k in alike), strict=True))
         same = [i for i, value in enumerate(values) if value == values[groups[0]]]
-        return [group_name(values[groups[0]])] if same == groups else []
+        return [" & ".join(map(self._value, alike, values[groups[0]]))] if same == groups else []
+
+    def _value(self, place: int, value: Any) -> str:
+        """Name a value of a column, and the column if others have this value too."""
+        columns = zip(*self.labels_of("parallel"), strict=True)
+        shared = any(value in column for k, column in enumerate(columns) if k != place)
+        return (
+            f"{self.columns[place]}={group_name(value)}"
+            if shared and self.columns
+            else group_name(value)
+        )
 
 
 class Placement(NamedTuple):

@@ -26,6 +26,7 @@ from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.description import Description, described
 from fairconstrained.inputs.groups import (
     categories,
+    column_names,
     group_name,
     n_complete,
     read_groups,
@@ -34,6 +35,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_samples, check_weights
+from fairconstrained.inputs.values import warn_of_values
 from fairconstrained.models.specification import Specification
 
 # Samples per group: columns with fewer hold names or numbers, and not groups.
@@ -141,7 +143,8 @@ class TrainingRows:
         groups: Any = np.array(["all"]) if self.groups is None else self.groups
         classes: Any = self.classes
         unknown = len(self.partly) + self.unknown
-        return Space(classes, groups, unknown, self.n_control, self.stood_for, self.partly)
+        names = column_names(self.columns or ())
+        return Space(classes, groups, unknown, self.n_control, self.stood_for, self.partly, names)
 
     @property
     def weight_of_labels(self) -> Tensor:
@@ -223,6 +226,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
         groups, partly = groups[:complete], tuple(names[complete:])
         rows = replace(rows, groups=groups, partly=partly, unknown=True)
     described(names, rows.columns, task.described, "sensitive_features")
+    warn_of_values(classes.tolist(), "y", "label")
     attributes, n_groups = attributes_of(task), 0 if groups is None else len(groups)
     if names and isinstance(names[0], tuple) and attributes == {"parallel"}:
         n_groups = max(len(set(column)) for column in zip(*names, strict=True))

@@ -431,10 +431,14 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
 
 def named_columns(table: Any) -> dict[str, Any]:
     """Return the columns by names, which columns without one get from their positions."""
-    return {
-        name if isinstance(name, str) else f"column {name}": column
-        for name, column in columns_of(table).items()
-    }
+    columns = columns_of(table)
+    return dict(zip(column_names(columns), columns.values(), strict=True))
+
+
+def column_names(keys: Iterable[Any]) -> list[str]:
+    """Return the names of columns in messages."""
+    texts = (key if isinstance(key, str) else f"column {key}" for key in keys)
+    return [text.removeprefix(_GROUPS).removeprefix(_STRATA) for text in texts]
 
 
 def group_name(label: Any) -> str:

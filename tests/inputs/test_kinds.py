@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 import fairconstrained
 from fairconstrained import LossParityClassifier, RateConstrainedClassifier
-from fairconstrained.exceptions import InputWarning
+from fairconstrained.constraints import DemographicParity
+from fairconstrained.exceptions import InputWarning, SmallGroupWarning
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.metrics import (
     certify,
@@ -168,6 +169,36 @@ def test_days_are_the_same_groups_in_every_library(days):
 def test_values_that_look_alike_or_stand_for_missing_ones_are_named(values, note):
     with pytest.warns(InputWarning, match=note):
         assert len(encode_groups(values).labels) == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "note"),
+    [
+        (
+            np.where(Y == 1, "paid", "nan"),
+            "y has the text 'nan', which counts as a label of its own",
+        ),
+        (np.where(Y == 1, "Paid", "paid"), "'Paid', 'paid' in y are different labels"),
+    ],
+)
+def test_labels_that_nobody_may_have_meant_are_said_by_fits_too(labels, note):
+    with pytest.warns(InputWarning, match=note):
+        RateConstrainedClassifier(slack=0.5).fit(X, labels, sensitive_features=GROUP)
+
+
+def test_columns_with_the_same_values_are_named_by_fits_side_by_side():
+    rare = np.where(np.arange(len(Y)) < 3, "yes", np.where(Y == DECISION, "no", "not said"))
+    people = pd.DataFrame({"disabled": rare, "married": np.where(GROUP == 1, "yes", "no")})
+    clf = RateConstrainedClassifier(DemographicParity(slack=0.2, attributes="parallel"))
+    with pytest.warns(SmallGroupWarning, match="leaves out group disabled=yes "):
+        clf.fit(X, Y, sensitive_features=people)
+    named = {name for words in clf.constraints_ for name in words.split("group ")[1:]}
+    assert {name.split()[0] for name in named} == {
+        "disabled=no",
+        "not",
+        "married=yes",
+        "married=no",
+    }
 
 
 def test_numbers_that_floats_cannot_tell_apart_are_not_alike():
