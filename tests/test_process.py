@@ -204,12 +204,6 @@ print(torch.get_num_threads())
 def test_a_forked_process_fits_after_its_parent_did():
     """OpenMP's threads are not in the child, and locks of other threads would never be released."""
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
-    printed = subprocess.run(
-        [sys.executable, "-c", FORK],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-        timeout=240,
-    ).stdout
+    options = {"capture_output": True, "text": True, "check": True, "timeout": 240}
+    printed = subprocess.run([sys.executable, "-c", FORK], env=environment, **options).stdout
     assert printed.split() == ["0", "0", "2"]

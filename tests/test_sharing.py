@@ -56,14 +56,9 @@ def counted(function, *args, **params):
 
 def searched(estimator, grid):
     with config_context(enable_metadata_routing=True):
-        return GridSearchCV(
-            estimator,
-            grid,
-            scoring=SCORING,
-            refit="accuracy",
-            cv=StratifiedSensitiveKFold(FOLDS),
-            error_score="raise",
-        ).fit(**ROWS)
+        given = {"scoring": SCORING, "refit": "accuracy", "error_score": "raise"}
+        cv = StratifiedSensitiveKFold(FOLDS)
+        return GridSearchCV(estimator, grid, cv=cv, **given).fit(**ROWS)
 
 
 def fitted(estimator, **changed):

@@ -22,13 +22,9 @@ ORDER = [
 def audit():
     score = RNG.random(N)
     pred = np.where(np.arange(N) == 0, None, score > 0.5)
-    return fairconstrained.report(
-        *(RNG.random(N) < score, pred),
-        sensitive_features={"sex": GROUP, "age": np.arange(N) % 3},
-        y_score=score,
-        before=RNG.random(N) > 0.5,
-        slack=0.05,
-    )
+    people, label = {"sex": GROUP, "age": np.arange(N) % 3}, RNG.random(N) < score
+    given = {"y_score": score, "before": RNG.random(N) > 0.5, "slack": 0.05}
+    return fairconstrained.report(label, pred, sensitive_features=people, **given)
 
 
 class Page(HTMLParser):

@@ -144,12 +144,8 @@ def test_pairwise_loss_of_labels(surrogate):
     objective = PairwiseLoss(surrogate, tuple(shares))
     value = objective.soft(rows.scores, rows.y, rows.weight)
     if isinstance(surrogate, Quadratic):
-        expected = pair_mean(
-            lambda t: surrogate.c1 * (t - surrogate.c2) ** 2,
-            rows,
-            np.array([[0] * 3, [1] * 3]),
-            np.array([[1] * 3, [0] * 3]),
-        )
+        cells = np.array([[0] * 3, [1] * 3]), np.array([[1] * 3, [0] * 3])
+        expected = pair_mean(lambda t: surrogate.c1 * (t - surrogate.c2) ** 2, rows, *cells)
         assert value.item() == pytest.approx(expected, rel=1e-12)
     auc = metrics.auc_between(
         rows.scores[:, 0], rows.y.numpy() == 1, rows.y.numpy() == 0, sample_weight=rows.weight

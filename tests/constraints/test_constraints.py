@@ -108,10 +108,9 @@ METHODS = {"pairwise": "between_groups", "overall": "to_overall"}
 
 
 def keywords(notion, rows):
-    weight = {"sample_weight": rows.weight.numpy()}
     if isinstance(notion, Cap):
-        return weight | {"sensitive_features": rows.group.numpy() if notion.per_group else None}
-    return weight | {"sensitive_features": rows.group.numpy(), "method": METHODS[notion.reference]}
+        return rows.beside_labels | ({} if notion.per_group else {"sensitive_features": None})
+    return rows.beside_labels | {"method": METHODS[notion.reference]}
 
 
 @each_in_some_shape

@@ -84,14 +84,9 @@ def test_balanced_costs_are_costs_of_one_over_the_frequency_of_the_label():
     kept = (y == 0) | (np.arange(1000) % 5 == 0)
     X, y, group = X[kept], y[kept], group[kept]
     table_of_costs = [[0, 1 / np.mean(y == 0)], [1 / np.mean(y == 1), 0]]
-    fits = [
-        fitted(DemographicParity(0.1), (X, y, groups), costs=costs)
-        for costs, groups in (
-            (table_of_costs, group),
-            ("balanced", group),
-            ("balanced", GroupProbabilities(np.eye(2)[group])),
-        )
-    ]
+    shares = GroupProbabilities(np.eye(2)[group])
+    given = (table_of_costs, group), ("balanced", group), ("balanced", shares)
+    fits = [fitted(DemographicParity(0.1), (X, y, g), costs=costs) for costs, g in given]
     for clf in fits[1:]:
         np.testing.assert_allclose(clf.coef_, fits[0].coef_, atol=1e-6)
     assert balanced_accuracy_score(y, fits[0].predict(X)) > 0.6

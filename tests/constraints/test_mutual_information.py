@@ -171,13 +171,9 @@ def test_the_metric_is_that_of_the_table_of_labels(notion, shape):
     sums = rows.on(constraint).sum(torch.nn.functional.one_hot(predicted, shape[0]))
     counts = rows.on(constraint).counts()
     expected = MutualInformation.within(constraint, counts).value(sums)
-    assert ermi(
-        rows.y.numpy(),
-        predicted.numpy(),
-        sensitive_features=rows.group.numpy(),
-        sample_weight=rows.weight.numpy(),
-        constraint=notion.name,
-    ) == pytest.approx(expected.item())
+    labels = rows.y.numpy(), predicted.numpy()
+    found = ermi(*labels, constraint=notion.name, **rows.beside_labels)
+    assert found == pytest.approx(expected.item())
 
 
 def test_missing_cells_warn_and_give_nan():

@@ -67,14 +67,9 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     own = {"threshold": 0.1 * n_groups} if name in RATES else {}
     constraint = bound(PARTIAL[name](interval, **own), n_groups)
     hard = hard_values(constraint, rows, variables(constraint, rows))
-    expected = METRICS[name](
-        rows.y.numpy(),
-        rows.scores.numpy(),
-        sensitive_features=np.array(list("abcd"))[rows.group],
-        interval=interval,
-        sample_weight=rows.weight.numpy(),
-        **own,
-    )
+    given = rows.beside_labels | {"sensitive_features": np.array(list("abcd"))[rows.group]}
+    labels = rows.y.numpy(), rows.scores.numpy()
+    expected = METRICS[name](*labels, interval=interval, **given, **own)
     assert expected > 0.05
     assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
     assert hard.max().item() == pytest.approx(expected - 0.05, abs=1e-12)

@@ -42,13 +42,8 @@ def test_the_measure_is_one_less_fairlearns_ratio(kind, reference):
     rows = random_rows(1, 2, 4, n=150)
     constraint = bound(kind(ratio=0.8, reference=reference), (2, 4))
     metric = getattr(fairlearn.metrics, METRIC[kind].__name__)
-    expected = metric(
-        rows.y.numpy(),
-        hard_classes(rows.scores).numpy(),
-        sensitive_features=rows.group.numpy(),
-        sample_weight=rows.weight.numpy(),
-        method=METHOD[reference],
-    )
+    predicted, given = hard_classes(rows.scores).numpy(), rows.beside_labels
+    expected = metric(rows.y.numpy(), predicted, method=METHOD[reference], **given)
     values = hard_values(constraint, rows)
     assert constraint.measure(values) == pytest.approx(1.0 - expected)
     assert bool((values > 1e-3).any()) == (expected < 0.8)
@@ -57,21 +52,16 @@ def test_the_measure_is_one_less_fairlearns_ratio(kind, reference):
 def test_of_several_classes_the_worst_counts():
     rows = random_rows(2, 3, 3, n=150)
     constraint = bound(DemographicParity(ratio=0.7), (3, 3))
-    y, group = rows.y.numpy(), rows.group.numpy()
-    given = {"sensitive_features": group, "sample_weight": rows.weight.numpy()}
-    expected = metrics.demographic_parity_ratio(y, hard_classes(rows.scores).numpy(), **given)
+    predicted, given = hard_classes(rows.scores).numpy(), rows.beside_labels
+    expected = metrics.demographic_parity_ratio(rows.y.numpy(), predicted, **given)
     assert constraint.measure(hard_values(constraint, rows)) == pytest.approx(1.0 - expected)
 
 
 def test_the_positive_class_decides():
     """Nine of ten against eight of ten is a ratio of 8 / 9, or of a half for the others."""
     predicted = np.repeat([1.0, 0.0, 1.0, 0.0], [18, 2, 16, 4])
-    rows = ScoredRows(
-        torch.as_tensor(2.0 * predicted - 1.0)[:, None],
-        torch.zeros(40, dtype=torch.long),
-        torch.arange(40) // 20,
-        torch.ones(40, dtype=torch.float64),
-    )
+    scores, y = torch.as_tensor(2.0 * predicted - 1.0)[:, None], torch.zeros(40, dtype=torch.long)
+    rows = ScoredRows(scores, y, torch.arange(40) // 20, torch.ones(40, dtype=torch.float64))
     for pos_label, ratio in ((None, 8 / 9), (1, 8 / 9), (0, 0.5)):
         notion = DemographicParity(ratio=0.8, pos_label=pos_label)
         constraint = notion.bind(Space([0, 1], ["a", "b"]))
@@ -116,12 +106,8 @@ def test_rates_of_zero_are_left_out_by_name(others):
     with pytest.warns(UndefinedMetricWarning, match=r"^predicted 2: rates of zero in every group"):
         ratio = metrics.demographic_parity_ratio(y, predicted, sensitive_features=group)
     assert clf.violations_["demographic_parity"] == pytest.approx(1 - ratio)
-    found = certify(
-        y_true=y,
-        y_pred=predicted,
-        sensitive_features=group,
-        constraint=DemographicParity(ratio=0.5),
-    )
+    given = {"y_true": y, "y_pred": predicted, "sensitive_features": group}
+    found = certify(**given, constraint=DemographicParity(ratio=0.5))
     assert found.estimate == pytest.approx(1 - ratio)
     assert not found.kept  # nothing is known about the third label
 

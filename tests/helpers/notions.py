@@ -23,6 +23,12 @@ class ScoredRows(NamedTuple):
         """The rows with their parts of a constraint."""
         return constraint.partition.place(self.y, self.group, self.weight)
 
+    @property
+    def beside_labels(self):
+        """Groups and weights, as metrics take them."""
+        weight = self.weight.numpy()
+        return {"sensitive_features": self.group.numpy(), "sample_weight": weight}
+
     def take(self, index):
         """These rows, in this order."""
         return ScoredRows(*(column[index] for column in self))

@@ -9,7 +9,6 @@ from fairconstrained.models.features import as_features
 from fairconstrained.problems import Rows
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model
 from fairconstrained.problems.objectives import PairwiseLoss
-from fairconstrained.solvers import run
 
 ALPHA = 1e-2
 
@@ -40,8 +39,3 @@ def problem(data, notion="inter_group", surrogate="binormal", slack=0.02, n_grou
     risk = PairwiseLoss(Quadratic(), tuple(shares))
     model = whitened_model(moments, moments.standard_scale(), ALPHA, 1.0)
     return MomentERM(model, data, risk, Stack(space, [bound]), ALPHA, moments=moments)
-
-
-def solve(p, solver, tol=1e-6):
-    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
-    return run(solver, p, p.start(), dual, torch.Generator(), max_iter=None, tol=tol)

@@ -6,14 +6,9 @@ import numpy as np
 import torch
 
 from fairconstrained.problems import Evaluation, Linearization
-from fairconstrained.solvers import run
 from tests.helpers.numeric import tensor
 from tests.helpers.quadratic import QuadraticProblem, SoftIsHard
-
-
-def generator(seed=0):
-    """The source of all draws."""
-    return torch.Generator().manual_seed(seed)
+from tests.helpers.solving import generator
 
 
 @dataclass
@@ -104,10 +99,3 @@ def steps_of(solver, problem, x, dual, n_steps, seed=0):
         found.append((point, now.dual, list(problem.calls)))
         problem.calls.clear()
     return found
-
-
-def solve(solver, problem, x=None, dual=None, seed=0):
-    """A run to its end."""
-    x = problem.x.clone() if x is None else x
-    dual = torch.zeros(problem.n_constraints).double() if dual is None else dual
-    return run(solver, problem, x, dual, generator(seed), max_iter=None, tol=1e-8)

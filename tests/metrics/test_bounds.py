@@ -58,13 +58,11 @@ def brute_force(hits, rows, delta, gamma, factor=1.0):
     observed = factor * hits[0] / rows[0] - hits[1] / rows[1]
     x, y = np.arange(rows[0] + 1), np.arange(rows[1] + 1)
     small = factor * x[:, None] / rows[0] - y / rows[1] <= observed + 1e-9
-    return max(
-        (
-            float(binom.pmf(x, rows[0], (p + delta) / factor) @ small @ binom.pmf(y, rows[1], p))
-            for p in (np.linspace(low, high, 101) if low <= high else ())
-        ),
-        default=0.0,
-    )
+    chances = [
+        float(binom.pmf(x, rows[0], (p + delta) / factor) @ small @ binom.pmf(y, rows[1], p))
+        for p in (np.linspace(low, high, 101) if low <= high else ())
+    ]
+    return max(chances, default=0.0)
 
 
 @pytest.mark.parametrize("comparison", [DIFFERENCE, SHORTFALL])

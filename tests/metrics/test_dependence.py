@@ -46,13 +46,10 @@ def scored(seed, n_groups=2, n=60, ties=False):
 def test_order_one_is_scipys_distance_of_the_farthest_two_groups(seed, n_groups, ties, weighted):
     scores, group, weight = scored(seed, n_groups, ties=ties)
     weight = weight if weighted else None
+    each = np.ones(len(group)) if weight is None else weight
     expected = max(
-        wasserstein_distance(
-            scores[group == g],
-            scores[group == h],
-            *(() if weight is None else (weight[group == g], weight[group == h])),
-        )
-        for g, h in combinations(range(n_groups), 2)
+        wasserstein_distance(*(v[group == k] for v in (scores, each) for k in pair))
+        for pair in combinations(range(n_groups), 2)
     )
     found = wasserstein_distance_between_groups(
         group, scores, sensitive_features=group, sample_weight=weight

@@ -77,15 +77,10 @@ def test_a_certificate_of_decisions_and_of_a_model(constraint, table, rows):
 def test_an_audit_of_decisions_and_of_a_model(table, rows):
     model = LogisticRegression(solver="liblinear").fit(features(rows), rows.label)
     told = {"pos_label": "yes", "slack": 0.1}
-    whole = fairconstrained.report(
-        *(rows.label, model),
-        **{"before": rows.granted, "sensitive_features": rows[["sex", "age"]], **told},
-        X=features(rows),
-    ).to_dict()
-    found = fairconstrained.report(
-        *("label", model),
-        **{"before": "granted", "sensitive_features": ["sex", "age"], "X": table, **told},
-    ).to_dict()
+    given = {"before": rows.granted, "sensitive_features": rows[["sex", "age"]], **told}
+    whole = fairconstrained.report(rows.label, model, X=features(rows), **given).to_dict()
+    given = {"before": "granted", "sensitive_features": ["sex", "age"], **told}
+    found = fairconstrained.report("label", model, X=table, **given).to_dict()
     for facts in (found, whole):
         del facts["provenance"], facts["outcomes"]  # which name columns
     # Probabilities of a piece may differ in the last bit, and so their means.

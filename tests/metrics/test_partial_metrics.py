@@ -134,13 +134,9 @@ def test_notions_within_labels_are_demographic_parity_of_their_rows(name):
     options = {"interval": {0: (0.1, 0.6), 1: (0.2, 0.7), 2: (0, 1)}, "threshold": 0.4}
 
     def within(label):
-        return metrics.partial_demographic_parity(
-            None,
-            scores[y == label],
-            sensitive_features=group[y == label],
-            sample_weight=weight[y == label],
-            **options,
-        )
+        rows = y == label
+        given = {"sensitive_features": group[rows], "sample_weight": weight[rows], **options}
+        return metrics.partial_demographic_parity(None, scores[rows], **given)
 
     expected = within(1) if name == "partial_equal_opportunity" else max(within(0), within(1))
     value = getattr(metrics, name)(

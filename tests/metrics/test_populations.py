@@ -20,11 +20,8 @@ DECLARED = Proportions(
 def sample(n, rng, groups=ROWS, positives=POSITIVES):
     group = (rng.random(n) < groups[1]).astype(int)
     y = (rng.random(n) < positives[group]).astype(int)
-    return {
-        "y_true": y,
-        "y_pred": (rng.random(n) < RATES[group, y]).astype(int),
-        "sensitive_features": group,
-    }
+    predicted = (rng.random(n) < RATES[group, y]).astype(int)
+    return {"y_true": y, "y_pred": predicted, "sensitive_features": group}
 
 
 def truth(name, groups, positives):
@@ -87,14 +84,12 @@ def test_rates_within_labels_are_the_same_in_every_declared_population(name):
 def test_groups_alone_do_not_move_gaps_but_move_caps_on_all_rows():
     rows = sample(20_000, np.random.default_rng(0))
     more = Proportions(groups={0: 0.1, 1: 0.9})
-    plain, gap = (
-        certify(**rows, constraint="demographic_parity", slack=0.5, population=population)
-        for population in (None, more)
-    )
+    given = {**rows, "slack": 0.5, "population": more}
+    gap = certify(**given, constraint="demographic_parity")
+    plain = certify(**rows, slack=0.5, constraint="demographic_parity")
     assert gap.estimate == plain.estimate
     cap, group_cap = (
-        certify(**rows, slack=0.5, population=more, constraint=constraint)
-        for constraint in (FalseNegativeRate(), FalseNegativeRate(per_group=True))
+        certify(**given, constraint=FalseNegativeRate(per_group=each)) for each in (False, True)
     )
     assert cap.estimate == pytest.approx(
         truth("false_negative_rate", (0.1, 0.9), POSITIVES), abs=0.02
@@ -186,13 +181,11 @@ def test_populations_that_cannot_be(population, match):
 
 @pytest.mark.parametrize("constraint", ["demographic_parity", "equal_opportunity"])
 def test_declared_groups_that_the_rows_lack_are_refused_by_every_criterion(constraint):
-    rows = sample(300, np.random.default_rng(0))
+    given = {**sample(300, np.random.default_rng(0)), "constraint": constraint, "slack": 0.5}
     for name, fractions in (("groups", {0: 0.5, 1: 0.2, 2: 0.3}), ("positives", {0: 0.5, 2: 0.5})):
+        population = Proportions(**{name: fractions})
         with pytest.raises(ValueError, match=rf"{name} must hold each of the groups \['0', '1'\]"):
-            certify(
-                **{**rows, "constraint": constraint, "slack": 0.5},
-                population=Proportions(**{name: fractions}),
-            )
+            certify(**given, population=population)
 
 
 def test_criteria_that_may_be_worst_between_the_bounds_take_numbers_only():

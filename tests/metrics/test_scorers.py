@@ -164,12 +164,9 @@ def constrained_balance(y_true, y_pred, *, sensitive_features):
 
 def test_tuned_threshold_with_routing(data, routing):
     X, y, sex = data
-    tuned = TunedThresholdClassifierCV(
-        pipeline(),
-        scoring=fairness_scorer(constrained_balance, greater_is_better=False),
-        cv=CV,
-        thresholds=25,
-    ).fit(X, y, sensitive_features=sex)
+    given = {"scoring": fairness_scorer(constrained_balance, greater_is_better=False), "cv": CV}
+    tuned = TunedThresholdClassifierCV(pipeline(), thresholds=25, **given)
+    tuned.fit(X, y, sensitive_features=sex)
     plain = pipeline().fit(X, y)
     before, after = (
         constrained_balance(y, model.predict(X), sensitive_features=sex) for model in (plain, tuned)
@@ -236,10 +233,8 @@ def test_scorers_survive_pickle_and_keep_their_request(round_trip, data):
 @pytest.mark.parametrize("response", ["predict", "predict_proba"])
 def test_a_scorer_finds_the_groups_it_holds_by_the_index_of_x(data, response):
     X, y, sex = data
-    X, metric = (
-        X.drop(columns="sex"),
-        loss_gap if "proba" in response else demographic_parity_difference,
-    )
+    X, metric = X.drop(columns="sex"), demographic_parity_difference
+    metric = loss_gap if "proba" in response else metric
     options = {"response_method": response}
     held = fairness_scorer(metric, sensitive_features=pd.Series(sex), **options)
     asking = fairness_scorer(metric, **options)

@@ -146,11 +146,8 @@ def test_two_gaussians_of_a_batch_are_one(s, t, q, n, unit):
 
 
 def test_phases_add_up_between_the_largest_and_the_sum():
-    counts = Phase([Gaussian(20.0)])
-    first, second = (
-        Phase([Gaussian(2.0)], 0.02, 300),
-        Phase([Laplace(9.0), Gaussian(1.5)], 0.01, 99),
-    )
+    counts, first = Phase([Gaussian(20.0)]), Phase([Gaussian(2.0)], 0.02, 300)
+    second = Phase([Laplace(9.0), Gaussian(1.5)], 0.01, 99)
     alone = [privacy_spent([phase], delta=DELTA) for phase in (counts, first, second)]
     together = privacy_spent([counts, first, second], delta=DELTA)
     assert max(alone) < together < sum(alone)

@@ -332,10 +332,8 @@ CRITERIA = {  # of each estimator, as far as private fits take them
 
 def set_up_anew(patch, name, steps, alpha, unknown, criterion):
     """Other solvers of all rows, penalty and criterion, and perhaps rows of unknown group."""
-    solvers = (
-        DPSGDA(sampling_rate=1.0, **steps),
-        *(kind(batch_size=N, **steps) for kind in (NoisyTables, DPFERMI)),
-    )
+    others = (kind(batch_size=N, **steps) for kind in (NoisyTables, DPFERMI))
+    solvers = DPSGDA(sampling_rate=1.0, **steps), *others
     patch.setattr(sys.modules[__name__], "ALL_ROWS", {type(own): own for own in solvers})
     criteria = CRITERIA[type(SEARCHES[name]).__name__]
     chosen = {"alpha": alpha, "constraint": criteria[criterion % len(criteria)]}

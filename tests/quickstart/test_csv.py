@@ -70,12 +70,9 @@ def test_several_sensitive_columns_are_crossed_and_rows_with_holes_are_in_no_gro
 def test_the_favourable_outcome_of_a_data_set_is_the_better_one(monkeypatch):
     """In credit_card 1 is a default."""
     frame = loans()[["income", "occupation"]].rename(columns={"occupation": "SEX"})
-    bunch = Bunch(
-        data=frame,
-        target=np.arange(400) % 2,
-        target_names=["paid", "default"],
-        sensitive_features=frame["SEX"],
-    )
+    names, groups = ["paid", "default"], frame["SEX"]
+    target = np.arange(400) % 2
+    bunch = Bunch(data=frame, target=target, target_names=names, sensitive_features=groups)
     monkeypatch.setattr(steps, "load_dataset", lambda name: bunch)
     table = steps.dataset("credit_card")
     assert table.outcomes == ("default", "paid")
@@ -101,12 +98,8 @@ def test_rows_without_label_and_columns_without_use_are_left_out_and_named(writt
     codes = from_file(written(frame, positive=None))
     assert codes.outcomes == ("decision = 0", "decision = 1")
     np.testing.assert_array_equal(codes.y, table.y)
-    assert [note.split(":")[0] for note in table.notes] == [
-        "5 rows without decision",
-        "country",
-        "row",
-        "applicant",
-    ]
+    left_out = ["5 rows without decision", "country", "row", "applicant"]
+    assert [note.split(":")[0] for note in table.notes] == left_out
 
 
 def test_a_column_that_tells_the_group_is_named(written):

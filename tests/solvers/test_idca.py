@@ -26,18 +26,13 @@ from fairconstrained.solvers.base import violation
 from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
 from fairconstrained.solvers.stochastic import Estimates
 from tests.helpers.erm import separated
+from tests.helpers.solving import solve
 
 NOTIONS = {
     "pSP": PartialStatisticalParity((0.1, 0.5), n_grid=3, surrogate="ramp", temperature=1.0),
     "pDP logistic": PartialDemographicParity((0.1, 0.5), temperature=1.0),
 }
 every_notion = pytest.mark.parametrize("notion", NOTIONS.values(), ids=NOTIONS)
-
-
-def solved(solver, problem):
-    dual = torch.zeros(problem.n_constraints).double()
-    rng = torch.Generator()
-    return run(solver, problem, problem.start(), dual, rng, max_iter=None, tol=1e-4)
 
 
 @pytest.mark.slow
@@ -47,7 +42,7 @@ def test_every_iterate_is_nearly_feasible_and_none_is_worse(notion):
     problem, epsilon = separated(notion), 2e-3
     start = problem.linearize(problem.start()).value
     assert violation(start) <= 0
-    solution = solved(IDCA(epsilon=epsilon, inner_steps=60, max_outer=12), problem)
+    solution = solve(IDCA(epsilon=epsilon, inner_steps=60, max_outer=12), problem)
     values = torch.stack([iterate.soft for iterate in solution.history])
     assert (values[:, 1:] <= epsilon + 1e-12).all()
     objective = np.concatenate(([start[0]], values[:, 0]))
@@ -94,7 +89,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
     """Written out in cvxpy from the paper's ramp decomposition; (33) up to the tolerance."""
     notion = NOTIONS["pSP"]
     problem = separated(notion, n=40)
-    x = solved(IDCA(epsilon=2e-3, inner_steps=40, max_outer=2), problem).iterate.x
+    x = solve(IDCA(epsilon=2e-3, inner_steps=40, max_outer=2), problem).iterate.x
     x = problem.variables(0.9 * x[: problem.model.n_params])
     optimum = solve_subproblem(problem, x, notion)
     terms = convex_subproblem(problem, x)
@@ -108,7 +103,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
 
 def test_the_direct_method_keeps_the_best_nearly_feasible_point():
     problem, epsilon = separated(NOTIONS["pSP"]), 2e-3
-    solution = solved(DirectSwitching(epsilon=epsilon, n_steps=600), problem)
+    solution = solve(DirectSwitching(epsilon=epsilon, n_steps=600), problem)
     values = torch.stack([iterate.soft for iterate in solution.history])
     assert len(values) == 100
     assert (values[:, 1:] <= epsilon + 1e-12).all()
@@ -129,7 +124,7 @@ def test_intervals_that_differ_begin_with_a_search_for_a_feasible_point(solver):
     """Constant scores break the constraint; the objective counts from where it is met."""
     problem = separated(SHIFTED, slack=0.1)
     assert violation(problem.linearize(problem.start()).value) == pytest.approx(0.15)
-    solution = solved(solver, problem)
+    solution = solve(solver, problem)
     violations = [violation(iterate.soft) for iterate in solution.history]
     assert violations[-1] <= solver.epsilon + 1e-12
     objectives = [float(iterate.soft[0]) for iterate in solution.history]
@@ -144,7 +139,7 @@ def test_a_feasible_point_that_is_not_found_is_an_error(solver):
     problem = separated(PartialStatisticalParity(far, n_grid=3, temperature=1.0), slack=0.01)
     name = type(solver).__name__
     with pytest.raises(ValueError, match=rf"{name} found no point .* > epsilon=0.001.*intervals?"):
-        solved(solver, problem)
+        solve(solver, problem)
 
 
 def test_other_problems_are_refused_by_name():

@@ -14,17 +14,11 @@ from fairconstrained.models import NetworkModel
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
 from fairconstrained.problems.saddle import Saddle
-from fairconstrained.solvers import (
-    QCQP,
-    AugmentedLagrangian,
-    LevelSet,
-    ProximalLevelSet,
-    Status,
-    run,
-)
+from fairconstrained.solvers import QCQP, AugmentedLagrangian, LevelSet, ProximalLevelSet, Status
 from fairconstrained.solvers.level_set import Dual, dual_step, upper_bound
 from tests.helpers.ranking import problem as moment_problem
-from tests.helpers.ranking import rows, solve
+from tests.helpers.ranking import rows
+from tests.helpers.solving import generator, solve
 
 every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 
@@ -73,12 +67,6 @@ def test_projection_is_the_nearest_point_of_ball_times_box():
     np.testing.assert_allclose(projected, z.value, atol=1e-5)
 
 
-def fit(p, solver, seed=0, tol=1e-9, x=None):
-    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
-    rng, x = torch.Generator().manual_seed(seed), p.start() * 0 if x is None else x
-    return run(solver, p, x, dual, rng, max_iter=None, tol=tol)
-
-
 SHORT = LevelSet(n_steps=400, batch_size=50, step_size=0.1, dual_step_size=60.0, max_levels=10)
 
 
@@ -86,8 +74,8 @@ SHORT = LevelSet(n_steps=400, batch_size=50, step_size=0.1, dual_step_size=60.0,
 def test_levels_are_feasible_and_fall_to_the_optimum():
     """Proposition 1: every level's point is feasible; the objective nears QCQP's optimum."""
     p, moments = on_rows(7, slack=0.1)
-    optimum = float(solve(moments, QCQP()).iterate.soft[0])
-    solution = fit(p, SHORT)
+    optimum = float(solve(QCQP(), moments, tol=1e-6).iterate.soft[0])
+    solution = solve(SHORT, p, 0 * p.start(), tol=1e-9)
     objectives = [float(iterate.soft[0]) for iterate in solution.history]
     assert all(float(iterate.soft[1:].max()) <= 1e-3 for iterate in solution.history)
     start = float(p.evaluate(p.start() * 0).soft[0])
@@ -98,15 +86,13 @@ def test_levels_are_feasible_and_fall_to_the_optimum():
 def test_the_first_level_is_above_the_optimum_from_any_start():
     """Where the start breaks a constraint, f_0 there says nothing of the optimum."""
     p, moments = on_rows(7, slack=0.02)
-    optimum = float(solve(moments, QCQP()).iterate.soft[0])
+    optimum = float(solve(QCQP(), moments, tol=1e-6).iterate.soft[0])
     free, _ = on_rows(7, slack=1e3)
-    dual = torch.zeros(p.n_constraints, dtype=torch.float64)
-    rng = torch.Generator().manual_seed(0)
-    start = run(AugmentedLagrangian(), free, p.start(), dual, rng, max_iter=None, tol=1e-6)
+    start = solve(AugmentedLagrangian(), free, p.start(), tol=1e-6)
     saddle, w = Saddle(p), start.iterate.x
     assert float(p.evaluate(w).soft[0]) < optimum < SHORT.first_level(saddle, w)
     assert SHORT.first_level(saddle, w * 0) == pytest.approx(0.5)
-    one = next(SHORT.iterate(p, w, dual, 1e-9, rng))
+    one = next(SHORT.iterate(p, w, torch.zeros(p.n_constraints).double(), 1e-9, generator()))
     assert float(one.soft[1:].max()) <= 1e-3
 
 
@@ -120,7 +106,7 @@ def test_the_proximal_loop_trains_a_network():
         level_set=LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2), n_rounds=4
     )
     before = q.evaluate(q.start())
-    solution = fit(q, solver, tol=1e-6, x=q.start())
+    solution = solve(solver, q, tol=1e-6)
     assert 4 <= len(solution.history) <= 8
     last = solution.history[-1]
     assert float(last.soft[0]) < float(before.soft[0]) - 0.02
@@ -131,8 +117,9 @@ def test_the_proximal_loop_trains_a_network():
 def test_few_steps_are_not_called_converged_and_true_gaps_do_not_select():
     """U as these steps leave it stops the level far above the optimum: nothing is certified."""
     p, moments = on_rows(7, slack=0.1)
-    optimum = float(solve(moments, QCQP()).iterate.soft[0])
-    solution = fit(p, LevelSet(n_steps=200, batch_size=50, step_size=0.1, epsilon=0.5), tol=1e9)
+    optimum = float(solve(QCQP(), moments, tol=1e-6).iterate.soft[0])
+    solver = LevelSet(n_steps=200, batch_size=50, step_size=0.1, epsilon=0.5)
+    solution = solve(solver, p, 0 * p.start(), tol=1e9)
     assert float(solution.iterate.soft[0]) > 1.01 * optimum
     assert all(iterate.residual == torch.inf for iterate in solution.history)
     assert solution.status is Status.FINISHED

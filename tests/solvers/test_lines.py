@@ -25,9 +25,10 @@ from fairconstrained.problems import Baseline, FairERM, Rows
 from fairconstrained.problems.baselines import ERROR_TOL, RELAXED_TOL
 from fairconstrained.problems.moments import RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
-from fairconstrained.solvers import Iterate, Solver, Status, run
+from fairconstrained.solvers import Iterate, Solver, Status
 from fairconstrained.solvers.base import FEASIBILITY_TOL
 from tests.helpers.repository import ROOT
+from tests.helpers.solving import solve
 
 
 def counts_of(data, space):
@@ -130,17 +131,7 @@ class Stays(Solver):
 
 
 def result(problem, x, known, residual=0.0, callbacks=()):
-    return run(
-        Stays(residual),
-        problem,
-        x,
-        torch.zeros(problem.n_constraints).double(),
-        torch.Generator(),
-        max_iter=None,
-        tol=1e-4,
-        callbacks=callbacks,
-        known=known,
-    )
+    return solve(Stays(residual), problem, x, known=known, callbacks=callbacks)
 
 
 @pytest.mark.parametrize("residual", [0.0, math.inf])

@@ -14,10 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.problems import Evaluation, FixedSoftness, Linearization
-from fairconstrained.solvers import SGDA, AugmentedLagrangian, SequentialQuadratic, Status, run
+from fairconstrained.solvers import SGDA, AugmentedLagrangian, SequentialQuadratic, Status
 from fairconstrained.solvers.base import FEASIBILITY_TOL, violation
 from fairconstrained.solvers.lbfgs import Curvature, lbfgs, lbfgs_then_newton
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
+from tests.helpers.solving import solve
 
 TOL = 1e-4
 ROOM = 3e-3  # what AugmentedLagrangian may leave unused of a slack
@@ -25,12 +26,6 @@ ROOM = 3e-3  # what AugmentedLagrangian may leave unused of a slack
 
 def vector(*values):
     return torch.tensor(values, dtype=torch.float64)
-
-
-def solve(solver, problem, x, dual=None, *, tol=TOL, seed=0):
-    rng = torch.Generator().manual_seed(seed)
-    dual = torch.zeros(problem.n_constraints, dtype=torch.float64) if dual is None else dual
-    return run(solver, problem, x, dual, rng, max_iter=None, tol=tol)
 
 
 def first_iterates(n, solver, problem, x, dual):
@@ -210,18 +205,10 @@ class Circle(FixedSoftness):
         return Evaluation(soft, soft + soft.new_tensor([0.0, self.offset]))
 
 
-def solve_circle(problem, solver=None, start=(0.0, 0.0)):
-    x = torch.tensor(start, dtype=torch.float64)
-    rng = torch.Generator().manual_seed(0)
-    dual = torch.zeros(1, dtype=torch.float64)
-    solver = solver or SequentialQuadratic()
-    return run(solver, problem, x, dual, rng, max_iter=None, tol=1e-6)
-
-
 @pytest.mark.parametrize("offset", [-0.3, 0.0, 0.2])
 def test_the_hard_constraint_is_met_with_equality(offset):
     """The optimum is the goal's direction at the radius that the hard value allows."""
-    iterate = solve_circle(Circle(offset)).iterate
+    iterate = solve(SequentialQuadratic(), Circle(offset), tol=1e-6).iterate
     radius = np.sqrt(1.0 - 2.0 * offset)
     expected = radius * np.array([2.0, 1.0]) / np.sqrt(5.0)
     assert iterate.x.numpy() == pytest.approx(expected, abs=2e-3)
@@ -231,7 +218,8 @@ def test_the_hard_constraint_is_met_with_equality(offset):
 
 
 def test_a_start_far_outside_is_brought_back():
-    assert solve_circle(Circle(), start=(-30.0, 40.0)).iterate.hard[1] <= 1e-3
+    solution = solve(SequentialQuadratic(), Circle(), vector(-30.0, 40.0), tol=1e-6)
+    assert solution.iterate.hard[1] <= 1e-3
 
 
 class Unreachable(Circle):
@@ -244,7 +232,7 @@ class Unreachable(Circle):
 
 
 def test_where_nothing_is_feasible_the_least_violated_point_is_kept():
-    solution = solve_circle(Unreachable())
+    solution = solve(SequentialQuadratic(), Unreachable(), tol=1e-6)
     assert solution.iterate.hard[1] == pytest.approx(0.1, abs=5e-3)
     assert solution.iterate.residual == torch.inf  # nothing is certified
     assert solution.iterate.x.norm() < 0.1

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fairconstrained.solvers import StochasticGhost
 from fairconstrained.solvers.stochastic import Estimates
 from fairconstrained.solvers.stochastic_ghost import direction, least_level
+from tests.helpers.solving import generator
 from tests.helpers.stochastic import Rows, steps_of
 
 seeds = st.integers(0, 10_000)
@@ -125,11 +126,7 @@ def test_steps_written_out_with_cvxpy(seed, kind):
 def test_the_direction_is_unbiased_for_that_of_the_largest_batch():
     """Means over many draws agree within sampling error; that of one row is far away."""
     problem = Rows(n_rows=30, noise=2.0, seed=4)
-    solver, x, rng = (
-        StochasticGhost(max_level=3, rho=5.0),
-        problem.x,
-        torch.Generator().manual_seed(0),
-    )
+    solver, x, rng = StochasticGhost(max_level=3, rho=5.0), problem.x, generator()
     estimates = Estimates(problem, 1, rng)
     p = 0.4 * 0.6 ** torch.arange(4).double()
     p /= p.sum()

@@ -25,13 +25,13 @@ from fairconstrained.solvers import (
     SwitchingSubgradient,
     constant,
     cosine,
-    run,
 )
 from fairconstrained.solvers.stochastic import Balanced, Estimates
 from tests.helpers.erm import erm
 from tests.helpers.numeric import tensor
 from tests.helpers.quadratic import QuadraticProblem, solve_quadratic
-from tests.helpers.stochastic import Rows, generator, solve, steps_of
+from tests.helpers.solving import generator, solve
+from tests.helpers.stochastic import Rows, steps_of
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,9 @@ def test_steps_of_the_augmented_lagrangians(name, max_dual, schedule):
 def test_steps_of_the_switching_subgradient():
     """Algorithm 3: which step, on which constraint, from which rows, of which size."""
     problem, kinds = Rows(n_constraints=3), set()
-    solver = SwitchingSubgradient(
-        step_size=0.5,
-        constraint_step_size=0.2,
-        tolerance=0.05,
-        batch_size=3,
-        schedule=cosine,
-        constraint_batch_size=10,
-    )
+    sizes = {"step_size": 0.5, "constraint_step_size": 0.2, "tolerance": 0.05}
+    sizes |= {"batch_size": 3, "constraint_batch_size": 10}
+    solver = SwitchingSubgradient(schedule=cosine, **sizes)
     x = problem.x
     found = steps_of(solver, problem, x, torch.zeros(3).double(), 20)
     for k, (point, dual, calls) in enumerate(found[:-1]):  # the last one is drawn
@@ -151,13 +146,13 @@ def test_augmented_lagrangians_meet_cvxpy_in_variables_and_multipliers(solver, s
     exact_x, exact_dual = solve_quadratic(problem)
     assert (exact_dual > 0.01).any()
     exact = solver(**STEADY, max_dual=100.0)
-    last = solve(exact, problem, *problem.start()).history[-1]
+    last = solve(exact, problem, *problem.start(), tol=1e-8).history[-1]
     torch.testing.assert_close(last.x, exact_x, rtol=0, atol=1e-3)
     torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=1e-3)
     rows = Rows(n_rows=300, seed=seed, noise=0.5)
     exact_x, exact_dual = solve_quadratic(rows.quadratic())
     noisy = solver(step_size=0.05, dual_step_size=0.1, batch_size=32, n_steps=1500, schedule=cosine)
-    last = solve(noisy, rows).history[-1]
+    last = solve(noisy, rows, tol=1e-8).history[-1]
     torch.testing.assert_close(last.x, exact_x, rtol=0, atol=0.05)
     torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=0.2)
 
@@ -167,13 +162,13 @@ def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers():
     problem = QuadraticProblem.random(0)
     exact_x, exact_dual = solve_quadratic(problem)
     solver = StochasticGhost(step_size=0.5, step_decay=0.0, tau=2.0, n_steps=200)
-    last = solve(solver, problem, *problem.start()).history[-1]
+    last = solve(solver, problem, *problem.start(), tol=1e-8).history[-1]
     torch.testing.assert_close(last.x, exact_x, rtol=0, atol=1e-5)
     torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=1e-4)
     rows = Rows(n_rows=300, seed=0, noise=0.3)
     exact_x, _ = solve_quadratic(rows.quadratic())
     noisy = StochasticGhost(step_size=0.1, step_decay=0.3, batch_size=16, max_level=5, n_steps=400)
-    tail = [iterate.x for iterate in solve(noisy, rows).history[-10:]]
+    tail = [iterate.x for iterate in solve(noisy, rows, tol=1e-8).history[-10:]]
     torch.testing.assert_close(torch.stack(tail).mean(0), exact_x, rtol=0, atol=0.08)
 
 
@@ -185,7 +180,7 @@ def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal():
     least = problem.linearize(exact_x).value[0]
     for size in (0.05, 0.005):
         solver = SwitchingSubgradient(step_size=size, constraint_step_size=size, n_steps=1500)
-        value = solve(solver, problem, *problem.start()).iterate.soft
+        value = solve(solver, problem, *problem.start(), tol=1e-8).iterate.soft
         assert value[1:].max() <= 10 * size
         assert abs(value[0] - least) <= 20 * size
 
@@ -207,7 +202,7 @@ def test_inactive_constraints_exert_no_force(solver):
     given = QuadraticProblem.random(2)
     free = -torch.linalg.solve(given.P, given.q)
     problem = QuadraticProblem(given.P, given.q, given.A, given.A @ free + 0.3)
-    last = solve(solver, problem, *problem.start()).history[-1]
+    last = solve(solver, problem, *problem.start(), tol=1e-8).history[-1]
     torch.testing.assert_close(last.x, free, rtol=0, atol=2e-3)
     assert last.dual.max() < 2e-3
 
@@ -216,7 +211,7 @@ def test_inactive_constraints_exert_no_force(solver):
 def test_without_constraints_it_is_descent(solver):
     problem = QuadraticProblem.random(5, 4, 0)
     made = solver(n_steps=500, step_size=0.05)
-    last = solve(made, problem, *problem.start()).iterate
+    last = solve(made, problem, *problem.start(), tol=1e-8).iterate
     expected = -torch.linalg.solve(problem.P, problem.q)
     torch.testing.assert_close(last.x, expected, rtol=0, atol=0.02)
     assert last.dual.shape == (0,)
@@ -247,7 +242,7 @@ def test_constraints_answer_to_the_measured_values(solver):
     given = QuadraticProblem.random(3)
     problem = HardAbove(given.P, given.q, given.A, given.b)
     x, dual = solve_quadratic(given, 0.2)
-    last = solve(solver, problem, *problem.start()).history[-1]
+    last = solve(solver, problem, *problem.start(), tol=1e-8).history[-1]
     torch.testing.assert_close(last.x, x, rtol=0, atol=5e-3)
     torch.testing.assert_close(last.dual, dual, rtol=0, atol=2e-2)
 
@@ -346,17 +341,8 @@ def test_training_ends_where_held_out_rows_gain_nothing():
     X = rng.normal(size=(200, 3))
     network = erm(X, y, group, [DemographicParity(0.1)], model=Network((32,)), alpha=0.0)
     solver = EarlyStoppedSGDA(step_size=0.05, patience=3)
-    dual = torch.zeros(network.n_constraints).double()
     torch.manual_seed(0)
-    solution = run(
-        solver,
-        network,
-        network.start(),
-        dual,
-        torch.Generator().manual_seed(0),
-        max_iter=None,
-        tol=1e-4,
-    )
+    solution = solve(solver, network)
     assert solution.n_iter < solver.length
     excess = [max(i.excess, 1e-3) for i in solution.history]
     merits = [float(i.soft[0]) + e for i, e in zip(solution.history, excess, strict=True)]
