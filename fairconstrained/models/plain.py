@@ -29,6 +29,10 @@ class PlainClassifier(OfClassifier):
         """Return the scores of the classifier, (n, 1) for two classes, else (n, K)."""
         return scores_of(self.estimator_, X, self.classes_)
 
+    def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Floats:
+        # A posterior among the bases would ask models that this one has not.
+        return self.transform(X)
+
 
 def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
     """Return log odds or decisions, (n, 1) for two classes, else (n, K)."""
