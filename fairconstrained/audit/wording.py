@@ -143,7 +143,8 @@ def verdict(facts: Mapping[str, Any], question: Question) -> str:
         return NOT_ASKED
     if any(gap["value"] > question.slack for gap in gaps):
         return NOT_KEPT
-    if not gaps or _alike(facts) is not None or _uncompared(facts, question):
+    unsure = _alike(facts) is not None or _uncompared(facts, question) or _hidden(gaps, question)
+    if not gaps or unsure:
         return NOT_PROVED
     proved = [entry for entry in facts["certificates"] if entry["kept"]]
     return KEPT if len(proved) == len(gaps) else NOT_PROVED
@@ -174,6 +175,8 @@ def _yes_or_no(facts: Mapping[str, Any], question: Question) -> str:
     result = verdict(facts, question)
     if result == KEPT:
         return "Yes, also for future cases"
+    if result == NOT_PROVED and _hidden(question.measured(facts), question):
+        return "Undecided, since groups are missing"
     if result == NOT_PROVED:
         partly = _uncompared(facts, question)
         return "Partly undecided, otherwise yes" if partly else "In this sample, yes"
@@ -209,6 +212,11 @@ def _risen(change: float) -> str:
 def _alike(facts: Mapping[str, Any]) -> str | None:
     """Return who gets the favourable decision, if it is nobody or everybody."""
     return {0.0: "Nobody", 1.0: "Everybody"}.get(facts["groups"][0]["selection_rate"])
+
+
+def _hidden(gaps: Facts, question: Question) -> bool:
+    """Return whether known rows that stand for all rows of their label exceed the slack."""
+    return any(gap["standing"] > (question.slack or 0.0) for gap in gaps)
 
 
 def _uncompared(facts: Mapping[str, Any], question: Question) -> list[str]:

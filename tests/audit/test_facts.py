@@ -128,6 +128,19 @@ def test_labels_may_be_missing_and_groups_unknown():
     assert no_labels.changes == no_labels.calibration == []
 
 
+def test_a_gap_that_only_rows_of_unknown_group_can_hide_is_undecided():
+    """Known rows keep the slack, and exceed it once they stand for all rows of their label."""
+    missing = np.random.default_rng(1).random(N) < np.where(TRUE, 0.8, 0.2)
+    sex = pd.Series(SEX, name="sex").mask(missing)
+    (gap,) = facts(report(sensitive_features=sex).differences, criterion="demographic_parity")
+    weighted = metrics.demographic_parity_difference(TRUE, PRED, sensitive_features=sex)
+    assert gap["value"] < gap["standing"] == pytest.approx(weighted)
+    between = report(sensitive_features=sex, slack=0.5 * (gap["value"] + weighted))
+    assert between.answer.startswith("Undecided, since groups are missing")
+    assert report(sensitive_features=sex, slack=weighted).answer.startswith(("Yes", "In this"))
+    assert report(sensitive_features=sex, slack=0.9 * gap["value"]).answer.startswith(("No", "In"))
+
+
 def test_small_groups_are_listed_and_not_compared():
     group = np.where(np.arange(N) < 7, "few", SEX)
     found = report(sensitive_features=group, slack=0.1, min_cell=1)
