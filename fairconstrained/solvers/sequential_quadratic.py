@@ -31,6 +31,10 @@ from fairconstrained.solvers.run import repair, repair_candidates
 _NEAR_BINDING = 0.02
 # Larger violations are halved in a step: thresholds for small gaps say nothing about large ones.
 _LARGE_VIOLATION = 0.02
+# Hard values move row by row: steps leave this much slack unused. Where all of them end just beyond
+# the slack, some more leave a multiple of the excess besides: a row of a small group moves its
+# ranks by more than the room.
+_ROOM, _MORE_ROOM = 5e-4, (2.0, 4.0, 8.0)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -53,7 +57,8 @@ class SequentialQuadratic(Solver):
     sharper values from the first step on, because the problem has many local optima. The result is
     the feasible point of least error. With up to 1000 rows the shifts are then fixed and the
     problem is solved to rounding. If no step is feasible, :class:`AugmentedLagrangian` goes on for
-    some iterations. If that fails as well, the result is the point of least violation.
+    some iterations, and then steps that leave more of the slack unused. If that fails as well, the
+    result is the point of least violation.
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
     distributions. From a start far from feasible it first solves problems with more slack, which
@@ -122,6 +127,7 @@ class SequentialQuadratic(Solver):
         if best.excess > FEASIBILITY_TOL:
             solver, none = AugmentedLagrangian(), torch.zeros_like(dual)
             # Quadratic programs cannot cross infeasible regions; moving targets often can.
+            start = best
             for other in islice(solver.iterate(posed, best.x, none, tol, rng), 15):
                 rescue = other._replace(residual=torch.inf)
                 yield rescue
@@ -130,6 +136,14 @@ class SequentialQuadratic(Solver):
                     break
             else:
                 best = best_feasible([best, repair(posed, nearest)])
+                for times in _MORE_ROOM:
+                    if best.excess <= FEASIBILITY_TOL:
+                        break
+                    room = _ROOM + times * start.excess
+                    for iterate in self._moving(posed, start.x, none, room):
+                        yield iterate
+                        start = best_feasible([start, iterate])
+                    best = best_feasible([best, start])
             yield best
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, posed, tol)
@@ -154,14 +168,15 @@ class SequentialQuadratic(Solver):
             yield Iterate(x, soft, hard, dual, torch.inf)
         return x
 
-    def _moving(self, problem: Problem, x: Tensor, dual: Tensor) -> Iterator[Iterate]:
+    def _moving(
+        self, problem: Problem, x: Tensor, dual: Tensor, room: float = _ROOM
+    ) -> Iterator[Iterate]:
         """Take steps with shifts that follow the hard values; residuals are infinite."""
         state = _SQPState(problem, x, dual)
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
-            # Hard values move row by row: steps leave a little slack unused.
-            iterate = state.step(shift + 5e-4)
+            iterate = state.step(shift + room)
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())

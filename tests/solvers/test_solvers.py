@@ -270,6 +270,16 @@ def test_nearly_feasible_points_of_few_rows_are_repaired():
 
 
 @pytest.mark.slow
+def test_steps_that_end_just_beyond_the_slack_are_taken_again_with_more_room():
+    """A row of 225 moves a rank by .004; otherwise equal scores are left, at an error of .5."""
+    data = make_biased_classification(1500, 12, bias=1.5, n_proxies=4, random_state=7)
+    clf = PartialParityClassifier(slack=0.025, random_state=0)
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.feasible_
+    assert np.mean(clf.predict(data.data) != data.target) < 0.4
+
+
+@pytest.mark.slow
 def test_a_second_sharpness_leaves_a_poor_local_optimum():
     """Of six groups, steps from the first sharpness alone end at a training error of .36."""
     data = make_biased_classification(6000, n_groups=6, random_state=2)
