@@ -414,7 +414,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
 
     def _table(self, X: Any, sensitive_features: Any = None) -> Any:
         """Return the columns of the model for new samples."""
-        return self.model_.transform(self._rows(X, sensitive_features))
+        rows = self._rows(X, sensitive_features)  # unfitted estimators have no model
+        return self.model_.transform(rows)
 
     def _scores(self, X: Any, sensitive_features: Any = None) -> Any:
         """Return the scores (n, K) of new samples, in the library of X."""
