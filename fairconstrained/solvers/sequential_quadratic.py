@@ -127,7 +127,7 @@ class SequentialQuadratic(Solver):
         if best.excess > FEASIBILITY_TOL:
             solver, none = AugmentedLagrangian(), torch.zeros_like(dual)
             # Quadratic programs cannot cross infeasible regions; moving targets often can.
-            start = best
+            near = best
             for other in islice(solver.iterate(posed, best.x, none, tol, rng), 15):
                 rescue = other._replace(residual=torch.inf)
                 yield rescue
@@ -139,11 +139,11 @@ class SequentialQuadratic(Solver):
                 for times in _MORE_ROOM:
                     if best.excess <= FEASIBILITY_TOL:
                         break
-                    room = _ROOM + times * start.excess
-                    for iterate in self._moving(posed, start.x, none, room):
+                    room = _ROOM + times * near.excess
+                    for iterate in self._moving(posed, near.x, none, room):
                         yield iterate
-                        start = best_feasible([start, iterate])
-                    best = best_feasible([best, start])
+                        near = best_feasible([near, iterate])
+                    best = best_feasible([best, near])
             yield best
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, posed, tol)
