@@ -285,7 +285,9 @@ def _absent_labels(column: pd.Series[Any] | None, model: Any) -> tuple[str, ...]
     if column is None:
         return ()
     seen = column.dropna().unique().tolist()
-    absent = lacking(column, seen, np.ravel(getattr(model, "classes_", ())).tolist())
+    absent = lacking(
+        column, seen, np.ravel(getattr(model, "classes_", ())).tolist(), str(column.name)
+    )
     return tuple(f"{column.name} {label!r} (0 rows)" for label in absent)
 
 

@@ -281,7 +281,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         budget = None if params.get("epsilon") is None else self._budget()
         # A private fit shares nothing: what another fit has computed was not paid for by this one.
         specification.handle = NO_STORE if budget else self.__dict__.get("_handle", NO_STORE)
-        last = dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(
             **{**common, "alpha": float(self.alpha)},
@@ -290,8 +289,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             notions=self._notions(),
             specification=specification,
             budget=budget,
-            last=last,
-            described=None if last is None else last.get("_description_"),
+            last=dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None,
             multi_class=self._multi_class,
             within_strata=self._within_strata,
         )

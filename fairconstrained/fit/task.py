@@ -149,7 +149,6 @@ class Task:
     feature_range: Any = None
     budget: Budget | None = None  # of a private fit
     last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
-    described: Description | None = None  # the data of that fit
     read: Any = None  # Task, estimator, FitInputs, Workers -> TrainingRows
     learn: Any = None  # Fit -> Fit, with the columns of the model
     pose: Any = None  # Fit -> problem, and words for who is not compared
@@ -162,6 +161,11 @@ class Task:
     expand: Any = None  # rows, table, groups -> a table of more columns
     measured_on: str = "the training data"  # what warnings say values are about, and what may help
     remedies: str = "more iterations (max_iter), a richer model"
+
+    @property
+    def described(self) -> Description | None:
+        """The description of the data of the last fit, where this one goes on."""
+        return None if self.last is None else self.last.get("_description_")
 
     @property
     def is_linear(self) -> bool:

@@ -25,7 +25,8 @@ def undone_settings(model: Any) -> list[str]:
     """Name the settings of a classifier, or of any model inside of it, that move its threshold.
 
     >>> from sklearn.linear_model import LogisticRegression
-    >>> undone_settings(LogisticRegression(class_weight="balanced"))
+    >>> from sklearn.pipeline import make_pipeline
+    >>> undone_settings(make_pipeline("passthrough", LogisticRegression(class_weight="balanced")))
     ["class_weight='balanced' of LogisticRegression"]
     """
     return list(dict.fromkeys(_settings(model)))

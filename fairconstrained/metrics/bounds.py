@@ -346,8 +346,8 @@ def parity_bound(
 
     Cells that are `kept` count; `sets` has the number of each group's set.
     """
-    counted, pairs = _Counted(counts, notion, kept), _pairs(kept, sets)
-    estimate = largest_of(counted.values, kept, comparison, sets)
+    counted, pairs = _Counted(counts, notion, kept), _compared_pairs(kept, sets)
+    estimate = worst_comparison(counted.values, kept, comparison, sets)
     # The likely ones come first, so that others need one test each.
     p = (counted.hits + 1) / (counted.rows + 2)
     variance = p * (1 - p) / (counted.rows + 1)
@@ -367,7 +367,7 @@ def parity_bound(
     return Bound(estimate, upper, binding, method, counted.bounds(alpha))
 
 
-def _pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
+def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
     """Return two groups of one set that are compared, in both orders, and the event."""
     return [
         (g, h, e)
@@ -377,10 +377,10 @@ def _pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
     ]
 
 
-def largest_of(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
+def worst_comparison(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
     """Return the worst comparison of rates (n_groups, n_events); nan if there is none."""
     rates, compared = values.tolist(), comparison.of_rates
-    pairs = ((rates[g][e], rates[h][e]) for g, h, e in _pairs(kept, sets))
+    pairs = ((rates[g][e], rates[h][e]) for g, h, e in _compared_pairs(kept, sets))
     # Rates of zero have no ratio.
     both = (compared(*pair) for pair in pairs if comparison is DIFFERENCE or pair[0] > 0)
     return max(both, default=NAN)

@@ -363,7 +363,7 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
         if table.standing is not None:
             weighted = counts._replace(table=table.standing).rates(notion)
             values = weighted.hits / np.where(weighted.rows > 0, weighted.rows, np.nan)
-            other = bounds.largest_of(values, comparable.kept, how, table.sets)
+            other = bounds.worst_comparison(values, comparable.kept, how, table.sets)
             table.assumed.append(_STANDING.format(other, bound.estimate))
     left_out = comparable.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
     return _Judged(bound, groups, left_out, table.n_samples, table.assumed)
@@ -410,11 +410,11 @@ class _Table(NamedTuple):
             grouped = GroupedRows(row, share, group, values, np.ones(len(group)))
             part = counted(grouped, labels.of(grouped))
             parts.append(part._replace(groups=[f"{name}{label}" for label in part.groups]))
-            if rows.label is not None:
+            standing.append(part.table)
+            if rows.label is not None and not groups.known.all():
                 each = standing_weights(groups.known, rows.label, np.ones(rows.size))
-                standing.append(
-                    counted(grouped._replace(weight=each[row]), labels.of(grouped)).table
-                )
+                grouped = grouped._replace(weight=each[row])
+                standing[-1] = counted(grouped, labels.of(grouped)).table
             strata = (label[-n_control:] if isinstance(label, tuple) else label for label in values)
             keys += [(name, stratum if n_control else None) for stratum in strata]
             attributes += [len(parts)] * len(values)
@@ -427,7 +427,7 @@ class _Table(NamedTuple):
         )
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         sets, numbers = np.array([place[key] for key in keys]), np.array(attributes)
-        some = standing and len(assumed) > len(_ASSUMPTIONS)
+        some = rows.label is not None and len(assumed) > len(_ASSUMPTIONS)
         table = np.concatenate(standing) if some else None
         return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)), table)
 

@@ -183,13 +183,15 @@ def declared(values: Any) -> list[Any]:
     return list(dtype.categories) if is_known else []
 
 
-def lacking(columns: Any, seen: Sequence[Any], known: Sequence[Any]) -> list[Any]:
+def lacking(
+    columns: Any, seen: Sequence[Any], known: Sequence[Any], name: str = "sensitive_features"
+) -> list[Any]:
     """Return groups that the rows lack: those that a model has `known`, and categories.
 
     Where all columns are categorical, combinations of their values count too. A model may know
     other groups, by other columns, than these that were `seen`.
     """
-    warn_of_spellings(seen, known, "sensitive_features")
+    warn_of_spellings(seen, known, name)
     same = set(known) & set(seen)
     # Without a group in common the model's groups are by other columns.
     absent = [group for group in known if same and group not in seen]

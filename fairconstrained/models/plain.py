@@ -30,7 +30,7 @@ class PlainClassifier(OfClassifier):
         return scores_of(self.estimator_, X, self.classes_)
 
     def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Floats:
-        # A posterior among the bases would ask models that this one has not.
+        # SingleFit is a Posteriors as well, but has no models of the groups to ask.
         return self.transform(X)
 
 

@@ -583,15 +583,15 @@ class FittedPosteriors(NamedTuple):
         return np.asarray(each.reshape(n_folds, n_rows, -1).mean(axis=0))
 
     def _evidence_where(
-        self, asked: NDArray[np.bool_], X: Any, ask: Callable[[Ensemble, Any], list[Floats]]
+        self, rows: NDArray[np.bool_], X: Any, ask: Callable[[Ensemble, Any], list[Floats]]
     ) -> list[Floats]:
         """Return the evidence of each model of the groups on some rows, and none on others."""
         assert self.groups is not None
-        evidence = [np.zeros((len(asked), len(self.groups.kinds))) for _ in self.groups.models]
-        if asked.any():
-            some = ask(self.groups, _safe_indexing(X, np.flatnonzero(asked)))
+        evidence = [np.zeros((len(rows), len(self.groups.kinds))) for _ in self.groups.models]
+        if rows.any():
+            some = ask(self.groups, _safe_indexing(X, np.flatnonzero(rows)))
             for table, values in zip(evidence, some, strict=True):
-                table[asked] = values
+                table[rows] = values
         return evidence
 
     def _range_of_scores(self, label_evidence: Floats, coef: Floats) -> tuple[Floats, Floats]:
