@@ -125,30 +125,39 @@ class SequentialQuadratic(Solver):
                 posing = posing.sharpened()
         assert best is not None
         if best.excess > FEASIBILITY_TOL:
-            solver, none = AugmentedLagrangian(), torch.zeros_like(dual)
-            # Quadratic programs cannot cross infeasible regions; moving targets often can.
-            near = best
-            for other in islice(solver.iterate(posed, best.x, none, tol, rng), 15):
-                rescue = other._replace(residual=torch.inf)
-                yield rescue
-                best, nearest = best_feasible([best, rescue]), repair_candidates(nearest, rescue)
-                if rescue.excess <= FEASIBILITY_TOL:
-                    break
-            else:
-                best = best_feasible([best, repair(posed, nearest)])
-                for times in _MORE_ROOM:
-                    if best.excess <= FEASIBILITY_TOL:
-                        break
-                    room = _ROOM + times * near.excess
-                    for iterate in self._moving(posed, near.x, none, room):
-                        yield iterate
-                        near = best_feasible([near, iterate])
-                    best = best_feasible([best, near])
-            yield best
+            yield (yield from self._rescued(best, posed, nearest, tol, rng))
         elif problem.n_rows <= FEW_ROWS:
             yield from self._settled(best, posed, tol)
         else:
             yield best
+
+    def _rescued(
+        self,
+        best: Iterate,
+        problem: Sharpenable,
+        nearest: list[Iterate],
+        tol: float,
+        rng: Generator,
+    ) -> Steps[Iterate, None, Iterate]:
+        """Search for a feasible point by moving targets, on lines, and by steps with more room."""
+        # Quadratic programs cannot cross infeasible regions; moving targets often can.
+        solver, none, start = AugmentedLagrangian(), torch.zeros_like(best.dual), best
+        for other in islice(solver.iterate(problem, best.x, none, tol, rng), 15):
+            rescue = other._replace(residual=torch.inf)
+            yield rescue
+            best, nearest = best_feasible([best, rescue]), repair_candidates(nearest, rescue)
+            if rescue.excess <= FEASIBILITY_TOL:
+                return best
+        best = best_feasible([best, repair(problem, nearest)])
+        for times in _MORE_ROOM:
+            if best.excess <= FEASIBILITY_TOL:
+                break
+            room = _ROOM + times * start.excess
+            for iterate in self._moving(problem, start.x, none, room):
+                yield iterate
+                start = best_feasible([start, iterate])
+            best = best_feasible([best, start])
+        return best
 
     def _approach(
         self, problem: Sharpenable, x: Tensor, dual: Tensor
