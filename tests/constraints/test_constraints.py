@@ -53,10 +53,6 @@ def _loss_events(y, P, loss_parity, scores):
     return [(rows, loss) for rows in labels[loss_parity.within]]
 
 
-def right(y, P):
-    return P[np.arange(len(y)), y]
-
-
 # For labels y and class probabilities P: the pairs (how much rows count, what is averaged).
 EVENTS = {
     "demographic_parity": lambda y, P: [(y >= 0, P[:, k]) for k in targets(P.shape[1])],
@@ -65,7 +61,7 @@ EVENTS = {
     ],
     "equal_opportunity": lambda y, P: [(y == c, P[:, c]) for c in targets(P.shape[1])],
     "false_positive_rate_parity": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
-    "error_rate_parity": lambda y, P: [(y >= 0, 1.0 - right(y, P))],
+    "error_rate_parity": lambda y, P: [(y >= 0, 1.0 - P[np.arange(len(y)), y])],
     "false_negative_rate": lambda y, P: [(y == c, 1.0 - P[:, c]) for c in targets(P.shape[1])],
     "false_positive_rate": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
     "rejection_rate": lambda y, P: [(y >= 0, 1.0 - P[:, c]) for c in targets(P.shape[1])],

@@ -199,32 +199,6 @@ def test_rate_constraints_written_by_hand_equal_the_notions(notion, constraint):
     assert bound(constraint.set_params(slack=slack), shape).slack.tolist() == slack.tolist()
 
 
-def rate_constraint(**changes):
-    part = {"a": {"group": "a"}, "b": {"group": "b"}}
-    given = {"part": part, "unions": [["a"], ["b"]], "weights": np.ones((3, 2, 2))}
-    return RateConstraint(**(given | {"slack": 0.1} | changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"part": [[0, 1]] * 2}, "a mapping from names of parts to their rows"),
-        ({"unions": [1, 0]}, r"lists of names out of \['a', 'b'\]; got \[1, 0\]"),
-        ({"unions": [[1, 0]]}, "lists of names"),
-        ({"weights": np.ones((2, 2))}, r"\(m, 2, 2\).* got \(2, 2\)"),
-        ({"weights": np.full((1, 2, 2), np.nan)}, "finite"),
-        ({"slack": [0.1, 0.1]}, r"a number or of shape \(3,\)"),
-        ({"slack": [0.1, 0.1, np.nan]}, "a number >= -inf; got .*nan"),
-        ({"slack": "0.1"}, "a number"),
-    ],
-)
-def test_rate_constraints_of_the_wrong_shape_are_refused(changes, message):
-    bound(rate_constraint(), (2, 2))
-    (name,) = changes
-    with pytest.raises(ValueError, match=rf"RateConstraint\.{name} must .*{message}"):
-        bound(rate_constraint(**changes), (2, 2))
-
-
 @pytest.mark.parametrize("slack", [0, 0.0, 1, np.float32(0.5), np.int64(1), None])
 def test_slacks_of_any_numeric_type_are_taken_and_none_means_the_estimators(slack):
     expected = 0.05 if slack is None else float(slack)

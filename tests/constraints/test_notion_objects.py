@@ -196,9 +196,16 @@ def test_crossed_groups_are_named_by_their_tuple_or_by_their_text():
         ({"part": {"a": {"label": "maybe"}}}, r"names labels that the data do not have"),
         ({"unions": [["women who repay"], ["others", "men"]]}, "must be lists of names out of"),
         ({"unions": ["others"]}, "must be lists of names out of"),
+        ({"unions": [[1, 0]]}, r"RateConstraint\.unions must be lists of names"),
+        ({"part": [[0, 1]] * 2}, r"\.part must be a mapping from names of parts to their rows"),
+        ({"weights": np.ones((2, 2))}, r"\.weights must .*\(m, 2, 2\).* got \(2, 2\)"),
+        ({"weights": np.full((1, 2, 2), np.nan)}, r"\.weights must .*finite"),
+        ({"slack": [0.1, 0.1]}, r"\.slack must .*a number or of shape \(1,\)"),
+        ({"slack": [np.nan]}, r"\.slack must .*a number >= -inf; got .*nan"),
+        ({"slack": "0.1"}, r"\.slack must .*a number"),
     ],
 )
-def test_wrong_parts_and_unions_are_named(changes, message):
+def test_wrong_parts_unions_weights_and_slacks_are_named(changes, message):
     given_ = {"part": NAMED, "unions": [["women who repay"], ["others"]], "weights": WEIGHTS}
     with pytest.raises(ValueError, match=message):
         RateConstraint(**(given_ | changes)).bind(SPACE, 0.1)
@@ -245,18 +252,14 @@ def naming(notion, label):
     return clone(notion).set_params(pos_label=label)
 
 
-def mirrored(rows):
-    """The same rows if the labels are sorted the other way round."""
-    return rows._replace(scores=-rows.scores, y=1 - rows.y)
-
-
 @by_name
 def test_the_first_label_as_the_positive_one_is_the_second_one_of_mirrored_rows(notion):
     rows = random_rows(0)
+    mirrored = rows._replace(scores=-rows.scores, y=1 - rows.y)
     words, codes = Space(["bad", "good"], GROUPS), Space([0, 1], GROUPS)
     given, expected = naming(notion, "bad").bind(words, 0.1), notion.bind(codes, 0.1)
     for values in (soft_values, hard_values):
-        torch.testing.assert_close(values(given, rows), values(expected, mirrored(rows)))
+        torch.testing.assert_close(values(given, rows), values(expected, mirrored))
     second = naming(notion, "good").bind(words, 0.1)
     assert torch.equal(soft_values(expected, rows), soft_values(second, rows))
     with pytest.raises(

@@ -168,7 +168,13 @@ def test_both_parts_are_convex_along_segments(surrogate):
         constraint = bound(notion)
         bends = np.zeros(2)
         for _ in range(5):
-            segment = [random_point(rng, constraint) for _ in range(2)]
+            segment = [  # of parameters of three columns, and extra variables
+                [
+                    torch.as_tensor(2.0 * rng.normal(size=size))
+                    for size in ((3, 1), constraint.n_aux)
+                ]
+                for _ in range(2)
+            ]
             ends = [constraint.convex_parts(X @ w, rows.on(constraint), aux) for w, aux in segment]
             w, aux = (0.5 * (one + other) for one, other in zip(*segment, strict=True))
             middle = constraint.convex_parts(X @ w, rows.on(constraint), aux)
@@ -176,12 +182,6 @@ def test_both_parts_are_convex_along_segments(surrogate):
             assert (bend > -1e-12).all()
             bends = np.maximum(bends, bend.max(dim=1).values.numpy())
         assert (bends > 0.01).all()
-
-
-def random_point(rng, constraint):
-    """A random point: parameters of three columns, extra variables."""
-    sizes = ((3, 1), (constraint.n_aux,))
-    return [torch.as_tensor(2.0 * rng.normal(size=size)) for size in sizes]
 
 
 @every_surrogate

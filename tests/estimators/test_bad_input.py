@@ -94,8 +94,6 @@ BAD = {
 }
 CONSTRAINTS = [
     (DemographicParity(slack=np.nan), "DemographicParity.slack must be a number >= 0; got nan"),
-    (rate_constraint(part=[0, 1]), r"RateConstraint.part must be a mapping .*; got \[0, 1\]"),
-    (rate_constraint(unions=[[1]]), r"RateConstraint.unions must be lists .* got \[\[1\]\]"),
     (rate_constraint(weights=[[1, 0]]), r"RateConstraint.weights must have shape .* \(1, 2\)"),
     (RejectionRate({"a": 0.5, "b": 0.5}), r"each of the groups \['a', 'b'\], with per_group"),
     (RejectionRate({"a": 0.5}, per_group=True), r"got \{'a': 0.5\}"),
@@ -140,6 +138,7 @@ REFUSED = {
         ({"constraint": [DemographicParity(), AUCParity()]}, NO_STRATA, STRATA),
         ({"constraint": rate_constraint()}, NO_STRATA, STRATA),
         (PRIVATE, ONE_GROUP, SHARES),
+        (PRIVATE, "sample_weight must be None with epsilon", WEIGHTS),
         ({}, COLUMNS, SHARES | STRATA),
         ({"constraint": DemographicParity(attributes="parallel")}, COLUMNS, SHARES),
         ({"delta": 1.0, **PRIVATE}, "delta must be a number"),

@@ -4,7 +4,6 @@ import fairlearn.metrics
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom, norm
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
@@ -101,30 +100,6 @@ def test_each_pair_has_its_own_margin():
             assert p.mean() - q.mean() <= 0.1 - error + 0.004  # errors are those of a rough fit
 
 
-@pytest.mark.slow
-def test_new_rows_keep_the_slack_as_often_as_the_margin_says():
-    """Fifteen samples of 1,500 rows, slack .05: without a margin a third is above on new rows.
-
-    A normal error exceeds the margin with probability 1 - Phi(margin): its 99 % quantile.
-    """
-    margins, above = np.array([0.0, 1.0, 1.645]), np.zeros(3, dtype=int)
-    data = make_biased_classification(70_000, random_state=0)
-    X, y, group = data.data, data.target, data.sensitive_features
-    for seed in range(15):
-        rows = np.random.default_rng(seed).choice(30_000, size=1500, replace=False)
-        for i, margin in enumerate(margins):
-            clf = RateConstrainedClassifier(slack=0.05, margin=margin)
-            clf.fit(X[rows], y[rows], sensitive_features=group[rows])
-            new = y[30_000:], clf.predict(X[30_000:])
-            above[i] += (
-                metrics.demographic_parity_difference(*new, sensitive_features=group[30_000:])
-                > 0.05
-            )
-    assert above[0] >= 4
-    assert (above[1:] <= binom.ppf(0.99, 15, norm.sf(margins[1:]))).all()
-    assert above[2] <= above[1] < above[0]
-
-
 def test_a_margin_that_leaves_nothing_is_told():
     with pytest.warns(ConstraintNotSatisfiedWarning, match=r"margin=20 uses up the slack .* group"):
         clf = fitted(RateConstrainedClassifier(slack=0.05, margin=20.0))
@@ -155,25 +130,23 @@ def kept(clf):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", list(MEASURES))
-def test_labels_keep_the_slack_by_the_metric_itself(name, seed):
-    X, y, group = draw(seed)
-    clf = RateConstrainedClassifier(name, slack=0.05).fit(X, y, sensitive_features=group)
+@pytest.mark.parametrize(
+    ("name", "slack", "n"),
+    [
+        *((name, 0.05, 240) for name in MEASURES),
+        *(("demographic_parity", 0.06, 100), ("demographic_parity", 0.0, 240)),
+    ],
+)
+def test_labels_keep_the_slack_by_the_metric_itself(name, slack, n, seed):
+    """Of 50 rows in a group a gap of 0.06 is one of 3 rows, or rounds to more, as in fairlearn."""
+    X, y, group = draw(seed, n=n)
+    clf = RateConstrainedClassifier(name, slack=slack).fit(X, y, sensitive_features=group)
+    rows = {"y_true": y, "y_pred": clf.predict(X), "sensitive_features": group}
     assert kept(clf)
-    assert MEASURES[name](y, clf.predict(X), sensitive_features=group) <= 0.05
+    assert MEASURES[name](**rows) <= slack
     assert clf.training_violation_ == clf.violation_
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_gaps_at_the_slack_round_as_in_fairlearn(seed):
-    """Of 50 rows in a group a gap of 0.06 is one of 3 rows, or rounds to more."""
-    X, y, group = draw(seed, n=100)
-    clf = RateConstrainedClassifier(slack=0.06).fit(X, y, sensitive_features=group)
-    gap = fairlearn.metrics.demographic_parity_difference(
-        y, clf.predict(X), sensitive_features=group
-    )
-    assert kept(clf)
-    assert gap <= 0.06
+    if name == "demographic_parity":
+        assert fairlearn.metrics.demographic_parity_difference(**rows) <= slack
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -201,13 +174,6 @@ def test_ratios_caps_lists_weights_strata_and_margins_keep_theirs(seed):
     parallel = DemographicParity(attributes="parallel")
     columns = np.column_stack((group, stratum))
     assert kept(RateConstrainedClassifier(parallel).fit(X, y, sensitive_features=columns))
-
-
-def test_no_slack_is_kept_too():
-    X, y, group = draw(0)
-    clf = RateConstrainedClassifier(slack=0.0).fit(X, y, sensitive_features=group)
-    assert kept(clf)
-    assert metrics.demographic_parity_difference(y, clf.predict(X), sensitive_features=group) == 0
 
 
 @pytest.mark.slow

@@ -29,9 +29,12 @@ from tests.helpers.fits import CAPS, FORGIVEN, METRIC_OF
 from tests.helpers.private_fits import Keeps, words_of
 
 LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
-quiet = pytest.mark.filterwarnings(
-    "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning"
+UNKEPT = "ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning"
+PRIVACY, SMALL = (
+    f"ignore::fairconstrained.exceptions.{n}Warning" for n in ("Privacy", "SmallGroup")
 )
+quiet = pytest.mark.filterwarnings(UNKEPT)
+noisy = pytest.mark.filterwarnings(UNKEPT, PRIVACY, SMALL)  # fits of few rows
 
 
 def private(constraint="demographic_parity", data=LARGE, *, n=None, groups=None, **params):
@@ -97,8 +100,7 @@ def test_a_public_range_undoes_the_units_of_columns():
     )
 
 
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")  # by its noise
+@noisy  # by its noise
 def test_without_a_seed_the_noise_is_the_systems():
     """Numpy's global seed, which others may know, does not decide the noise."""
     fits = []
@@ -173,8 +175,7 @@ def test_rows_out_of_range_are_answered_with_the_parameter_that_they_need(clf, w
     assert "feature_range" not in " ".join(words_of(lambda: clf.fit(raw, **rows)))
 
 
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@noisy
 def test_raw_columns_get_released_scales():
     """Columns from thousandths to hundreds of thousands, among them one that says nothing.
 
@@ -219,8 +220,7 @@ def test_a_seed_is_named_and_is_neither_pickled_nor_shown():
     assert "seeds the noise" not in " ".join(words_of(lambda: private(**few)))
 
 
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@noisy
 @pytest.mark.parametrize(
     "clf",
     [
@@ -245,9 +245,7 @@ SOLVER = DPSGDA(n_steps=10, sampling_rate=0.9)
 RECORDS = DPFermiClassifier(solver=NoisyTables(n_steps=10, batch_size=450), protect="record")
 
 
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@noisy
 @pytest.mark.parametrize(
     ("clf", "size", "wrap"),
     [
@@ -268,9 +266,7 @@ def test_no_row_decides_whether_a_fit_ends(clf, size, wrap):
     assert np.isfinite(clf.decision_function(LARGE.data)).all()
 
 
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+@noisy
 def test_a_fitted_module_holds_no_rows_of_training_and_of_prediction():
     clf = private(n=300, model=Keeps, epsilon=5.0, solver=DPSGDA(n_steps=5))
     for predict in (clf.predict, clf.predict_proba, clf.decision_function, lambda X: X):
@@ -279,8 +275,7 @@ def test_a_fitted_module_holds_no_rows_of_training_and_of_prediction():
         assert not clf.module_.seen.any()
 
 
-@quiet
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@noisy
 @pytest.mark.parametrize("given", [(-4, 4), None], ids=["a range", "released scales"])
 def test_sparse_rows_have_the_private_model_of_dense_ones(given):
     """For one seed, up to rounding: the same sums, noise and clips."""
@@ -296,9 +291,7 @@ def test_sparse_rows_have_the_private_model_of_dense_ones(given):
 
 
 # Whether most rows lie outside of their range is read off released norms, so the noise decides.
-norms = pytest.mark.filterwarnings(
-    "ignore:By the released norms:fairconstrained.exceptions.PrivacyWarning"
-)
+norms = pytest.mark.filterwarnings("ignore:By the released norms:UserWarning")
 
 
 def data(n=4000, seed=0):

@@ -14,7 +14,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold, TunedThresholdClassifierCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -160,18 +160,6 @@ def constrained_balance(y_true, y_pred, *, sensitive_features):
     """Half the error plus the gap: a smaller gap is bought with errors."""
     gap = demographic_parity_difference(y_true, y_pred, sensitive_features=sensitive_features)
     return 0.5 * np.mean(y_true != y_pred) + gap
-
-
-def test_tuned_threshold_with_routing(data, routing):
-    X, y, sex = data
-    given = {"scoring": fairness_scorer(constrained_balance, greater_is_better=False), "cv": CV}
-    tuned = TunedThresholdClassifierCV(pipeline(), thresholds=25, **given)
-    tuned.fit(X, y, sensitive_features=sex)
-    plain = pipeline().fit(X, y)
-    before, after = (
-        constrained_balance(y, model.predict(X), sensitive_features=sex) for model in (plain, tuned)
-    )
-    assert after < before
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,6 @@ class Recorder(ClassifierMixin, BaseEstimator):
         return (np.asarray(X)[:, 0] > self.shift).astype(int)
 
 
-def share_of_c(estimator, X, y):
-    return estimator.share_
-
-
 def test_searches_pass_the_groups_to_the_splitter():
     """By metadata routing, and without it as ``groups``."""
     x, y, group = table()
@@ -124,7 +120,11 @@ def test_searches_pass_the_groups_to_the_splitter():
     )
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            Recorder(), {"shift": [0.0]}, scoring=share_of_c, cv=cv, error_score="raise"
+            Recorder(),
+            {"shift": [0.0]},
+            scoring=lambda clf, X, y: clf.share_,
+            cv=cv,
+            error_score="raise",
         ).fit(x, y, sensitive_features=group)
     shares = [search.cv_results_[f"split{i}_test_score"][0] for i in range(3)]
     assert shares == pytest.approx([np.mean(group == "c")] * 3, abs=0.01)
@@ -196,7 +196,7 @@ def curve(estimator, **changed):
 def test_tradeoff_curve_is_the_cross_validation_of_each_value(estimator, name, on):
     """Mean and deviation of the scores of the folds, whatever the global setting."""
     x, y, group = table()
-    shifts = [1.0, 0.0, 0.5]
+    shifts = [0.0, 1.0, 0.5]  # not the order in which they are fitted, nor its inverse
     with config_context(enable_metadata_routing=on):
         points = curve(estimator, param_name=name, param_range=shifts, cv=3)
     assert points[name].tolist() == shifts

@@ -16,9 +16,8 @@ from fairconstrained.constraints.stack import stacked
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM
-from fairconstrained.solvers import QCQP, AugmentedLagrangian, Status, run
+from fairconstrained.solvers import QCQP, Status
 from fairconstrained.solvers.qcqp import Quadratics
-from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.ranking import ALPHA, moments_of, problem, rows
 from tests.helpers.solving import solve
 
@@ -105,28 +104,6 @@ def test_qcqp_is_cvxpys_solution_primal_and_dual(notion, slack):
     assert p.linearize(solution.iterate.x).pullback(weights).abs().max() < 1e-9
 
 
-class Forms(QuadraticProblem):
-    """A random program with linear constraints, as quadratic forms."""
-
-    offers = frozenset({"quadratic_forms"})
-    is_quadratic = True
-
-    def quadratic_forms(self):
-        P = torch.cat((self.P[None], torch.zeros(len(self.b), *self.P.shape, dtype=self.P.dtype)))
-        q = torch.cat((self.q[None], self.A))
-        return P, q, torch.cat((self.b.new_zeros(1), -self.b))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_qcqp_solves_random_programs(seed):
-    p = Forms.random(seed)
-    x, dual = p.start()
-    solution = run(QCQP(), p, x, dual, torch.Generator(), max_iter=None, tol=1e-9)
-    expected, multipliers = cvxpy_solution(*p.quadratic_forms())
-    np.testing.assert_allclose(solution.iterate.x, expected, atol=1e-6)
-    np.testing.assert_allclose(solution.iterate.dual, multipliers, atol=1e-5)
-
-
 def test_qcqp_ends_by_itself_at_rounding():
     """A tolerance that no number meets: no step raises the dual any more."""
     p = problem(rows(7), "inter_group", "quadratic", 0.1)
@@ -135,14 +112,6 @@ def test_qcqp_ends_by_itself_at_rounding():
     assert 0 < solution.iterate.residual < 1e-12
     expected = solve(QCQP(), p, tol=1e-9).iterate
     np.testing.assert_allclose(solution.iterate.x, expected.x, atol=1e-7)
-
-
-def test_the_augmented_lagrangian_agrees_with_qcqp_on_the_surrogate():
-    """At a slack that the true gap keeps too, the correction has nothing to correct."""
-    p = problem(rows(8), "group_auc", "quadratic", 0.45)
-    one, other = (solve(solver, p, tol=1e-6).iterate for solver in (QCQP(), AugmentedLagrangian()))
-    np.testing.assert_allclose(other.x, one.x, atol=1e-4)
-    assert one.soft[1:].max() < 1e-6
 
 
 def test_no_constraints_are_one_linear_system():

@@ -197,10 +197,6 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL
 
 
-def known_of_relaxation(problem, free):
-    return [known.x for known in replace(problem, free=free).baselines() if known.by == RELAXED_TOL]
-
-
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000))
 def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
@@ -208,7 +204,8 @@ def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
     problem = problem_of("demographic_parity", seed)
     free = torch.randn(4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     assume(problem.evaluate(free).hard[1:].max() > 0.0)
-    *_, fair = known_of_relaxation(problem, free)
+    known = replace(problem, free=free).baselines()
+    *_, fair = (point.x for point in known if point.by == RELAXED_TOL)
     rows, weight = problem.placed, problem.data.weight
     of_part = torch.nn.functional.one_hot(rows.part, rows.n_parts + 1)[:, :-1] * weight[:, None]
     means = (

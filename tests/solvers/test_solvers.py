@@ -57,14 +57,6 @@ def test_augmented_lagrangian_meets_cvxpy_in_variables_and_multipliers(seed, n_c
     assert residual <= TOL
 
 
-def test_augmented_lagrangian_goes_on_from_a_solution():
-    problem = QuadraticProblem.random(2)
-    cold = solve(AugmentedLagrangian(), problem, *problem.start())
-    warm = solve(AugmentedLagrangian(), problem, cold.iterate.x, cold.iterate.dual)
-    assert warm.n_iter < cold.n_iter
-    torch.testing.assert_close(warm.iterate.x, cold.iterate.x, rtol=0, atol=5 * ROOM)
-
-
 @pytest.mark.parametrize("penalty", [0.0, 2.0])
 def test_first_steps_of_sgda_by_hand(penalty):
     """Plain gradient steps at cosine step sizes, the multipliers' from the same point."""
@@ -102,20 +94,6 @@ def test_many_small_groups_do_not_take_many_rounds():
         clf.fit(data.data, data.target, sensitive_features=groups)
     assert clf.feasible_
     assert clf.n_iter_ < 25  # 46 without the rule
-
-
-@pytest.mark.slow
-def test_small_cells_do_not_end_near_a_constant():
-    """Cells of 54 to 96 rows: one row moves a rate by .01 to .02, and gradients see few rows.
-
-    Constants have an error of .5. With soft rates at up to four times the first temperature no
-    point was feasible, and a threshold had an error of .495.
-    """
-    data = make_biased_classification(1200, 10, n_groups=8, random_state=0)
-    clf = RateConstrainedClassifier("equalized_odds", slack=0.02, min_group_size=1)
-    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    assert clf.feasible_
-    assert 1.0 - clf.score(data.data, data.target) < 0.4
 
 
 SEEDS = st.integers(0, 10_000)
@@ -269,24 +247,34 @@ def test_nearly_feasible_points_of_few_rows_are_repaired():
     assert np.average(wrong, weights=weight) < 0.3
 
 
-@pytest.mark.slow
-def test_steps_that_end_just_beyond_the_slack_are_taken_again_with_more_room():
-    """A row of 225 moves a rank by .004; otherwise equal scores are left, at an error of .5."""
-    data = make_biased_classification(1500, 12, bias=1.5, n_proxies=4, random_state=7)
-    clf = PartialParityClassifier(slack=0.025, random_state=0)
-    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    assert clf.feasible_
-    assert np.mean(clf.predict(data.data) != data.target) < 0.4
+POOR = {  # a fit, an error that is larger without a part of the solver, and the data
+    "steps that end just beyond the slack": (  # a row of 225 moves a rank by .004
+        PartialParityClassifier(slack=0.025, random_state=0),
+        0.4,
+        {"n_samples": 1500, "n_features": 12, "bias": 1.5, "n_proxies": 4, "random_state": 7},
+    ),
+    "a second sharpness": (  # of six groups steps from the first alone end at .36
+        PartialParityClassifier(random_state=0),
+        0.29,
+        {"n_samples": 6000, "n_groups": 6, "random_state": 2},
+    ),
+    "cells of 54 to 96 rows": (  # with softer rates no point was feasible: a threshold, at .495
+        RateConstrainedClassifier("equalized_odds", slack=0.02, min_group_size=1),
+        0.4,
+        {"n_samples": 1200, "n_features": 10, "n_groups": 8, "random_state": 0},
+    ),
+}
 
 
 @pytest.mark.slow
-def test_a_second_sharpness_leaves_a_poor_local_optimum():
-    """Of six groups, steps from the first sharpness alone end at a training error of .36."""
-    data = make_biased_classification(6000, n_groups=6, random_state=2)
-    clf = PartialParityClassifier(random_state=0)
+@pytest.mark.parametrize("case", POOR)
+def test_no_fit_ends_at_a_poor_point(case):
+    """Constants have an error of about .5."""
+    clf, most, given = POOR[case]
+    data = make_biased_classification(**given)
     clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
     assert clf.feasible_
-    assert np.mean(clf.predict(data.data) != data.target) < 0.29
+    assert 1.0 - clf.score(data.data, data.target) < most
 
 
 @pytest.mark.slow

@@ -157,34 +157,6 @@ def test_augmented_lagrangians_meet_cvxpy_in_variables_and_multipliers(solver, s
     torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=0.2)
 
 
-@pytest.mark.slow
-def test_the_ghost_method_meets_cvxpy_in_variables_and_multipliers():
-    problem = QuadraticProblem.random(0)
-    exact_x, exact_dual = solve_quadratic(problem)
-    solver = StochasticGhost(step_size=0.5, step_decay=0.0, tau=2.0, n_steps=200)
-    last = solve(solver, problem, *problem.start(), tol=1e-8).history[-1]
-    torch.testing.assert_close(last.x, exact_x, rtol=0, atol=1e-5)
-    torch.testing.assert_close(last.dual, exact_dual, rtol=0, atol=1e-4)
-    rows = Rows(n_rows=300, seed=0, noise=0.3)
-    exact_x, _ = solve_quadratic(rows.quadratic())
-    noisy = StochasticGhost(step_size=0.1, step_decay=0.3, batch_size=16, max_level=5, n_steps=400)
-    tail = [iterate.x for iterate in solve(noisy, rows, tol=1e-8).history[-10:]]
-    torch.testing.assert_close(torch.stack(tail).mean(0), exact_x, rtol=0, atol=0.08)
-
-
-@pytest.mark.slow
-def test_the_switching_subgradient_is_nearly_feasible_and_nearly_optimal():
-    """What the method promises: violation and objective gap of the order of the step sizes."""
-    problem = QuadraticProblem.random(0)
-    exact_x, _ = solve_quadratic(problem)
-    least = problem.linearize(exact_x).value[0]
-    for size in (0.05, 0.005):
-        solver = SwitchingSubgradient(step_size=size, constraint_step_size=size, n_steps=1500)
-        value = solve(solver, problem, *problem.start(), tol=1e-8).iterate.soft
-        assert value[1:].max() <= 10 * size
-        assert abs(value[0] - least) <= 20 * size
-
-
 @pytest.mark.parametrize(
     "solver",
     [

@@ -11,7 +11,7 @@ from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.privacy import Budget, Phase
 from fairconstrained.privacy.audit import epsilon_lower_bound
-from fairconstrained.privacy.mechanisms import PoissonBatches, Releases
+from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.privacy.plans import plan_releases
 from fairconstrained.problems import Rows
 from fairconstrained.problems.erm import FairERM
@@ -82,29 +82,6 @@ def audited(kind, unit):
     )
 
 
-class Remembered(PoissonBatches):
-    """Batches of which the last is known."""
-
-    def draw(self, rng):
-        self.seen = super().draw(rng)
-        return self.seen
-
-
-class SameRows(AttributeFermi):
-    """The paper's: exact public gradients of the very rows that the noisy ones come from."""
-
-    def __init__(self, *problem, weight):
-        super().__init__(*problem, weight=weight)
-        self._batches = Remembered(self._batches.n_rows, self._batches.rate)
-
-    def _public_rows(self, rng):
-        return self._batches.seen
-
-    def _of_public(self, dual, scores, y):
-        # Large where the canary is in the batch, whose label is 0: the batch is known.
-        return (10.0 * self._n_public * (y == 0).to(scores))[:, None]
-
-
 class OwnRows(AttributeFermi):
     """Without the public gradient, which all can subtract if its rows are drawn apart."""
 
@@ -119,21 +96,6 @@ class OwnRows(AttributeFermi):
 def test_the_audit_of_a_step_stays_below_the_claim(kind, unit):
     bound = audited(kind, unit)
     assert bound <= 1.0
-
-
-@pytest.mark.slow
-def test_the_audit_sees_public_gradients_of_the_same_rows(monkeypatch):
-    """Who knows the batches needs only look at those with the canary: no gain by sampling."""
-    sides = []
-    for changed in (False, True):
-        gradient, table = step_outputs(SameRows, "sensitive_features", changed, int(changed))
-        plan = step_plan("sensitive_features")
-        exact = 1e3 * RATE * N_ROWS / 0.5 / plan.noise("gradient") ** 2
-        present = gradient > exact / 2
-        score = (gradient - exact * present) + table
-        sides.append(np.where(present, score, 0.0))
-    sign = np.sign(sides[1].mean() - sides[0].mean())
-    assert epsilon_lower_bound(sign * sides[0], sign * sides[1], delta=DELTA) > 1.0
 
 
 @pytest.mark.parametrize("notion", [DemographicParity(), EqualizedOdds()], ids=lambda n: n.name)
