@@ -27,6 +27,15 @@ REASONS: Mapping[str, str] = {
 DEFAULT_SLACK = 0.05
 
 
+def undecided(estimate: float, standing: float | None, slack: float) -> bool:
+    """Return whether a criterion is within the slack only because groups are missing.
+
+    `estimate` is its value on the rows of known group. `standing` is its value where they stand for
+    all rows of their label, as in fits and metrics; None or nan where that changes nothing.
+    """
+    return standing is not None and not estimate > slack and standing > slack
+
+
 class Compared(NamedTuple):
     """Which rates are compared. Arrays have an entry for each rate: groups by events."""
 

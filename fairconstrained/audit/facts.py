@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -338,7 +338,8 @@ def _compare(
     if in_question.any() and (sample.weight is None or sample.most is not None):
         cells = measures.members(question.criterion, in_question)
         rows = counted.members(question.criterion, cells)
-        certificate = certified(sample, by, rows, question)
+        (gap,) = question.measured({"differences": gaps, "ratios": ratios}) or [{}]
+        certificate = replace(certified(sample, by, rows, question), standing=gap.get("standing"))
         proved: dict[str, Any] = {
             "slack": question.slack,
             "kept": certificate.kept if question.slack is not None else None,

@@ -23,6 +23,7 @@ from fairconstrained.audit.wording import (
     points,
     rounded,
 )
+from fairconstrained.comparison import undecided
 
 _FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what US agencies generally
 regard as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it proves
@@ -395,6 +396,9 @@ def _bound(entry: dict[str, Any], question: Question) -> str:
     if question.slack is None:
         return f"{text}."
     limit = question.size(question.slack)
+    if undecided(entry["estimate"], entry["standing"], question.slack):
+        of_all = question.size(entry["standing"])
+        return f"{text}: undecided, since groups are missing, and fits and metrics have {of_all}."
     if entry["kept"]:
         text += f": {question.words('within', 'at least')} {limit}."
         enough = f"At these rates, about {rounded(needed)} rows would have been enough."

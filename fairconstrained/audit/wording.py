@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
 from fairconstrained.audit.sample import Sample, without_stratum
+from fairconstrained.comparison import undecided
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.claims import constraint_bound, read_claim
 
@@ -215,8 +216,9 @@ def _alike(facts: Mapping[str, Any]) -> str | None:
 
 
 def _hidden(gaps: Facts, question: Question) -> bool:
-    """Return whether known rows that stand for all rows of their label exceed the slack."""
-    return any(gap["standing"] > (question.slack or 0.0) for gap in gaps)
+    """Return whether a gap is within the slack only because groups are missing."""
+    slack = question.slack or 0.0
+    return any(undecided(gap["value"], gap["standing"], slack) for gap in gaps)
 
 
 def _uncompared(facts: Mapping[str, Any], question: Question) -> list[str]:

@@ -316,15 +316,17 @@ def rate_facts(
 
 
 class _Counted:
-    """Rates (n_groups, n_events) of whole numbers; cells that are left out have no rows."""
+    """Rates (n_groups, n_events); cells that are left out have no rows.
+
+    Bounds are of whole numbers of rows, while `values` may be of rows with weights.
+    """
 
     def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
         rates = counts.rates(notion)
         self.events, self.groups = list(rates.events), rates.groups
-        self.hits, self.rows = (
-            np.where(kept, np.rint(weight).astype(np.int64), 0) for weight in rates[:2]
-        )
-        self.values = self.hits / np.where(self.rows > 0, self.rows, np.nan)
+        hits, rows = (np.where(kept, weight, 0.0) for weight in rates[:2])
+        self.hits, self.rows = (np.rint(weight).astype(np.int64) for weight in (hits, rows))
+        self.values = hits / np.where(rows > 0, rows, np.nan)
 
     def compared(self, g: int, h: int, e: int, words: str) -> str:
         """Return the name of the comparison of two groups' rates."""
@@ -347,7 +349,7 @@ def parity_bound(
     Cells that are `kept` count; `sets` has the number of each group's set.
     """
     counted, pairs = _Counted(counts, notion, kept), _compared_pairs(kept, sets)
-    estimate = worst_comparison(counted.values, kept, comparison, sets)
+    estimate = _worst_comparison(counted.values, kept, comparison, sets)
     # The likely ones come first, so that others need one test each.
     p = (counted.hits + 1) / (counted.rows + 2)
     variance = p * (1 - p) / (counted.rows + 1)
@@ -377,7 +379,17 @@ def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
     ]
 
 
-def worst_comparison(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
+def estimated(
+    counts: Counts, notion: Rates, kept: Array, comparison: Comparison | None, sets: Ints
+) -> float:
+    """Return the estimate of :func:`parity_bound`, or without a comparison of :func:`cap_bound`."""
+    values = _Counted(counts, notion, kept).values
+    if comparison is not None:
+        return _worst_comparison(values, kept, comparison, sets)
+    return NAN if np.isnan(values).all() else float(np.nanmax(values))
+
+
+def _worst_comparison(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
     """Return the worst comparison of rates (n_groups, n_events); nan if there is none."""
     rates, compared = values.tolist(), comparison.of_rates
     pairs = ((rates[g][e], rates[h][e]) for g, h, e in _compared_pairs(kept, sets))

@@ -70,10 +70,6 @@ _MISSING = (
     "the group of {} of {} rows is missing; within each group (and label, where rates are compared "
     "within labels) those that are left have the predictions of all."
 )
-_STANDING = (
-    "known rows alone count here; in fits and metrics they stand for all rows of their label, "
-    "which gives {:.4f} in place of {:.4f}."
-)
 
 
 @accepts_tables("y", "y_true", "y_pred", "y_score", "sensitive_features", "control_features")
@@ -111,7 +107,9 @@ def certify(
     The claim is about all labels and groups of the model and of models that it wraps
     (``classes_``, ``groups_``), of `label_names` and of categoricals, also those that the rows
     lack. Where a label is compared in no two groups, or has no rows for a cap, nothing is
-    certified. Groups that are left out are named beside the verdict.
+    certified. Groups that are left out are named beside the verdict. Where groups are missing the
+    bound is of the known rows. In fits and metrics these stand for all rows of their label: if only
+    that number exceeds the slack, the verdict is "UNDECIDED, since groups are missing".
 
     Parameters
     ----------
@@ -249,7 +247,7 @@ def certify(
         constraint=claim.words(control_features is not None),
         slack=claim.slack,
         confidence=float(confidence),
-        kept=bool(judged.bound.upper <= claim.slack and not np.isnan(judged.bound.estimate)),
+        standing=judged.standing,
         n_samples=judged.n_samples,
         groups=judged.groups,
         left_out=judged.left_out,
@@ -291,6 +289,7 @@ class _Judged(NamedTuple):
     left_out: list[str]
     n_samples: int
     assumed: list[str]
+    standing: float | None  # as in Certificate
 
 
 def _judge(rows: Rows, claim: Claim) -> _Judged:
@@ -355,18 +354,18 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
     rates = counts.rates(notion)
     families = (0,) if claim.pooled else (table.attributes, table.sets)
     comparable = claim.compared(rates.rows, *families)
+    how = None
     if claim.notion in CAPS:
         bound = bounds.cap_bound(counts, notion, claim.alpha, comparable.kept)
     else:
         how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL
         bound = bounds.parity_bound(counts, notion, claim.alpha, comparable.kept, how, table.sets)
-        if table.standing is not None:
-            weighted = counts._replace(table=table.standing).rates(notion)
-            values = weighted.hits / np.where(weighted.rows > 0, weighted.rows, np.nan)
-            other = bounds.worst_comparison(values, comparable.kept, how, table.sets)
-            table.assumed.append(_STANDING.format(other, bound.estimate))
+    standing = None
+    if table.standing is not None:
+        weighted = counts._replace(table=table.standing)
+        standing = bounds.estimated(weighted, notion, comparable.kept, how, table.sets)
     left_out = comparable.left_out(lambda g, e: f"group {counts.groups[g]}{rates.conditions[e]}")
-    return _Judged(bound, groups, left_out, table.n_samples, table.assumed)
+    return _Judged(bound, groups, left_out, table.n_samples, table.assumed, standing)
 
 
 class _Table(NamedTuple):
@@ -434,12 +433,14 @@ class _Table(NamedTuple):
 
 def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
-    assumed = list(_ASSUMPTIONS)
+    assumed, weight = list(_ASSUMPTIONS), None
     if rows.sensitive_features is not None:
         known = _encoded(rows.sensitive_features, rows.size).known
         if not known.any():
             raise ValueError("sensitive_features is missing in every row.")
         if not known.all():
+            if rows.label is not None:
+                weight = standing_weights(known, rows.label, np.ones(rows.size))[known]
             rows = rows.take(known)
             assumed.append(_MISSING.format((~known).sum(), len(known)))
     whole = (0.0, 1.0) if claim.interval is None else claim.interval
@@ -456,10 +457,13 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     cells_kept = comparable.kept[: len(data.rows.labels)]
     # AUCs compare rows of both labels; a rate inside an interval needs only its own condition.
     kept = (np.any if claim.compares_rates_inside else np.all)(cells_kept, axis=1)
-    bound = Bound(float("nan"), 1.0, bounds.NOTHING, "none", [])
+    bound, standing = Bound(float("nan"), 1.0, bounds.NOTHING, "none", []), None
     if kept.sum() > 1:
-        members = np.flatnonzero(kept[data.rows.group])
-        bound = _score_bound(data.select(kept), positive[members], claim, cells_kept[kept])
+        members = positive[kept[data.rows.group]]
+        bound = _score_bound(data.select(kept), members, claim, cells_kept[kept])
+        if weight is not None:
+            weighted = data._replace(rows=data.rows._replace(weight=weight)).select(kept)
+            standing = _score_bound(weighted, members, claim, cells_kept[kept]).estimate
     names = list(map(group_name, groups))
     conditions = [
         "" if used.all() else f" with label {labels[int(used.argmax())]!r}"
@@ -467,7 +471,7 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     ]
     left_out = comparable.left_out(lambda g, e: f"group {names[g]}{conditions[e]}")
     sizes = dict(zip(names, cells.sum(axis=1).tolist(), strict=True))
-    return _Judged(bound, sizes, left_out, rows.size, assumed)
+    return _Judged(bound, sizes, left_out, rows.size, assumed, standing)
 
 
 def _score_bound(data: Scored, positive: Array, claim: Claim, kept: Array) -> Bound:

@@ -19,7 +19,6 @@ from fairconstrained.inputs.labels import (
     check_labels,
     classes_of,
     encode_labels,
-    label_array,
 )
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
@@ -214,7 +213,7 @@ class Rows(NamedTuple):
     y_score: Any
     sensitive_features: Any
     control_features: Any = None
-    label: Any = None  # of criteria that do not need it, if it is known
+    label: Any = None  # if known, of criteria that depend on how many rows have each label
 
     @property
     def size(self) -> int:
@@ -273,16 +272,15 @@ def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
             f"control_features must be None for {notion!r}: parity of rates is certified in strata."
         )
     values = check_labels(values, name) if claim.decides else check_scores(values)
-    true = check_labels(true, "y_true") if labelled else None
+    true = None if true is None else check_labels(true, "y_true")
     if true is not None and len(true) != len(values):
         raise ValueError(f"{name} has {in_rows(len(values))}, but y_true has {len(true)}.")
+    label = true if claim.depends_on_labels else None
+    true = true if labelled else None
     if groups is None:
         if not claim.pooled:
             raise ValueError("sensitive_features must hold one group per row; got None.")
         groups = [OVERALL] * len(values)
     if claim.decides:
-        whole = None
-        if claim.depends_on_labels and np.shape(rows.y_true)[:1] == values.shape:
-            whole = label_array(rows.y_true).reshape(-1)
-        return Rows(values if true is None else true, values, None, groups, control, whole)
-    return Rows(true, None, values, groups)
+        return Rows(values if true is None else true, values, None, groups, control, label)
+    return Rows(true, None, values, groups, label=label)

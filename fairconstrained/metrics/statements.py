@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairconstrained.arrays import in_rows
+from fairconstrained.comparison import undecided
 
 # Of the text after a label, so that all texts begin in one column.
 _INDENT = 15
@@ -26,8 +27,6 @@ class Certificate:
         The requested bound.
     confidence : float
         Probability, over the rows of certification, that the bounds hold.
-    kept : bool
-        Whether the upper bound is at most the slack: then the constraint is certified.
     estimate, upper : float
         The criterion on these rows, and its upper confidence bound on the population.
     binding : str
@@ -51,6 +50,16 @@ class Certificate:
         The assumptions of all this.
     population : dict or None
         The declared composition of the population, if it is not that of the rows.
+    standing : float or None
+        Where groups are missing, the criterion as fits and metrics count it: the rows of known
+        group stand for all rows of their label. None where that is `estimate`, or where the labels
+        are not known.
+
+    Attributes
+    ----------
+    kept : bool
+        Whether the constraint is certified: the upper bound is at most the slack, and so is
+        `standing`.
 
     Examples
     --------
@@ -68,7 +77,6 @@ class Certificate:
     constraint: str
     slack: float
     confidence: float
-    kept: bool
     estimate: float
     upper: float
     binding: str
@@ -81,6 +89,17 @@ class Certificate:
     name: str = "certification rows"
     assumptions: list[str] = field(default_factory=list)
     population: dict[str, Any] | None = None
+    standing: float | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the constraint is certified."""
+        is_proved = self.upper <= self.slack and not np.isnan(self.estimate)
+        return bool(is_proved and not self._is_undecided)
+
+    @property
+    def _is_undecided(self) -> bool:
+        return undecided(self.estimate, self.standing, self.slack)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings, lists and dicts, for ``json.dump``; None if not known.
@@ -89,12 +108,21 @@ class Certificate:
         -------
         dict
         """
-        return dict(plain(asdict(self)))
+        return dict(plain({"kept": self.kept, **asdict(self)}))
 
     def __str__(self) -> str:
         """Return the statement."""
         verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
-        relation = "at most" if self.kept else "not shown to be at most"
+        if self._is_undecided:
+            verdict = "is UNDECIDED, since groups are missing"
+        relation = "at most" if self.upper <= self.slack else "not shown to be at most"
+        measured = [f"{self.estimate:.4f} on these rows"]
+        if self.standing is not None:
+            measured = [
+                f"{measured[0]} of known group",
+                f"{self.standing:.4f} as in fits and metrics, where these stand for all rows of "
+                "their label",
+            ]
         groups = ", ".join(f"{name} ({rows})" for name, rows in self.groups.items())
         entries = {
             "left out": ["; ".join(self.left_out)] if self.left_out else [],
@@ -102,7 +130,7 @@ class Certificate:
             "sample": [f"{self.name}: {self.n_samples} rows"],
             "groups": [groups],
             "population": [f"{of}: {told}" for of, told in (self.population or {}).items()],
-            "measured": [f"{self.estimate:.4f} on these rows"],
+            "measured": measured,
             "upper bound": [f"{self.upper:.4f} on the population, {relation} {self.slack:g}"],
             "worst case": [self.binding],
             "method": [self.method],

@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import as_numpy, check_all_samples, check_array, check_number, rows_of
+from fairconstrained.comparison import undecided
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -160,7 +161,9 @@ class CertifiedClassifier(DelegatingClassifier):
 
     Samples are split at random within each group, which keeps them independent draws of the group;
     for a cap on all samples together they are split without regard to groups, which keeps them
-    independent draws of the population. Certificates ignore `sample_weight`.
+    independent draws of the population. Certificates ignore `sample_weight`. Where groups are
+    missing, a model that keeps the slack only without those rows is not certified:
+    :func:`~fairconstrained.metrics.certify` says more.
 
     References
     ----------
@@ -377,6 +380,14 @@ class CertifiedClassifier(DelegatingClassifier):
                 "No useful model was found among the candidates: on the rows split off, the "
                 f"predictions of all up to {tested[-1].words} are within {CONSTANT:g} of a "
                 "constant. Give looser candidates, a larger slack, or more rows."
+            )
+            category = ConstraintNotSatisfiedWarning
+        elif undecided(best.found.estimate, best.found.standing, best.found.slack):
+            message = (
+                "No useful model was found that is certified, since groups are missing: where rows "
+                "of known group stand for all rows of their label, as in fits and metrics, the "
+                f"strictest, {best.words}, has {best.found.constraint} of "
+                f"{best.found.standing:.3g}, above the slack of {best.found.slack:g}."
             )
             category = ConstraintNotSatisfiedWarning
         else:

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from fairconstrained.arrays import Array, Floats, Ints, in_rows
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, warn_caller
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
@@ -33,6 +34,14 @@ MOST_GROUPS = 64
 # memory than a day.
 MOST_RECORDS = 200
 OVERALL = "all"
+_ASSUMPTIONS = (
+    "the rows are independent given their groups, and come in the order of time;",
+    "among each eight rows of two groups, either their rates or their fractions stay as they are;",
+)
+_MISSING = (
+    "the group of {} of {} rows is missing; the others of a group have the predictions of all. "
+    "Known rows alone count here; in fits and metrics they stand for all rows of their label."
+)
 
 
 class _Compared(NamedTuple):
@@ -99,8 +108,11 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture.
     n_rows_, n_unknown_, n_unlabelled_ : int
         Rows that count; rows of unknown group, and rows without the label that the criterion needs,
-        which do not. In fits and metrics the other rows of a label stand for those of unknown
-        group; labels may come late here.
+        which do not.
+    assumptions_ : list of str
+        The assumptions of all this. Where rows of unknown group came in, one of them is that the
+        others have their decisions. Fits and metrics assume so within each label only; labels may
+        come late here.
 
     Notes
     -----
@@ -206,6 +218,11 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         ------
         ValueError
             A parameter or an input that is not valid; nothing has been added then.
+
+        Warns
+        -----
+        MissingSensitiveFeaturesWarning
+            When the first rows of unknown group come; `assumptions_` says it from then on.
         """
         self._begin()
         rule = self._rule
@@ -226,10 +243,12 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         n_before = self._compare_new_groups()
         usable = (codes >= 0) & (true >= 0)
         n_unknown, n_usable = (int(np.count_nonzero(rows)) for rows in (codes < 0, usable))
-        self.n_unknown_ += n_unknown
+        first, self.n_unknown_ = not self.n_unknown_, self.n_unknown_ + n_unknown
         self.n_unlabelled_ += len(usable) - n_unknown - n_usable
         self.n_rows_ += n_usable
         self._add(true[usable], decisions[usable], known[codes[usable]], n_before)
+        if first and n_unknown:
+            warn_caller(f"FairnessMonitor: {self._missing}", MissingSensitiveFeaturesWarning)
         self._look()
         return self
 
@@ -360,6 +379,15 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rule.conditions[e]}")
         zero = [rule.events[e] for e in np.flatnonzero(self._without_ratio)]
         return [*left_out, *(f"{event} (rates of zero have no ratio)" for event in zero)]
+
+    @property
+    def assumptions_(self) -> list[str]:
+        """The assumptions of the evidence, the estimate and all bounds."""
+        return [*_ASSUMPTIONS, *([self._missing] if self.n_unknown_ else [])]
+
+    @property
+    def _missing(self) -> str:
+        return _MISSING.format(self.n_unknown_, self.n_unknown_ + self.n_unlabelled_ + self.n_rows_)
 
     @property
     def _without_ratio(self) -> Array:

@@ -273,13 +273,15 @@ def test_predictions_alone_give_the_certificate_of_the_model(name, options):
     ],
 )
 def test_criteria_without_labels_need_none(name, options):
-    """Nor do labels that are not known yet stand in their way."""
+    """Those that are handed in are checked all the same."""
     X, y, group = sample(1000, np.random.default_rng(0))
     predictions = {"y_pred": Scores().predict(X), "y_score": X[:, 0]}
     given = {"sensitive_features": group, "constraint": name, "slack": 0.1, **options}
     alone = certify(**predictions, **given)
     assert alone == certify(y_true=y, **predictions, **given)
-    assert alone == certify(y_true=np.where(y == 1, 1.0, np.nan), **predictions, **given)
+    for wrong, match in ((np.where(y == 1, 1.0, np.nan), "NaN"), (y[1:], "999")):
+        with pytest.raises(ValueError, match=match):
+            certify(y_true=wrong, **predictions, **given)
 
 
 @pytest.mark.parametrize(
@@ -337,3 +339,35 @@ def test_a_certificate_of_rows_whose_group_is_known_names_the_assumption():
     assert "the group of 100 of 400 rows is missing" in str(found)
     cap = certify(sensitive_features=group, constraint="false_negative_rate", **given)
     assert (cap.n_samples, len(cap.assumptions)) == (400, 2)
+
+
+MISSING = {  # criteria that depend on how many rows have each label, and their metrics
+    "demographic_parity": (metrics.demographic_parity_difference, {}),
+    "predictive_parity": (metrics.predictive_parity_difference, {}),
+    "group_auc": (metrics.group_auc_gap, {}),
+    "statistical_parity": (metrics.partial_statistical_parity, {"interval": (0.1, 0.6)}),
+    "rank_parity": (metrics.ccdf_gap, {"interval": (0.1, 0.6)}),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_bound_that_holds_only_since_groups_are_missing_is_undecided(name):
+    """Known rows prove the slack, and the number of fits and metrics exceeds it."""
+    metric, options = MISSING[name]
+    rng = np.random.default_rng(0)
+    y, group = rng.integers(2, size=40_000), rng.integers(2, size=40_000).astype(float)
+    # Scores say more of the label in one group, and the group of positives is seldom known.
+    low = 0.0 if name == "predictive_parity" else -1.0
+    score = rng.normal(size=len(y)) + np.where(group == 1, np.where(y == 1, 1.0, low), 0.52 * low)
+    group[(y == 1) & (rng.random(len(y)) < 0.8)] = np.nan
+    rows = {"y_true": y, "sensitive_features": group, **options}
+    decides = name in ("demographic_parity", "predictive_parity")
+    rows |= {"y_pred": (score > 0.3).astype(int)} if decides else {"y_score": score}
+    known = certify(**rows, constraint=name, slack=1.0)
+    assert known.kept
+    assert known.standing == pytest.approx(metric(**rows))
+    between = certify(**rows, constraint=name, slack=0.5 * (known.upper + known.standing))
+    assert between.upper < between.slack < between.standing
+    assert not between.kept
+    assert "is UNDECIDED, since groups are missing" in str(between)
+    assert between.to_dict()["kept"] is False

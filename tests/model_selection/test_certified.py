@@ -157,6 +157,20 @@ def test_no_claim_without_a_certificate():
     assert clf.certificate_ is None
 
 
+def test_a_model_that_keeps_the_slack_only_since_groups_are_missing_is_not_chosen():
+    """The certificate of the rows of known group holds; fits and metrics measure more."""
+    rng = np.random.default_rng(0)
+    group, y = rng.integers(2, size=20_000).astype(float), rng.integers(2, size=20_000)
+    score = rng.normal(size=len(y)) + np.where(group == 1, 2.0 * y - 1.0, -0.5)
+    group[(y == 1) & (rng.random(len(y)) < 0.8)] = np.nan  # most errors in group 0 are of these
+    clf = by_c(constraint="error_rate_parity", slack=0.3, candidates={"C": [1.0]})
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="certified, since groups are missing"):
+        clf.fit(score[:, None], y, sensitive_features=group)
+    certificate = clf.certificate_
+    assert certificate.upper < 0.3 < certificate.standing
+    assert not clf.certified_
+
+
 def test_weights_reach_the_estimator_that_requests_them():
     """Rows of weight zero do not train: the other half decides alone."""
     with config_context(enable_metadata_routing=True):

@@ -10,6 +10,7 @@ from sklearn.dummy import DummyClassifier
 
 from fairconstrained import metrics
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate
+from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.monitoring import FairnessMonitor
 from tests.helpers.fits import CAPS, METRIC_OF
 
@@ -195,6 +196,11 @@ def test_rows_of_unknown_group_are_counted_and_left_out():
     monitor = FairnessMonitor().update(decisions, sensitive_features=named)
     assert (monitor.n_rows_, monitor.n_unknown_) == (300, 100)
     assert len(monitor.rates_) == 2
+    assert "the group of 100 of 400 rows is missing" in monitor.assumptions_[-1]
+    everybody = FairnessMonitor().update(decisions, sensitive_features=group)
+    assert everybody.assumptions_ == monitor.assumptions_[:-1]
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="the group of 1 of 401 rows"):
+        everybody.update([1], sensitive_features=[None])
 
 
 def test_a_model_in_a_loop():
