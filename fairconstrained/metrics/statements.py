@@ -60,6 +60,8 @@ class Certificate:
     kept : bool
         Whether the constraint is certified: the upper bound is at most the slack, and so is
         `standing`.
+    undecided : bool
+        Whether the estimate is within the slack only since groups are missing: `standing` is not.
 
     Examples
     --------
@@ -95,10 +97,11 @@ class Certificate:
     def kept(self) -> bool:
         """Whether the constraint is certified."""
         is_proved = self.upper <= self.slack and not np.isnan(self.estimate)
-        return bool(is_proved and not self._is_undecided)
+        return bool(is_proved and not self.undecided)
 
     @property
-    def _is_undecided(self) -> bool:
+    def undecided(self) -> bool:
+        """Whether the estimate is within the slack, and `standing` is not."""
         return undecided(self.estimate, self.standing, self.slack)
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,7 +116,7 @@ class Certificate:
     def __str__(self) -> str:
         """Return the statement."""
         verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
-        if self._is_undecided:
+        if self.undecided:
             verdict = "is UNDECIDED, since groups are missing"
         relation = "at most" if self.upper <= self.slack else "not shown to be at most"
         measured = [f"{self.estimate:.4f} on these rows"]

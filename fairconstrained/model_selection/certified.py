@@ -20,7 +20,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import as_numpy, check_all_samples, check_array, check_number, rows_of
-from fairconstrained.comparison import undecided
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -382,7 +381,7 @@ class CertifiedClassifier(DelegatingClassifier):
                 "constant. Give looser candidates, a larger slack, or more rows."
             )
             category = ConstraintNotSatisfiedWarning
-        elif undecided(best.found.estimate, best.found.standing, best.found.slack):
+        elif best.found.undecided:
             message = (
                 "No useful model was found that is certified, since groups are missing: where rows "
                 "of known group stand for all rows of their label, as in fits and metrics, the "

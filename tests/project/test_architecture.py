@@ -39,7 +39,7 @@ privacy: exceptions, arrays
 metrics: exceptions, arrays, inputs, groups, percentiles, exact_auc, rate_definitions, comparison,
     engines
 audit: _version, exceptions, arrays, inputs, rate_definitions, comparison, engines, metrics
-monitoring: arrays, inputs, rate_definitions, comparison, engines, metrics
+monitoring: exceptions, arrays, inputs, rate_definitions, comparison, engines, metrics
 datasets: _version, arrays
 problems: arrays, exact_auc, rate_definitions, losses, distributed, models, constraints
 problems.private: exceptions, losses, models, constraints, privacy, problems
