@@ -24,7 +24,6 @@ X, Y, GROUP = table()
 
 
 def limits():
-    """Threads of torch and of every BLAS."""
     return torch.get_num_threads(), [
         library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
     ]

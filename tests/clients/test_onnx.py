@@ -44,7 +44,6 @@ CASES += [("linear", 3, True), ("perceptron", 3, False), ("forest", 3, True)]
 
 
 def answers(graph, X):
-    """Labels and probabilities by onnxruntime."""
     session = runtime.InferenceSession(graph.SerializeToString())
     return session.run(None, {session.get_inputs()[0].name: X})
 

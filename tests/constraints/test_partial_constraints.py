@@ -46,7 +46,6 @@ def variables(constraint, rows):
 
 
 def rates_of(rows, values):
-    """Weighted means of each of two groups."""
     masks = (rows.group == 0, rows.group == 1)
     return [np.average(values[mask], axis=0, weights=rows.weight[mask]) for mask in masks]
 

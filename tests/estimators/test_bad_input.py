@@ -334,11 +334,7 @@ def test_rows_that_cannot_be():
     for message, data in {
         "sensitive_features has 399 rows, but X and y have 400": (X, y, group[1:]),
         "inconsistent numbers of samples": (X, y[1:], group),
-        "NaN": (np.where(X[3, 1] == X, np.nan, X), y, group),
         "Input y contains NaN": (X, np.where(y == 0, np.nan, 1.0), group),
-        "Expected 2D array, got 1D": (X[:, 0], y, group),
-        "0 sample": (X[:0], y[:0], group[:0]),
-        "y should be a 1d array": (X, np.column_stack((y, y)), group),
         "sensitive_features must hold the group of each sample; .* 'sex'": (X, y, "sex"),
         "Unknown label type": (X, np.linspace(0.0, 1.0, 400), group),
         "at least 2 classes; .* only one class: 7": (X, np.full(400, 7), group),

@@ -42,7 +42,6 @@ pytestmark = [
 
 
 def fitted(clf, groups=GROUPS, rows=FEW, weight=None):
-    """On some of the rows."""
     weight = None if weight is None else weight[rows]
     return clf.fit(X[rows], Y[rows], sensitive_features=groups[rows], sample_weight=weight)
 

@@ -67,14 +67,12 @@ class Elsewhere(Tensor):
         return copied
 
     def tolist(self):
-        """The numbers, as CUDA gives them."""
         return self.here.tolist()
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        """Compute with the numbers of the tensors."""
         kwargs = kwargs or {}
         _refuse_mixture(func, args, kwargs)
         result = _computed(func, args, kwargs)

@@ -42,7 +42,6 @@ def table(n_classes=2, n_groups=2, n=400):
 
 
 def fitted(constraint="demographic_parity", data=None, sample_weight=None, **params):
-    """A RateConstrainedClassifier after fit."""
     X, y, group = table() if data is None else data
     clf = RateConstrainedClassifier(constraint, **params)
     return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)

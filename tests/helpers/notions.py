@@ -12,8 +12,6 @@ NO_AUX = torch.zeros(0)
 
 
 class ScoredRows(NamedTuple):
-    """Rows in score space."""
-
     scores: torch.Tensor
     y: torch.Tensor
     group: torch.Tensor
@@ -30,7 +28,6 @@ class ScoredRows(NamedTuple):
         return {"sensitive_features": self.group.numpy(), "sample_weight": weight}
 
     def take(self, index):
-        """These rows, in this order."""
         return ScoredRows(*(column[index] for column in self))
 
 

@@ -16,7 +16,6 @@ def numerical_jacobian(function, x, step=1e-5):
 
 
 def tensor(values):
-    """Double precision."""
     return torch.as_tensor(values, dtype=torch.float64)
 
 

@@ -80,7 +80,6 @@ class Keeps(nn.Module):
 
 
 def fitted(clf, X=DATA.data, y=DATA.target, groups=DATA.sensitive_features):
-    """The estimator, fitted."""
     return clf.fit(X, y, sensitive_features=groups)
 
 

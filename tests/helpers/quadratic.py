@@ -15,7 +15,6 @@ class SoftIsHard(FixedSoftness):
     offers = frozenset({"exact", "sharpness", "more_slack", "draws"})
 
     def estimates(self, x, rows, *draws):
-        """One call for each draw."""
         return separate_estimates(self, x, rows, *draws)
 
 
@@ -44,36 +43,29 @@ class QuadraticProblem(SoftIsHard):
 
     @property
     def n_constraints(self):
-        """Rows of A."""
         return len(self.b)
 
     def start(self):
-        """Zeros for variables and multipliers."""
         return torch.zeros_like(self.q), torch.zeros_like(self.b)
 
     @property
     def strata(self):
-        """One part."""
         return torch.zeros(self.n_rows, dtype=torch.long)
 
     def linearize(self, x, rows=None, scale=None):
-        """Objective and constraints."""
         objective = 0.5 * x @ self.P @ x + self.q @ x
         gradients = torch.cat(((self.P @ x + self.q)[None], self.A))
         value = torch.cat((objective[None], self.A @ x - self.b))
         return Linearization(value, lambda weights: weights @ gradients)
 
     def objective(self, x, rows=None):
-        """The first value of `linearize`."""
         terms = self.linearize(x)
         return Linearization(terms.value[:1], lambda w: w * (self.P @ x + self.q))
 
     def constraints(self, x, rows=None, scale=None):
-        """The others."""
         return Linearization(self.linearize(x).value[1:], lambda w: w @ self.A)
 
     def evaluate(self, x):
-        """Hard values equal to the soft ones."""
         value = self.linearize(x).value
         return Evaluation(value, value)
 

@@ -7,7 +7,6 @@ from fairconstrained.privacy import Phase, PrivacyGuarantee, mechanisms, privacy
 
 DELTA = 1e-5
 
-rates = st.floats(1e-3, 0.9)
 noises = st.floats(0.7, 20.0)
 steps = st.integers(1, 500)
 units = st.sampled_from(["record", "sensitive_features"])
@@ -41,18 +40,26 @@ def answered_by(patch, answer):
 
 
 def honest(add_noise, total, deviation, rng):
-    """Answer as planned."""
     return add_noise(total, deviation, rng)
 
 
 def without_noise(add_noise, total, deviation, rng):
-    """Answer without noise."""
     return total
 
 
 def with_less_noise(fraction):
-    """Answer with a fraction of the noise."""
     return lambda add_noise, total, deviation, rng: add_noise(total, fraction * deviation, rng)
+
+
+def without_clips(patch, model):
+    """Let rows have nine times the gradient, as if none of them was clipped."""
+    honest = model.linearize_rows
+
+    def unclipped(self, w, X):
+        scores, clipped = honest(self, w, X)
+        return scores, lambda cotangent, max_norm: clipped(9 * cotangent, 9 * max_norm)
+
+    patch.setattr(model, "linearize_rows", unclipped)
 
 
 def spent(*releases, q=1.0, n=1, delta=DELTA, unit="record"):

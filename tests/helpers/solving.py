@@ -6,7 +6,6 @@ from fairconstrained.solvers import run
 
 
 def generator(seed=0):
-    """The source of all draws."""
     return torch.Generator().manual_seed(seed)
 
 

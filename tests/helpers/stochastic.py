@@ -37,30 +37,25 @@ class Rows(SoftIsHard):
         return scale.double() / self.n_rows
 
     def f(self, x, rows, scale=None):
-        """Value and gradient by hand."""
         q = self.weights(rows, scale) @ self.q[rows]
         return 0.5 * x @ x + q @ x, x + q
 
     def c(self, x, rows, scale=None):
-        """Values and Jacobian by hand."""
         w = self.weights(rows, scale)
         A = torch.einsum("i,imd->md", w, self.A[rows])
         return A @ x - w @ self.b[rows], A
 
     def objective(self, x, rows=None):
-        """The first term."""
         self.calls.append(("f", rows, None))
         value, gradient = self.f(x, self.all() if rows is None else rows)
         return Linearization(value[None], lambda v: v * gradient)
 
     def constraints(self, x, rows=None, scale=None):
-        """The others."""
         self.calls.append(("c", rows, scale))
         value, jacobian = self.c(x, self.all() if rows is None else rows, scale)
         return Linearization(value, lambda v: v @ jacobian)
 
     def linearize(self, x, rows=None, scale=None):
-        """Both."""
         self.calls.append(("fc", rows, scale))
         f, c = self.objective(x, rows), self.constraints(x, rows, scale)
         del self.calls[-2:]
@@ -69,15 +64,12 @@ class Rows(SoftIsHard):
         )
 
     def start(self):
-        """A random point."""
         return self.x.clone()
 
     def all(self):
-        """Every row."""
         return torch.arange(self.n_rows)
 
     def evaluate(self, x):
-        """Soft is hard."""
         value = torch.cat((self.f(x, self.all())[0][None], self.c(x, self.all())[0]))
         return Evaluation(value, value)
 

@@ -146,30 +146,6 @@ def test_searches_over_words_are_as_before():
     assert cross_validate(AUCFairClassifier(), X, WORDS, params=GROUPS, cv=2)["test_score"].all()
 
 
-LABELS = [
-    pd.Series([*Y, None]).dropna().astype(object),
-    pd.Series([*Y.astype(bool), None]).dropna(),
-    pd.Series(Y, dtype="Int64"),
-    pd.Series(Y, dtype="boolean"),
-    pd.Series(Y, dtype="Float64"),
-    pl.Series(Y.astype(bool)),
-    pl.Series(Y).cast(pl.Int8),
-    Y.astype(bool).tolist(),
-]
-
-
-@pytest.mark.parametrize("labels", LABELS, ids=lambda y: f"{type(y).__module__} {y.__class__}")
-def test_labels_of_objects_and_extension_types_are_numbers_and_booleans(labels):
-    expected = RateConstrainedClassifier(slack=0.1).fit(X, Y, **GROUPS)
-    clf = RateConstrainedClassifier(slack=0.1).fit(X, labels, **GROUPS)
-    assert clf.classes_.dtype.kind in "bif"
-    assert clf.classes_.tolist() == [0, 1]
-    np.testing.assert_array_equal(clf.coef_, expected.coef_)
-    assert clf.score(X, labels) == expected.score(X, Y)
-    certified = CertifiedClassifier(clf, slack=0.5, random_state=0).fit(X, labels, **GROUPS)
-    assert certified.classes_.tolist() == [0, 1]
-
-
 def test_missing_labels_are_named():
     with pytest.raises(ValueError, match="y has missing values: leave these rows out"):
         RateConstrainedClassifier().fit(X, pd.Series([None, *Y[1:]], dtype="boolean"), **GROUPS)

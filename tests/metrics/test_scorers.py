@@ -85,7 +85,6 @@ class Fixed(ClassifierMixin, BaseEstimator):
 
 
 def folds(scoring, X, y, **options):
-    """The scores of each fold."""
     given = {"cv": CV, "error_score": "raise", **options}
     return cross_val_score(pipeline(), X, y, scoring=scoring, **given)
 

@@ -146,8 +146,10 @@ def test_parts_merge():
     decisions, group, _ = stream(2001)
     whole, parts = FairnessMonitor(), [FairnessMonitor(), FairnessMonitor()]
     group[:2], group[1001:1003] = [0, 1], [1, 0]  # they begin each part
-    for part, rows in zip(parts, (slice(0, 1002), slice(1001, 2001)), strict=True):
-        part.update(decisions[rows], sensitive_features=group[rows])
+    batches = (slice(0, 1002),), (slice(1001, 1002), slice(1002, 2001))
+    for part, slices in zip(parts, batches, strict=True):
+        for rows in slices:
+            part.update(decisions[rows], sensitive_features=group[rows])
     for rows in (slice(0, 1002), slice(1003, 2001)):
         whole.update(decisions[rows], sensitive_features=group[rows])
     merged = parts[0].merge(parts[1])

@@ -46,7 +46,7 @@ from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
 from tests.helpers.marks import slow_where
 from tests.helpers.private_fits import DATA, PRIVATE, Keeps
 from tests.helpers.processes import needs_gloo, run_on_workers
-from tests.helpers.releases import answered_by, with_less_noise, without_noise
+from tests.helpers.releases import answered_by, with_less_noise, without_clips, without_noise
 
 N = 2000
 FEATURES = DATA.data[:N].copy()
@@ -437,17 +437,6 @@ def too_little_noise(patch):
     answered_by(patch, with_less_noise(0.01))
 
 
-def no_clip(patch, model):
-    """Rows of nine times the gradient, as if none of them was clipped."""
-    honest = model.linearize_rows
-
-    def unclipped(self, w, X):
-        scores, clipped = honest(self, w, X)
-        return scores, lambda cotangent, max_norm: clipped(9 * cotangent, 9 * max_norm)
-
-    patch.setattr(model, "linearize_rows", unclipped)
-
-
 def unpriced_releases(patch):
     honest = PrivateERM.release_table
 
@@ -464,10 +453,10 @@ MOVES_MORE = {
     "noise of rates": ("rates", too_little_noise),
     "noise of moments": ("ranking", too_little_noise),
     "noise of released moments": ("penalty, groups", too_little_noise),
-    "gradients are not clipped": ("rates", lambda patch: no_clip(patch, LinearModel)),
+    "gradients are not clipped": ("rates", lambda patch: without_clips(patch, LinearModel)),
     "gradients of a network are not clipped": (
         "rates of a network",
-        lambda patch: no_clip(patch, NetworkModel),
+        lambda patch: without_clips(patch, NetworkModel),
     ),
     "rows are not clipped": (
         "ranking",

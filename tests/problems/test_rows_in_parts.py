@@ -247,7 +247,6 @@ WORKERS = [(0, 1), (0, 2), (1, 2), (3, 7)]  # rank and number
 
 
 def scores_of(few):
-    """Return the scores that stand for the rows."""
     return few.X.matmul(torch.ones((1, 1), dtype=torch.float64))
 
 

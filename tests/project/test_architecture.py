@@ -94,7 +94,6 @@ def units_imported(path):
 
 
 def packages(names):
-    """The first parts of dotted names."""
     return {name.partition(".")[0] for name in names}
 
 

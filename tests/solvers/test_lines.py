@@ -150,8 +150,6 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
 
 
 class Guesses(Solver):
-    """Returns random parameters."""
-
     def iterate(self, problem, x, dual, tol, rng):
         x = 3.0 * torch.randn(len(x), generator=rng, dtype=x.dtype)
         yield Iterate(x, *problem.evaluate(x), dual, residual=math.inf)

@@ -39,8 +39,6 @@ def iterate(error=0.0, violation=0.0, residual=math.inf, x=0.0, objective=0.0):
 
 
 class Scripted(Solver):
-    """Yields what it is given."""
-
     def __init__(self, script=()):
         self.script = script
 
