@@ -204,5 +204,5 @@ def _nearest(problem: ERM, scores: Floats) -> Tensor:
     """Return the parameters whose scores fit these best in least squares."""
     units = torch.eye(problem.model.n_params).to(problem.data.weight)
     columns = torch.cat([problem.model.scores(w, problem.data.X) for w in units], dim=1)
-    solution = np.linalg.lstsq(as_numpy(columns), scores)[0]
+    solution = np.linalg.lstsq(as_numpy(columns), scores, rcond=None)[0]
     return torch.from_numpy(solution).to(columns)

@@ -227,7 +227,7 @@ def test_a_margin_narrows_the_slack():
 
 def test_words_categories_missing_values_and_monotone_features():
     X, y, group = table(n=3000)
-    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame = pd.DataFrame(X, columns=list("abcdef"), copy=True)
     frame["word"] = pd.Categorical(np.where(X[:, 0] > 0, "high", "low"))
     frame.loc[::7, "b"] = np.nan
     names = np.array(["no", "yes"])
