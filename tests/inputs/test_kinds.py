@@ -166,7 +166,11 @@ def test_days_are_the_same_groups_in_every_library(days):
         (["True", "1"], "'1', 'True' in sensitive_features are different groups"),
         (["Jos\u00e9", "Jose\u0301"], "are different groups"),
         (["m", "m\u00a0"], "are different groups"),
+        (["01234", "1234"], "'01234', '1234' in sensitive_features are different"),
+        (pl.Series("sex", ["F", "f"]), "'F', 'f' in sensitive_features 'sex' are different"),
+        ({"sex": ["F", " F"]}, "' F', 'F' in sensitive_features 'sex' are different groups"),
         (["m", "?"], r"has the text '\?', which counts as a group of its own"),
+        (["m", "NA"], "has the text 'NA'"),
         (np.array(["m", np.nan], dtype="U"), "has the text 'nan'"),
     ],
 )

@@ -178,15 +178,6 @@ def built(spec, n_outputs=1, features=None):
     return as_specification(spec).build(features or DenseFeatures(X), WEIGHT[:30], n_outputs, 1e-3)
 
 
-def test_a_perceptron_does_not_depend_on_the_units_of_the_columns():
-    scale, shift = tensor([1e-3, 1.0, 10.0, 1e3, -1.0]), tensor([5.0, 0.0, 1.0, -3.0, 2.0])
-    scores = [
-        (m := built((4, 3), features=DenseFeatures(A))).scores(m.init(), DenseFeatures(A))
-        for A in (X, X * scale.abs() + shift)
-    ]
-    torch.testing.assert_close(*scores, rtol=1e-7, atol=1e-7)
-
-
 @pytest.mark.parametrize(
     ("layers", "n_outputs", "message"),
     [

@@ -19,7 +19,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.fit.rows import TrainingRows
-from fairconstrained.models import Boosting
 from fairconstrained.models.boosters.words import as_codes
 from fairconstrained.models.cross_fitting import LEAST_GIVEN
 from fairconstrained.models.posteriors import Posteriors
@@ -354,17 +353,6 @@ def test_other_tables_are_left_to_the_boosters(change):
     rows = change(X)
     assert [pair[0] for pair in as_codes(models, rows)] == models
     assert all(pair[1] is rows for pair in as_codes(models, rows))
-
-
-def test_a_constrained_booster_says_what_the_plain_one_says():
-    X, y, group = frame(n=900)
-    clf = RateConstrainedClassifier(
-        slack=0.1, model=Boosting(HistGradientBoostingClassifier(max_iter=5)), random_state=0
-    )
-    clf.fit(X, y, sensitive_features=group)
-    np.testing.assert_array_equal(clf.predict(X), clf.model_.estimator_.predict(X))
-    with pytest.raises(ValueError, match="feature"):
-        clf.predict(X[["amount", "size"]])
 
 
 def test_a_single_row_is_predicted_as_in_its_table():
