@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fairconstrained.arrays import as_numpy, in_rows
+from fairconstrained.arrays import as_numpy
 from fairconstrained.inputs.groups import Groups, UncertainGroups, encode_groups, recoded
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import levels_of
@@ -181,8 +181,6 @@ class EstimatedGroups(UncertainGroups):
 def known_fraction(known: NDArray[np.bool_], y: Any = None) -> NDArray[np.float64]:
     """Return for each row the fraction, within its label or of all, whose group is known."""
     of_row = np.zeros(len(known)) if y is None else np.asarray(as_numpy(y)).reshape(-1)
-    if len(of_row) != len(known):
-        raise ValueError(f"y has {in_rows(len(of_row))}, but sensitive_features has {len(known)}.")
     labels, code = np.unique(of_row, return_inverse=True)
     fraction = np.bincount(code, known) / np.bincount(code)
     if not fraction.all():

@@ -26,6 +26,8 @@ from fairconstrained.audit.wording import Question
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.labels import order_of
+from fairconstrained.inputs.samples import check_samples
+from fairconstrained.metrics.populations import Weights
 from fairconstrained.metrics.statements import plain
 
 
@@ -221,6 +223,11 @@ def report(
     >>> print(audit.answer)
     No (gap 24.0 points). ...
     """
+    columns = {"y_pred": y_pred, "y_true": y_true, "before": before, "y_score": y_score}
+    columns |= {"sensitive_features": sensitive_features, "control_features": control_features}
+    weight = sample_weight.values if isinstance(sample_weight, Weights) else sample_weight
+    handed_in = {name: None if is_model(values) else values for name, values in columns.items()}
+    check_samples(**handed_in, sample_weight=weight, X=X)
     orders = order_of(y_true), order_of(before)
     arguments = {"threshold": threshold, "pos_label": pos_label, "orders": orders}
     model = None

@@ -19,7 +19,7 @@ from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
 from fairconstrained.inputs.labels import label_array, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
-from fairconstrained.inputs.samples import check_samples, check_weights
+from fairconstrained.inputs.samples import check_weights
 from fairconstrained.inputs.values import listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.claims import lacking
@@ -196,31 +196,22 @@ def read_sample(
     """Check and encode all inputs; errors name them. A model knows groups and labels."""
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold the groups of each row; got None.")
-    people = _people(sensitive_features)
     columns = {"y_pred": y_pred, "y_true": y_true, "before": before}
-    most = None
-    if isinstance(sample_weight, Weights):
-        most, weights = float(sample_weight.most), sample_weight
-        check_samples(
-            **columns, sensitive_features=sensitive_features, sample_weight=weights.values
-        )
-        sample_weight = weights.of_rows(len(people))
-    features = {"sensitive_features": sensitive_features, "control_features": control_features}
-    check_samples(**columns, y_score=y_score, sample_weight=sample_weight, **features)
+    people = _people(sensitive_features)
     control = None if control_features is None else _people(control_features)
     for name, column in pd.concat([people, control], axis=1).items():
         if len(column) and column.isna().all():
             raise ValueError(f"{name} is missing in every row.")
     columns = {n: _column(n, values) for n, values in columns.items() if values is not None}
-    n_rows = len(columns["y_pred"])
-    tables = {"sensitive_features": people, "control_features": control}
-    for name, values in {**columns, **tables}.items():
-        if values is not None and len(values) != n_rows:
-            raise ValueError(f"{name} has {in_rows(len(values))}, but y_pred has {n_rows}.")
+    n_rows = len(people)
     outcomes = read_outcomes(columns, pos_label, parameter)
     codes = {name: outcome.favourable.astype(float) for name, outcome in outcomes.items()}
-    score = None if y_score is None else check_scores(y_score, n_rows)
-    weight = None if sample_weight is None else check_weights(sample_weight, n_rows)
+    score = None if y_score is None else check_scores(y_score)
+    weight, most = sample_weight, None
+    if isinstance(sample_weight, Weights):
+        weight, most = sample_weight.of_rows(n_rows), float(sample_weight.most)
+    elif sample_weight is not None:
+        weight = check_weights(sample_weight, n_rows)
     decision = codes["y_pred"]
     places = [*enumerate(people), (None, " & ".join(people))]
     sample = Sample(

@@ -53,7 +53,7 @@ class FitInputs(NamedTuple):
 
     def within_strata(self, control_features: Any) -> FitInputs:
         """Return the data with groups crossed with the strata of control features."""
-        check_samples(X=self.X, y=self.y, control_features=control_features)
+        check_samples(**self._asdict(), control_features=control_features)
         if self.sensitive_features is None:  # a warning will say so
             return self
         crossed, n_control = within_strata(self.sensitive_features, control_features)
@@ -183,9 +183,9 @@ def validated(
     weight = checked_weight(inputs.sample_weight, len(y))
     codes = labels = columns = None
     if inputs.sensitive_features is not None:
-        (codes, labels), after = read_groups(
-            inputs.sensitive_features, len(y), before, required=needed
-        )
+        # `checked_rows` compares the groups with those before, wherever the rows are.
+        before, groups = before and replace(before, groups=()), inputs.sensitive_features
+        (codes, labels), after = read_groups(groups, len(y), before, required=needed)
         columns = after.columns
     used = weight > 0
     if not used.all():  # as if these rows were not there

@@ -87,15 +87,22 @@ def described(
 
 
 def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -> None:
-    """Warn of groups that may be another spelling of groups before, of which they are none."""
+    """Warn of groups that may be another spelling of groups before, of which they are none.
+
+    Two spellings that are both among the `groups` have a note of their own.
+    """
     every = [group if isinstance(group, tuple) else (group,) for group in [*before, *groups]]
     if not before or set(groups) <= set(before):
         return
     for column in zip(*every, strict=False):
         values = [v.item() if isinstance(v, np.generic) else v for v in column]
-        seen = dict.fromkeys(values[: len(before)])
-        alike = alternatives([value for value in dict.fromkeys(values) if value is not None])
-        if not {repr(value) for value in values if value not in seen}.isdisjoint(alike):
+        first, now = (
+            [value for value in dict.fromkeys(part) if value is not None]
+            for part in (values[: len(before)], values[len(before) :])
+        )
+        alike = alternatives(list(dict.fromkeys([*first, *now])))
+        new = {repr(value) for value in now if value not in first}
+        if not (new - set(alternatives(now))).isdisjoint(alike):
             note = f"{listed(alike)} in {name}, before and now, are different groups."
             warn_caller(note, InputWarning)
 

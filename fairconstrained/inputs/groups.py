@@ -16,8 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
-from fairconstrained.arrays import Array, computed, in_rows
+from fairconstrained.arrays import Array, computed
 from fairconstrained.inputs.description import Description, check_kind, described, examples_of
+from fairconstrained.inputs.samples import check_length
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
 
 _GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
@@ -130,17 +131,18 @@ def read_groups(
     columns or kinds of values that differ.
     """
     if isinstance(sensitive_features, UncertainGroups):
-        _check_length(len(sensitive_features), n_samples, name)
+        if n_samples is not None:
+            check_length(name, len(sensitive_features), n_samples, "X")
         groups = sensitive_features.encoded()
         return groups, described(groups.labels.tolist(), None, before, name)
     columns = columns_of(sensitive_features, name)
     if before is not None:
         columns = before.in_order(columns, name)
     arrays = {key: to_array(column, name) for key, column in columns.items()}
-    if isinstance(sensitive_features, dict) and arrays:
-        whole = " Searches and cross_validate do not split a dict: give a DataFrame of its columns."
-        _check_length(len(next(iter(arrays.values()))), n_samples, name, whole)
-    groups, levels = _crossed(arrays, n_samples, name, required)
+    groups, levels = _crossed(arrays, name, required)
+    if n_samples is not None:
+        is_dict = isinstance(sensitive_features, dict)
+        check_length(name, len(groups.codes), n_samples, "X", is_dict)
     # Categories may be declared because it is secret which of them occur.
     dtypes = [getattr(column, "dtype", None) for column in columns.values()]
     values = [
@@ -151,17 +153,8 @@ def read_groups(
     return groups, described(groups.labels.tolist(), tuple(columns), before, name)
 
 
-def _check_length(n_rows: int, n_samples: int | None, name: str, hint: str = "") -> None:
-    """Raise ValueError, with a hint, unless there is a row for each sample."""
-    if n_samples is not None and n_rows != n_samples:
-        raise ValueError(
-            f"{name} has {in_rows(n_rows)}, but X and y have {n_samples}. Give one row per sample, "
-            f"in the order of X (resampling steps of a pipeline break this order).{hint}"
-        )
-
-
 def _crossed(
-    columns: dict[Any, Array], n_samples: int | None, name: str, required: int | None = None
+    columns: dict[Any, Array], name: str, required: int | None = None
 ) -> tuple[Groups, Sequence[Array]]:
     """Cross columns into one group per combination that occurs; return the values of each too.
 
@@ -173,7 +166,6 @@ def _crossed(
     if len(set(shapes)) > 1 or len(shapes[0]) != 1:
         listed = ", ".join(map(str, shapes))
         raise ValueError(f"{name} has columns of different shapes: {listed}.")
-    _check_length(*shapes[0], n_samples, name)
     names = [_column_name(key, name) for key in columns]
     if len(columns) == 1:
         level, code = levels_of(next(iter(columns.values())), names[0])
@@ -221,7 +213,7 @@ def joined(
     values = {0: every}
     if any(isinstance(label, tuple) for label in every[-1:]):
         values = dict(enumerate(np.array(every.tolist(), dtype=object).T))
-    (codes, labels), each = _crossed(values, None, name, 0)
+    (codes, labels), each = _crossed(values, name, 0)
     _warn_of_groups(columns, each, name)
     ends = np.cumsum([len(labels) for labels in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
@@ -288,11 +280,6 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
         for name, table in tables.items()
         for key, column in columns_of(table, name.strip()).items()
     }
-    lengths = [len(column) for column in columns.values()]
-    if lengths[-1] != lengths[0]:
-        raise ValueError(
-            f"control_features has {in_rows(lengths[-1])}, but sensitive_features has {lengths[0]}."
-        )
     return columns, sum(name.startswith(_STRATA) for name in columns)
 
 

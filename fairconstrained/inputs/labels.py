@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints, as_numpy, check_array, in_rows
+from fairconstrained.arrays import Array, Ints, as_numpy, check_array
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.values import kind_of, listed, plain, spelling, warn_of_values
 
@@ -65,13 +65,11 @@ def plain_labels(values: Any, name: str = "y") -> Any:
     return (np.asarray(labels.tolist()) if is_list else labels).reshape(array.shape)
 
 
-def check_labels(values: ArrayLike, name: str, n_samples: int | None = None) -> Array:
+def check_labels(values: ArrayLike, name: str) -> Array:
     """Return one-dimensional class labels without missing values; errors say `name`."""
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
     labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     labels = _one_column(labels, name)
-    if n_samples is not None and len(labels) != n_samples:
-        raise ValueError(f"{name} has {in_rows(len(labels))}, but y_true has {n_samples}.")
     if pd.isna(labels).any():
         raise ValueError(f"{name} has missing values.")
     _refuse_other_types(labels, name)

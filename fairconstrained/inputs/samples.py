@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from fairconstrained.arrays import Array, Floats, as_numpy, check_array
+from fairconstrained.arrays import Array, Floats, as_numpy, check_array, in_rows
 from fairconstrained.exceptions import InputWarning, warn_caller
 
 
 def check_samples(**inputs: Any) -> None:
-    """Refuse masked values, and indices that put the same samples into different orders.
+    """Refuse other numbers of rows, masked values, and the same samples in different orders.
 
-    Inputs are taken by position, as in scikit-learn, and pandas aligns by index: where the same
-    labels stand in another order, either reading would be a guess. Where some labels do, a warning
-    says so.
+    Every input that a user has handed in is checked, whether or not it will be needed. Inputs are
+    taken by position, as in scikit-learn, and pandas aligns by index: where the same labels stand
+    in another order, either reading would be a guess. Where some labels do, a warning says so.
     """
     first, known = "", None  # the first input with an index
+    counted, n_samples = "", None  # the first input whose rows can be counted
     for name, values in inputs.items():
         for column in values.values() if isinstance(values, dict) else [values]:
+            if (n_rows := _n_rows(column)) is not None:
+                if n_samples is None:
+                    counted, n_samples = name, n_rows
+                check_length(name, n_rows, n_samples, counted, isinstance(values, dict))
             if np.ma.is_masked(column):
                 raise ValueError(
                     f"{name} has masked values, whose data would be used as if they were not "
@@ -32,6 +38,27 @@ def check_samples(**inputs: Any) -> None:
                 first, known = name, index
             elif len(index) == len(known) and not index.equals(known):
                 _compare_orders(name, index, first, known)
+
+
+def check_length(name: str, n_rows: int, n_samples: int, other: str, is_dict: bool = False) -> None:
+    """Raise ValueError unless an input has as many rows as an `other` one."""
+    if n_rows != n_samples:
+        whole = " Searches and cross_validate do not split a dict: give a DataFrame of its columns."
+        raise ValueError(
+            f"{name} has {in_rows(n_rows)}, but {other} has {n_samples}. Give one row per sample, "
+            "in the same order (resampling steps of a pipeline break it)."
+            f"{whole if is_dict else ''}"
+        )
+
+
+def _n_rows(values: Any) -> int | None:
+    """Return the number of rows; None of a text or number, and of rows that are lazy or blocks."""
+    if hasattr(values, "shape"):  # of lazy tables it holds no number
+        shape = values.shape
+        n_rows = shape[0] if isinstance(shape, tuple) and shape else None
+        return int(n_rows) if isinstance(n_rows, Integral) else None
+    is_text = isinstance(values, (str, bytes))
+    return None if is_text or not hasattr(type(values), "__len__") else len(values)
 
 
 def _compare_orders(name: str, index: Any, first: str, known: Any) -> None:

@@ -140,7 +140,7 @@ def ranked_rows(
 ) -> Ranked:
     """Check the arguments of the metrics of AUCs."""
     codes, _, positive = two_labels(y_true, "y_true", pos_label)
-    scores = check_scores(y_score, len(codes))
+    scores = check_scores(y_score)
     rows = grouped_rows(codes, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
     return Ranked.of(scores[rows.row], codes[rows.row] == positive, rows)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, check_number, in_rows, is_number, rows_of
+from fairconstrained.arrays import Array, check_number, is_number, rows_of
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.description import warn_of_spellings
@@ -273,8 +273,6 @@ def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
         )
     values = check_labels(values, name) if claim.decides else check_scores(values)
     true = None if true is None else check_labels(true, "y_true")
-    if true is not None and len(true) != len(values):
-        raise ValueError(f"{name} has {in_rows(len(values))}, but y_true has {len(true)}.")
     label = true if claim.depends_on_labels else None
     true = true if labelled else None
     if groups is None:

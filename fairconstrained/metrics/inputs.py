@@ -124,15 +124,14 @@ class Counts(NamedTuple):
         )
 
 
-def check_scores(y_score: ArrayLike, n_samples: int | None = None) -> Floats:
+def check_scores(y_score: ArrayLike) -> Floats:
     """Return one score per row: the only column, or the positive class's of two."""
     scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
     if scores.ndim == 2 and scores.shape[1] <= 2:
         scores = scores[:, -1]
-    if scores.ndim != 1 or (n_samples is not None and len(scores) != n_samples):
-        expected = "(n_samples,)" if n_samples is None else f"({n_samples},)"
+    if scores.ndim != 1:
         raise ValueError(
-            f"y_score must have shape {expected}, one score per row, or two columns of "
+            "y_score must have shape (n_samples,), one score per row, or two columns of "
             f"probabilities; got {scores.shape}."
         )
     return np.asarray(scores)
@@ -175,8 +174,8 @@ def read_labels(
     y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any, known: Sequence[Any] = ()
 ) -> Labels:
     """Check labels, and find the classes that are compared; those `known` need not occur."""
-    true = check_labels(y_true, "y_true")
-    predicted = check_labels(y_pred, "y_pred", len(true))
+    check_samples(y_true=y_true, y_pred=y_pred)
+    true, predicted = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
     others = [np.asarray(known)] if len(known) else []
     (true, predicted, *_), seen = encode_labels(true, predicted, *others)
     return Labels(true, predicted, classes_of(seen, pos_label, y_true, y_pred))

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
-from fairconstrained.arrays import Array, Floats, as_numpy, in_rows, rows_of
+from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
 from fairconstrained.comparison import compared
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
@@ -156,12 +156,8 @@ def parts_of(
             continue
         rows = {name: part[name] for name in _BY_ROW if part.get(name) is not None}
         check_samples(**rows, control_features=control_features)
-        strata, n_rows = encode_groups(control_features), len(next(iter(rows.values())))
-        if len(strata.codes) != n_rows:
-            raise ValueError(
-                f"control_features has {in_rows(len(strata.codes))}, but there are {n_rows} "
-                "samples."
-            )
+        strata = encode_groups(control_features)
+        n_rows = len(strata.codes)
         known = strata.known if groups is None else strata.known & encode_groups(column).known
         # Before strata are cut out: rows of unknown group are represented within labels of all
         # strata.

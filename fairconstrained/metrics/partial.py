@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints, in_rows
+from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
@@ -60,7 +60,7 @@ class Scored(NamedTuple):
 
 
 def read_scored(
-    y_true: ArrayLike | None,  # may say that the samples are in another order
+    y_true: ArrayLike | None,
     y_score: ArrayLike,
     sensitive_features: Any,
     interval: Any,
@@ -68,9 +68,7 @@ def read_scored(
 ) -> Scored:
     """Check the arguments of the metrics of distributions."""
     scores = check_scores(y_score)
-    label: Any = len(scores)
-    if y_true is not None and len(true := check_labels(y_true, "y_true")) == len(scores):
-        label = encode_labels(true)[0][0]
+    label = len(scores) if y_true is None else encode_labels(check_labels(y_true, "y_true"))[0][0]
     rows = grouped_rows(label, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
     refuse_negative(rows.weight, "a metric of ranks")
     return Scored(scores[rows.row], rows, read_intervals(interval, rows.labels))
@@ -108,8 +106,6 @@ def read_decided(
     pos_label: Any = None,
 ) -> Decided:
     """Decide by the threshold."""
-    if y_true is not None and (n := len(y_true)) != len(y_score):
-        raise ValueError(f"y_true has {in_rows(n)}, but y_score has {len(y_score)}.")
     data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     return Decided(data, data.above(threshold), y_true, pos_label)
 

@@ -52,7 +52,7 @@ def read_losses(
     (codes,), seen = encode_labels(true)
     samples = {"y_true": y_true, "y_proba": y_proba}
     rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
-    proba = _columns(y_proba, "y_proba", len(true), [np.float64, np.float32])
+    proba = _columns(y_proba, "y_proba", [np.float64, np.float32])
     if proba.shape[1] == 1:  # of the positive class
         proba = np.hstack((1 - proba, proba))
     if proba.min() < 0 or proba.max() > 1 or np.abs(proba.sum(axis=1) - 1).max() > 1e-3:
@@ -120,14 +120,14 @@ def loss_gap(
     return losses.gap(method)
 
 
-def _columns(values: ArrayLike, name: str, n_samples: int, dtype: Any = np.float64) -> Floats:
+def _columns(values: ArrayLike, name: str, dtype: Any = np.float64) -> Floats:
     """Check numbers with a column for each class, or a single one."""
     array = check_array(values, ensure_2d=False, dtype=dtype, input_name=name)
-    if array.ndim > 2 or len(array) != n_samples:
+    if array.ndim > 2:
         raise ValueError(
-            f"{name} must have shape ({n_samples},) or ({n_samples}, n_classes); got {array.shape}."
+            f"{name} must have shape (n_samples,) or (n_samples, n_classes); got {array.shape}."
         )
-    return np.asarray(array.reshape(n_samples, -1))
+    return np.asarray(array.reshape(len(array), -1))
 
 
 @documented
@@ -164,7 +164,7 @@ def wasserstein_distance_between_groups(
     samples = {"y_true": y_true, "y_score": y_score}
     rows = grouped_rows(encode_labels(true)[0][0], sensitive_features, sample_weight, **samples)
     refuse_negative(rows.weight, "wasserstein_distance_between_groups")
-    scores = _columns(y_score, "y_score", len(true))[rows.row]
+    scores = _columns(y_score, "y_score")[rows.row]
     if scores.shape[1] == 2:  # the second says it all for probabilities
         scores = scores[:, 1:]
     check_number("order", order, "a finite number >= 1", lambda p: 1 <= p < np.inf)

@@ -14,7 +14,7 @@ from fairconstrained.arrays import Array, Floats
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.groups import named_columns
 from fairconstrained.inputs.labels import refuse_unknown
-from fairconstrained.inputs.samples import check_samples, check_weights
+from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
@@ -114,14 +114,13 @@ def group_report(
     overall        5            0.80                0.38                 0.96
     """
     check_confidence(confidence)
-    check_samples(y_true=y_true, y_score=y_score)
     labels = read_labels(y_true, y_pred, pos_label)
-    samples = {"y_true": y_true, "y_pred": y_pred}
+    samples = {"y_true": y_true, "y_pred": y_pred, "y_score": y_score}
     rows = grouped_rows(labels.true, sensitive_features, sample_weight, **samples)
     labels.classes.require_known()
     if len(labels.classes.targets) > 1:
         refuse_unknown(labels.classes.labels)
-    scores = None if y_score is None else check_scores(y_score, len(labels.true))
+    scores = None if y_score is None else check_scores(y_score)
     weight = check_weights(sample_weight, len(labels.true))
     index, tables = [], []
     for grouped in _groupings(sensitive_features, rows, weight):

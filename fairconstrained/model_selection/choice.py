@@ -223,7 +223,9 @@ def tradeoff_curve(
     """
     if cv is None or isinstance(cv, int):
         cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
-    check_samples(X=X, y=y, sensitive_features=sensitive_features, **(params or {}))
+    # As in scikit-learn, other metadata need not have a row for each sample.
+    weight = (params or {}).get("sample_weight")
+    check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=weight)
     y = plain_objects(y)
     if scoring is None:
         scoring = _scorers(weighted="sample_weight" in (params or {}))

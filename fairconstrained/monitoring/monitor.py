@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Array, Floats, Ints, in_rows
+from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, warn_caller
@@ -236,8 +236,6 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
                     f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
                 )
             true, seen = read_decisions(y_true, "y_true", seen, best, orders, missing=True)
-        if len(true) != len(decisions):
-            raise ValueError(f"y_true has {in_rows(len(true))}, but y_pred has {len(decisions)}.")
         codes, names, self._seen = self._groups(sensitive_features, len(decisions), seen)
         known = self._places(names)
         n_before = self._compare_new_groups()

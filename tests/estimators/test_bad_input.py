@@ -332,8 +332,8 @@ def refused(message, data=None, weight=None, **params):
 def test_rows_that_cannot_be():
     X, y, group = table()
     for message, data in {
-        "sensitive_features has 399 rows, but X and y have 400": (X, y, group[1:]),
-        "inconsistent numbers of samples": (X, y[1:], group),
+        "sensitive_features has 399 rows, but X has 400": (X, y, group[1:]),
+        "y has 399 rows, but X has 400": (X, y[1:], group),
         "Input y contains NaN": (X, np.where(y == 0, np.nan, 1.0), group),
         "sensitive_features must hold the group of each sample; .* 'sex'": (X, y, "sex"),
         "Unknown label type": (X, np.linspace(0.0, 1.0, 400), group),
@@ -347,7 +347,7 @@ def test_rows_that_cannot_be():
     [
         (np.zeros(400), "zero for all samples"),
         (np.r_[-1.0, np.ones(399)], "must not be negative"),
-        (np.ones(399), r"must have shape \(400,\), one weight per row; got \(399,\)"),
+        (np.ones(399), "sample_weight has 399 rows, but X has 400"),
         (2.0, r"one weight per row; got \(\)"),
         (np.r_[np.nan, np.ones(399)], "sample_weight contains NaN"),
         ((table()[1] == 1).astype(float), "only one class"),

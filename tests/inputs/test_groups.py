@@ -6,7 +6,9 @@ import polars as pl
 import pytest
 
 import fairconstrained
+from fairconstrained import metrics
 from fairconstrained.inputs.groups import encode_groups, group_name
+from fairconstrained.monitoring import FairnessMonitor
 
 SEX = ["f", "m", "f", "m", "f"]
 AGE = [1, 2, 1, 1, 2]
@@ -109,7 +111,7 @@ def test_groups_of_different_types_with_one_name_are_refused(container):
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match=r"single text 'sex'. Give the column itself, .* X\['sex'"):
         encode_groups("sex", 6)
-    with pytest.raises(ValueError, match="has 5 rows, but X and y have 6"):
+    with pytest.raises(ValueError, match="has 5 rows, but X has 6"):
         encode_groups(SEX, 6)
     with pytest.raises(ValueError, match="one or two dimensions; got 3"):
         encode_groups(np.zeros((2, 2, 2)))
@@ -119,3 +121,37 @@ def test_wrong_shapes_are_refused():
         encode_groups({"a": [1, 2], "b": [1]})
     with pytest.raises(ValueError, match="ragged"):
         encode_groups([["a"], ["b", "c"]])
+
+
+ROWS = {
+    "y_true": [0, 1, 0, 1, 1, 0],
+    "y_pred": [1, 1, 0, 0, 1, 0],
+    "sensitive_features": [*SEX, "m"],
+    "y_score": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+    "before": [0, 0, 1, 1, 0, 1],
+    "sample_weight": [1.0, 2.0, 1.0, 2.0, 1.0, 2.0],
+    "control_features": ["x", "x", "x", "y", "y", "y"],
+}
+CLAIM = {"constraint": "demographic_parity", "slack": 0.5}
+READERS = {  # each with the columns that it takes
+    lambda **rows: metrics.demographic_parity_difference(**rows): [0, 1, 2, 5, 6],
+    lambda y_true, y_pred, **rows: metrics.confidence_interval(
+        metrics.demographic_parity_difference, y_true, y_pred, **rows
+    ): [0, 1, 2, 5, 6],
+    lambda **rows: metrics.partial_statistical_parity(**rows, interval=(0, 0.5)): [0, 2, 3, 5],
+    lambda **rows: metrics.group_report(**rows): [0, 1, 2, 3, 5],
+    lambda **rows: metrics.certify(**rows, **CLAIM): [0, 1, 2, 3, 6],
+    lambda **rows: fairconstrained.report(**rows): [0, 1, 2, 3, 4, 5, 6],
+    lambda **rows: FairnessMonitor().update(**rows): [0, 1, 2],
+    lambda **rows: FairnessMonitor("false_negative_rate").update(**rows): [0, 1, 2],
+}
+
+
+@pytest.mark.parametrize(("reader", "columns"), READERS.items())
+def test_all_that_is_handed_in_has_a_row_for_each_sample(reader, columns):
+    """Also columns that the criterion does not need: a mistake there is one everywhere."""
+    rows = {name: ROWS[name] for name in np.array(list(ROWS))[columns].tolist()}
+    for name, values in rows.items():
+        for other in (values[1:], np.array(values[:4]), pd.Series(values[2:])):
+            with pytest.raises(ValueError, match=rf"\b{len(other)}( rows, but|\. Give one row)"):
+                reader(**{**rows, name: other})

@@ -148,6 +148,11 @@ def test_another_spelling_of_an_earlier_group_is_said(seen, first, later):
     claim = {"constraint": "demographic_parity", "slack": 0.9}
     with pytest.warns(InputWarning, match=note):
         certify(clf, X, Y, sensitive_features=again["woman"], **claim)
+    for both in (again, pd.concat([people[:200], again[200:]])):
+        clf.set_params(warm_start=False).fit(X, Y, sensitive_features=people["woman"])
+        with pytest.warns(InputWarning) as notes:
+            clf.set_params(warm_start=True).fit(X, Y, sensitive_features=both["woman"])
+        assert len([note for note in notes if "different groups" in str(note.message)]) == 1
 
 
 def test_one_column_without_a_name_is_any_column():

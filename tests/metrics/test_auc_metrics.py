@@ -123,7 +123,7 @@ def test_an_empty_set_is_named():
     [
         (([0, 1, 2], [1, 2, 3]), "y_true must have two labels"),
         (([0, 1, 1], [[1, 2, 3], [2, 3, 4], [3, 4, 5]]), "y_score must have shape"),
-        (([0, 1, 1], [1, 2]), "y_score must have shape"),
+        (([0, 1, 1], [1, 2]), "y_score has 2 rows, but y_true has 3"),
         (([0, 1, 1], [1, 2, np.nan]), "y_score contains NaN"),
     ],
 )

@@ -88,7 +88,7 @@ def test_columns_of_probabilities():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y_score": [0.1, 0.2]}, r"y_score must have shape \(3,\)"),
+        ({"y_score": [0.1, 0.2]}, "y_score has 2 rows, but y_true has 3"),
         ({"y_score": [0.1, np.nan, 0.2]}, "y_score"),
         ({"y_score": np.zeros((3, 2, 1))}, "y_score|dim"),
         ({"order": 0.5}, "order must be a finite number >= 1; got 0.5"),

@@ -265,7 +265,7 @@ READERS = ["equalized_odds_difference", "false_negative_rate", "separation_gap"]
         ({"y_pred": np.zeros((4, 2))}, "y_pred must have one label per row"),
         ({"y_pred": list("abab")}, "y_true and y_pred must hold the same kind of labels"),
         ({"y_true": [], "y_pred": [], "sensitive_features": []}, "minimum of 1 is required"),
-        ({"sample_weight": [1, 1, 1]}, "sample_weight must have shape"),
+        ({"sample_weight": [1, 1, 1]}, "sample_weight has 3 rows, but y_true has 4"),
         ({"sample_weight": [1, 1, 1, -2]}, "sample_weight must not be negative; got -2"),
         ({"sample_weight": [1, 1, 1, np.nan]}, "sample_weight"),
     ],
@@ -341,7 +341,7 @@ def test_classes_that_do_not_occur_need_labels():
         ([0.5, 1.5], "y_proba must hold probabilities"),
         ([[0.5, 0.6], [0.5, 0.5]], "y_proba must hold probabilities"),
         ([0.5, np.nan], "y_proba"),
-        ([0.5, 0.5, 0.5], "y_proba must have shape"),
+        ([0.5, 0.5, 0.5], "y_proba has 3 rows, but y_true has 2"),
     ],
 )
 def test_bad_probabilities_are_refused(y_proba, message):

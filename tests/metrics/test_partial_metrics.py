@@ -214,5 +214,5 @@ def test_bad_scores_are_refused():
         metrics.ccdf_gap(None, np.where(group == 0, np.nan, scores), **options)
     with pytest.raises(ValueError, match="must have two labels"):
         metrics.partial_equalized_odds(np.arange(120) % 3, scores, **options)
-    with pytest.raises(ValueError, match="y_true has 3 rows"):
+    with pytest.raises(ValueError, match="y_score has 120 rows, but y_true has 3"):
         metrics.partial_equalized_odds([0, 1, 0], scores, **options)

@@ -112,7 +112,7 @@ def test_one_label_in_a_stratum_is_not_taken_for_the_positive_one():
             {"attributes": "each"},
             r"attributes must be one of \['crossed', 'parallel'\]; got 'each'",
         ),
-        ({"control_features": ["a"]}, "control_features has 1 row, but there are 600 samples"),
+        ({"control_features": ["a"]}, "control_features has 1 row, but y_true has 600"),
     ],
 )
 def test_wrong_parts_are_named(given, message):

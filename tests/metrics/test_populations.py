@@ -168,7 +168,7 @@ def test_the_statement_names_the_population():
         (lambda: Weights(np.ones(300), most=0.5), "values must be at most 0.5; got 1.0"),
         (lambda: Weights(np.ones(300), most=0), "most must be a number > 0"),
         (lambda: Weights(-np.ones(300), most=1), "must not be negative"),
-        (lambda: Weights(np.ones(3), most=1), "shape"),
+        (lambda: Weights(np.ones(3), most=1), "values has 3 rows"),
     ],
 )
 def test_populations_that_cannot_be(population, match):
