@@ -224,7 +224,6 @@ def test_a_group_that_comes_after_the_first_step_is_refused():
     ("params", "message"),
     [
         ({"solver": steps(), "margin": 1.0}, "margin must be 0 with LevelSet in partial_fit"),
-        ({"constraint": "inter_group", "epsilon": 1.0}, "partial_fit needs epsilon=None"),
         ({"model": LogisticRegression()}, "fitted to the whole stream again"),
     ],
 )

@@ -41,6 +41,7 @@ from fairconstrained.solvers import (
     DPFERMI,
     DPSGDA,
     FERMI,
+    IDCA,
     LBFGS,
     QCQP,
     SGDA,
@@ -50,6 +51,7 @@ from fairconstrained.solvers import (
     ProximalLevelSet,
     ReleasedMoments,
     StochasticGhost,
+    StochasticIDCA,
 )
 from tests.helpers.fits import table
 from tests.helpers.releases import answered_by, honest
@@ -169,8 +171,8 @@ REFUSED = {
         ({"solver": DPSGDA(histogram_fraction=1.0), **PRIVATE}, "histogram_fraction .* below 1"),
         ({"solver": AugmentedLagrangian(), **PRIVATE}, "cannot solve PrivateERM.*DPSGDA"),
         ({"solver": DPSGDA()}, "DPSGDA .*epsilon"),
+        ({"solver": IDCA()}, r"IDCA .* is for linear models"),
         ({"solver": AugmentedLagrangian(patience=np.nan)}, "AugmentedLagrangian.patience must be"),
-        ({"solver": SGDA(dual_step_size=np.inf)}, "SGDA.dual_step_size must be"),
         ({"model": Posteriors(LOGISTIC, TREES), **SECRET}, "reads the groups exactly"),
         ({"model": SingleFit(TREES), **SECRET}, "must be 'linear', a network or a frozen class"),
         ({"feature_range": (-1, 1), **SECRET}, "feature_range must be None .* are public"),
@@ -205,10 +207,15 @@ REFUSED = {
     PartialParityClassifier: [
         ({"constraint": "parity"}, "constraint must be one of"),
         ({"interval": (0.5, 0.2)}, "interval must be a pair"),
-        ({"interval": [(0.1, 0.4), (0.3, 0.5)]}, "overlapping parts"),
-        ({"interval": {"a": (0.0, 0.3), "b": (0.4, 0.1)}}, "interval must be a pair"),
-        ({"interval": {"a": (0.0, 0.3)}}, "there is none for b"),
         ({"interval": {"a": (0, 0.3), "b": (0, 0.3), "z": (0, 1)}}, r"do not have: \['z'\]"),
+        *(
+            (params, r"IDCA .* (is for linear models|constraints that are)")
+            for params in (
+                {"constraint": "group_auc", "solver": IDCA()},
+                {"constraint": "group_auc", "solver": StochasticIDCA()},
+                {"model": (4,), "solver": IDCA()},
+            )
+        ),
         ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
         ({"constraint": PartialDemographicParity(threshold=np.inf)}, "threshold must be a"),
         ({"group_features": "yes"}, "group_features must be True or False"),
@@ -258,8 +265,6 @@ REFUSED = {
         ({"warm_start": True}, "warm_start must be False"),
         ({"constraint": DemographicParity(slack=0.1)}, "without a slack"),
         ({"epsilon": None, "solver": FERMI(output="best")}, r"FERMI\.output must be one of"),
-        ({"epsilon": None, "solver": FERMI(table="scores")}, r"FERMI\.table must be one of"),
-        ({"epsilon": None, "solver": FERMI(optimizer=1)}, r"FERMI\.optimizer must be callable"),
         ({"solver": ReleasedMoments(), "protect": "record"}, "protect='sensitive_features'"),
         ({"solver": ReleasedMoments(n_rounds=0)}, r"ReleasedMoments\.n_rounds must be"),
         ({"solver": NoisyTables(memory=1.0)}, r"memory must be a finite number >= 0 and below 1"),

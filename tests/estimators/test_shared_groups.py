@@ -43,7 +43,7 @@ from fairconstrained.metrics import (
     loss_gap,
     partial_statistical_parity,
 )
-from fairconstrained.model_selection import StratifiedSensitiveKFold
+from fairconstrained.model_selection import CertifiedClassifier, StratifiedSensitiveKFold
 from fairconstrained.models import estimate_group_probabilities
 from fairconstrained.monitoring import FairnessMonitor
 from fairconstrained.solvers import SGDA, LevelSet, NoisyTables
@@ -265,6 +265,10 @@ BOUND = {"constraint": "demographic_parity", "slack": 0.1}
     [
         ("must be columns", lambda: report(y_true=Y, y_pred=Y, **SHARES, pos_label=1)),
         ("certify takes groups", lambda: certify(y_true=Y, y_pred=Y, **SHARES, **BOUND)),
+        (
+            "CertifiedClassifier takes groups, .* got shares",
+            lambda: CertifiedClassifier(RateConstrainedClassifier()).fit(X, Y, **SHARES),
+        ),
         ("partial_fit takes groups", lambda: AUCFairClassifier().partial_fit(X, Y, **SHARES)),
         ("Monitor takes groups", lambda: FairnessMonitor(**BOUND).update(y_pred=Y, **SHARES)),
         (

@@ -18,7 +18,6 @@ from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
 )
-from fairconstrained.groups import GroupProbabilities
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.model_selection.certified import FIRST, in_sequences
@@ -229,12 +228,6 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
         sizes.add(tuple(clf.certificate_.groups.values()))
         assert clf.certificate_.n_samples == 3000
     assert (len(sizes) == 1) is fixed
-
-
-def test_shares_in_groups_are_refused_before_any_fit():
-    shares = GroupProbabilities(np.full((len(Y), 2), 0.5))
-    with pytest.raises(ValueError, match=r"CertifiedClassifier takes groups, .* got shares"):
-        by_c().fit(X, Y, sensitive_features=shares)
 
 
 @pytest.mark.parametrize(

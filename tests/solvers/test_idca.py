@@ -7,10 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained import PartialParityClassifier
 from fairconstrained.constraints import PartialDemographicParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import Network
 from fairconstrained.problems import Evaluation, FixedSoftness
 from fairconstrained.solvers import (
@@ -142,18 +141,6 @@ def test_a_feasible_point_that_is_not_found_is_an_error(solver):
         solve(solver, problem)
 
 
-def test_other_problems_are_refused_by_name():
-    data = make_biased_classification(100, 6, 2, 2, random_state=0)
-    given = (data.data, data.target)
-    for clf in (
-        RateConstrainedClassifier(solver=IDCA()),
-        PartialParityClassifier("group_auc", solver=IDCA()),
-        PartialParityClassifier(solver=IDCA(), model=(4,)),
-    ):
-        with pytest.raises(IncompatibleSolverError, match=r"IDCA .* is for linear models"):
-            clf.fit(*given, sensitive_features=data.sensitive_features)
-
-
 BOUNDED = [
     PartialStatisticalParity((0.1, 0.5), n_grid=3, temperature=1.0),
     PartialDemographicParity((0.1, 0.5), surrogate="ramp", temperature=1.0),
@@ -261,8 +248,3 @@ def test_estimators_end_within_slack(constraint, model):
     data = make_biased_classification(1000, random_state=0)
     assert clf.score(data.data, data.target) > 0.7
     assert (clf.decision_function(data.data) == again.decision_function(data.data)).all()
-
-
-def test_what_it_cannot_bound_is_refused():
-    with pytest.raises(IncompatibleSolverError, match=r"StochasticIDCA .* constraints that are"):
-        fitted(constraint="group_auc", solver=StochasticIDCA())

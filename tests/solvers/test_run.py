@@ -165,6 +165,7 @@ def test_an_object_is_asked_for_what_its_class_does_not_say():
 NOT_ALLOWED = {
     "AugmentedLagrangian": {"penalty": 0.0, "patience": 2.5},
     "LabelRounds": {"rounds": True},
+    "FERMI": {"table": "scores", "optimizer": 1},
     "SequentialQuadratic": {"n_steps": 0},
     "IDCA": {"epsilon": 0},
     "DirectSwitching": {"epsilon": -1},
