@@ -60,6 +60,13 @@ def test_strata_and_attributes_with_one_group_are_left_out_of_metrics_by_name(me
     assert np.isnan(nobody)
 
 
+def test_a_metric_compares_a_single_row():
+    """In the first stratum it alone is accepted; in the second one everybody is."""
+    group, job = [0, 0, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1]
+    predicted, given = [0, 0, 1, 1, 1, 1], {"sensitive_features": group, "control_features": job}
+    assert metrics.demographic_parity_difference(predicted, predicted, **given) == 1.0
+
+
 def test_searches_do_not_choose_where_nothing_is_compared():
     rng = np.random.default_rng(0)
     X, y, one = rng.normal(size=(200, 1)), np.arange(200) % 2, np.full(200, "f")

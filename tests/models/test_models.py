@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import nn
@@ -328,6 +328,7 @@ def mixed(n=300, seed=0):
     return np.column_stack(columns).astype(float)
 
 
+@example(column=np.repeat([0.0, 1.0, 2.0], [30, 1, 1]), n_bins=2, x=[0.5])
 @settings(max_examples=50, deadline=None)
 @given(
     column=hnp.arrays(float, st.integers(3, 60), elements=st.integers(-50, 50).map(float)),
@@ -335,10 +336,15 @@ def mixed(n=300, seed=0):
     x=st.lists(st.floats(-100, 100), min_size=1, max_size=5),
 )
 def test_ramps_add_up_to_the_clipped_column(column, n_bins, x):
-    """Half the width of each bin times its ramp: the column within its range, less the mean."""
+    """Half the width of each bin times its ramp: the column within its range, less the mean.
+
+    All values are ends of bins if they are few.
+    """
     layer, found = encoded(column[:, None], n_bins, rows=np.array(x)[:, None])
     clipped = np.clip(x, column.min(), column.max()) - column.mean()
-    constant = len(np.unique(column)) == 1
+    distinct = len(np.unique(column))
+    constant = distinct == 1
+    assert len(layer.scale) == max(distinct - 1, 1) or distinct > n_bins + 1
     scale = np.zeros(1) if constant else layer.scale.numpy()
     np.testing.assert_allclose(found @ scale, clipped * (not constant), atol=1e-9)
 
