@@ -6,7 +6,6 @@ Warnings are errors here: a fit that says it is not feasible, or not converged, 
 import itertools
 import sys
 
-import fairlearn.metrics
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,7 +24,6 @@ from fairconstrained.constraints import (
     Space,
 )
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.metrics import rejection_rate
 from fairconstrained.models import Linear
 from fairconstrained.solvers import Iterate
 from tests.helpers.fits import (
@@ -302,14 +300,3 @@ def test_caps_of_groups_follow_their_labels():
     space = Space([0, 1, 2], [("f", 1), ("m", 0)])
     caps = {("m", 0): 0.2, ("f", 1): 0.3}
     assert RejectionRate(caps, per_group=True).bind(space).slack.tolist() == [0.3, 0.2] * 3
-
-
-def test_the_metric_is_one_minus_the_smallest_selection_rate_of_fairlearn():
-    predicted = (FLOORS.data[:, 0] > 0).astype(int)
-    y = FLOORS.target
-    frame = fairlearn.metrics.MetricFrame(
-        metrics=fairlearn.metrics.selection_rate, y_true=y, y_pred=predicted, sensitive_features=SEX
-    )
-    found = rejection_rate(y, predicted, sensitive_features=SEX)
-    assert found == pytest.approx(1.0 - frame.group_min())
-    assert rejection_rate(y, predicted) == pytest.approx(1.0 - frame.overall)
