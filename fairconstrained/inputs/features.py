@@ -80,10 +80,10 @@ def _texts_and_dates(X: Any) -> str:
 
 
 def _kind_in(types: dict[str, Any]) -> str:
-    """Return the kind of a column by examples of its types; nothing if it is another one."""
-    entries = [entry for name, entry in types.items() if name not in _MISSING]
-    kinds = [kind for kind in map(kind_of, entries) if kind in _WAYS_OUT]
-    return kinds[0] if kinds and len(kinds) == len(entries) else ""
+    """Return the first kind beside numbers, by examples of a column's types; "" of others."""
+    kinds = [kind_of(entry) for name, entry in types.items() if name not in _MISSING]
+    others = [kind for kind in kinds if kind != "numbers"]
+    return others[0] if others and set(others) <= _WAYS_OUT.keys() else ""
 
 
 def _not_real(X: Any) -> dict[Any, dict[str, Any]]:

@@ -300,7 +300,8 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
         return sensitive_features
     for key, example in examples.items():
         values = to_array(columns[key], key)
-        check_kind(values[~pd.isna(values)][:1], [example], f"sensitive_features {key!r}")
+        first = values[~pd.isna(values)][:1].tolist()
+        check_kind(first, [example], f"sensitive_features {key!r}")
     if list(columns) == list(examples):
         return sensitive_features
     return {key: columns[key] for key in examples}

@@ -71,7 +71,7 @@ def _compare_orders(name: str, index: Any, first: str, known: Any) -> None:
         )
     words = index.map(str), known.map(str)  # numbers that became texts are the same labels
     apart = np.asarray(words[0] != words[1])
-    moved = words[0][apart].isin(words[1])
+    moved = words[0][apart].isin(words[1]) | words[1][apart].isin(words[0])
     if moved.any():  # a label may be the name of a person: its position says as much
         place = np.flatnonzero(apart)[moved].tolist()[0]
         warn_caller(

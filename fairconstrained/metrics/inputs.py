@@ -12,7 +12,7 @@ from sklearn import config_context
 
 from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array
 from fairconstrained.engines.columns import where_rows_are
-from fairconstrained.inputs.groups import encode_groups, group_name, groups_by
+from fairconstrained.inputs.groups import Groups, encode_groups, group_name, groups_by
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
@@ -146,12 +146,15 @@ def grouped_rows(
     the number of samples.
     """
     label = np.zeros(label, dtype=np.int64) if isinstance(label, int) else label
-    n_samples = len(label)
     check_samples(**inputs, sensitive_features=sensitive_features, sample_weight=sample_weight)
-    weight = check_weights(sample_weight, n_samples)
+    weight = check_weights(sample_weight, len(label))
     if sensitive_features is None:
         raise ValueError("sensitive_features must hold one group per row; got None.")
-    groups = encode_groups(sensitive_features, n_samples)
+    return rows_of_groups(encode_groups(sensitive_features, len(label)), label, weight)
+
+
+def rows_of_groups(groups: Groups, label: Ints, weight: Floats) -> GroupedRows:
+    """Return rows of known group, which stand for all rows of their label."""
     if not groups.known.all():
         weight = standing_for_all(groups.known, label, weight)
     row, group, share = groups.copies()

@@ -10,11 +10,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained import rate_definitions as rates
-from fairconstrained.arrays import Array, Floats
+from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.engines.columns import accepts_tables
-from fairconstrained.inputs.groups import named_columns
+from fairconstrained.inputs.groups import Groups, column_names, n_complete, read_groups, recoded
 from fairconstrained.inputs.labels import refuse_unknown
-from fairconstrained.inputs.samples import check_weights
+from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
@@ -22,8 +22,8 @@ from fairconstrained.metrics.inputs import (
     GroupedRows,
     check_scores,
     counted,
-    grouped_rows,
     read_labels,
+    rows_of_groups,
 )
 from fairconstrained.rate_definitions import Rates
 
@@ -63,7 +63,8 @@ def group_report(
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-        For several columns, the groups of each column are listed, then their combinations.
+        For several columns, the groups of each column are listed, then their combinations. A row
+        that lacks one of several values counts by the others.
     y_score : array-like of shape (n_samples,), optional
         Scores that grow with the chance of the positive class, for AUCs.
     confidence : float, default=0.95
@@ -116,14 +117,14 @@ def group_report(
     check_confidence(confidence)
     labels = read_labels(y_true, y_pred, pos_label)
     samples = {"y_true": y_true, "y_pred": y_pred, "y_score": y_score}
-    rows = grouped_rows(labels.true, sensitive_features, sample_weight, **samples)
+    check_samples(**samples, sensitive_features=sensitive_features, sample_weight=sample_weight)
     labels.classes.require_known()
     if len(labels.classes.targets) > 1:
         refuse_unknown(labels.classes.labels)
     scores = None if y_score is None else check_scores(y_score)
     weight = check_weights(sample_weight, len(labels.true))
     index, tables = [], []
-    for grouped in _groupings(sensitive_features, rows, weight):
+    for grouped in _groupings(sensitive_features, labels.true, weight):
         inside = labels.of(grouped)
         squares = counted(grouped._replace(weight=grouped.weight**2), inside)
         table = {"samples": grouped.sizes()}
@@ -150,15 +151,24 @@ def _relative(report: pd.DataFrame, reference: str) -> pd.DataFrame:
     )
 
 
-def _groupings(sensitive_features: Any, rows: GroupedRows, weight: Floats) -> Iterator[GroupedRows]:
-    """Yield the rows in named groups: by each column, crossed, and all samples as one group."""
-    if isinstance(rows.labels[0], tuple):
-        columns = zip(*rows.labels, strict=True)
-        for name, values in zip(named_columns(sensitive_features), columns, strict=True):
+def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator[GroupedRows]:
+    """Yield the rows in named groups: by each column, crossed, and all samples as one group.
+
+    A row that lacks one of several values counts by the others.
+    """
+    groups, description = read_groups(sensitive_features, len(label), required=0)
+    complete = n_complete(groups.labels)
+    if len(names := column_names(description.columns or ())) > 1:
+        for name, values in zip(names, zip(*groups.labels, strict=True), strict=True):
             of_label, levels = pd.factorize(np.array(values, dtype=object), sort=True)
-            of_column = [f"{name}: {level}" for level in levels]
-            yield rows._replace(group=of_label[rows.group], labels=of_column)
-    yield rows._replace(labels=rows.names)
+            by_column = Groups(recoded(groups.codes, of_label), levels)
+            rows = rows_of_groups(by_column, label, weight)
+            yield rows._replace(labels=[f"{name}: {level}" for level in levels])
+        codes = np.where(groups.codes < complete, groups.codes, -1)
+        groups = Groups(codes, groups.labels[:complete])
+    if complete:
+        rows = rows_of_groups(groups, label, weight)
+        yield rows._replace(labels=rows.names)
     yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 

@@ -242,12 +242,13 @@ def test_weights_of_a_population_are_in_the_order_of_the_rows():
         (pd.period_range("2020", periods=N, freq="D"), "periods in the column 'c'.*as numbers"),
         ([datetime.time(hour % 24) for hour in range(N)], "times of day in the column 'c'"),
         (["north", None] * (N // 2), "text in the column 'c'.*OneHotEncoder"),
+        (pd.Series(["north", 2.5] * (N // 2), dtype=object), "text in the column 'c'"),
     ],
 )
 def test_columns_of_x_that_are_no_numbers_are_named(column, named):
     frame = pd.DataFrame({"a": X[:, 0], "c": column})
-    is_period = isinstance(frame.c.dtype, pd.PeriodDtype)
-    for table in (frame, frame if is_period else pl.from_pandas(frame)):
+    pandas_only = isinstance(frame.c.dtype, pd.PeriodDtype) or 2.5 in frame.c.to_list()
+    for table in (frame, frame if pandas_only else pl.from_pandas(frame)):
         with pytest.raises(ValueError, match=named):
             RateConstrainedClassifier().fit(table, Y, sensitive_features=WOMAN)
     for model in (LogisticRegression(), SingleFit(LogisticRegression())):

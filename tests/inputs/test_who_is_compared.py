@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import fairconstrained
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity
-from fairconstrained.metrics import certify
+from fairconstrained.metrics import certify, confidence_interval, group_report
 from fairconstrained.monitoring import FairnessMonitor
 
 CRITERIA = {
@@ -27,6 +27,13 @@ CRITERIA = {
     EqualOpportunity: (metrics.equal_opportunity_difference, [[1]]),
     EqualizedOdds: (metrics.equalized_odds_difference, [[0], [1]]),
 }
+# The rates that each compares, in reports of groups.
+RATES = {
+    DemographicParity: ["selection_rate"],
+    EqualOpportunity: ["true_positive_rate"],
+    EqualizedOdds: ["false_positive_rate", "true_positive_rate"],
+}
+LABELS = ("y_true", "y_pred")
 # The same columns in other orders, types and tables.
 RETYPED = [
     lambda people: people[["race", "sex"]],
@@ -93,7 +100,9 @@ ROWS = {
 def test_fits_certificates_and_reports_compare_the_same_cells(
     seed, n, n_small, without_label, slack, criterion, side_by_side, in_strata, retype, lacking
 ):
-    """Where groups are missing, certificates and reports say the number of fits and metrics, too.
+    """Intervals and reports of groups, too, by each column and crossed.
+
+    Where groups are missing, certificates and reports say the number of fits and metrics, too.
 
     A report names a group that is left out whole once, and not for each label.
     """
@@ -113,6 +122,18 @@ def test_fits_certificates_and_reports_compare_the_same_cells(
         facts = fairconstrained.report(**rows, constraint=notion, slack=slack, min_cell=1)
         metric, events = CRITERIA[criterion]
         measured = metric(**rows, attributes=notion.attributes)
+        del rows["control_features"]
+        ends = confidence_interval(metric, *map(rows.pop, LABELS), **rows, random_state=0)
+        table = group_report(y, decision, **rows)
+        alone = {name: metric(y, decision, sensitive_features=people[name]) for name in people}
+        together = metric(y, decision, sensitive_features=people)
+    assert np.isnan(ends).tolist() == [np.isnan(together)] * 2
+    assert np.isnan(together) or 0 <= ends[0] <= ends[1] <= 1
+    for name, gap_of_column in alone.items():
+        groups = table[table.index.str.startswith(f"{name}: ")]
+        assert groups["samples"].sum() == people[name].notna().sum()
+        gaps = groups[RATES[criterion]].agg(lambda rates: rates.max(skipna=False) - rates.min())
+        assert gaps.max(skipna=False) == pytest.approx(gap_of_column, abs=1e-9, nan_ok=True)
     stratum = np.zeros(n) if strata is None else strata
     gap = expected(events, y, decision, columns if side_by_side else crossed, stratum, slack)
     assert certificate.estimate == pytest.approx(gap, abs=1e-9, nan_ok=True)
@@ -146,37 +167,41 @@ def test_fits_certificates_and_reports_compare_the_same_cells(
 @settings(max_examples=12, deadline=None)
 @given(
     **ROWS,
-    unknown=st.integers(0, 20),
+    lacking=st.sampled_from([(0.0, 0.0), (0.0, 0.1), (0.1, 0.3)]),
     cuts=st.lists(st.integers(0, 160), max_size=4),
     retypes=st.lists(st.sampled_from([*RETYPED, lambda people: people]), min_size=6, max_size=6),
+    columns=st.sampled_from([["sex", "race"], ["sex"], ["race"]]),
 )
 def test_monitors_of_any_batches_compare_what_the_certificate_of_all_rows_does(
-    seed, n, n_small, without_label, slack, criterion, unknown, cuts, retypes
+    seed, n, n_small, without_label, slack, criterion, lacking, cuts, retypes, columns
 ):
-    """Empty batches, batches of nobody known, and parts that are merged, too."""
-    rng, _, y, people = drawn(seed, n, n_small, without_label)
-    people.loc[people.index[rng.permutation(n) < unknown], "race"] = None
+    """Empty batches, batches of nobody known, and parts that are merged, too.
+
+    Side by side, each column has a monitor of its own.
+    """
+    rng, _, y, people = drawn(seed, n, n_small, without_label, lacking)
     decision, notion = rng.integers(0, 2, n), criterion(slack=slack)
     whole, parts = FairnessMonitor(notion), []
     ends = [0, *sorted(min(cut, n) for cut in cuts), n]
     for place, (start, end) in enumerate(pairwise(ends)):
         batch = people[start:end].reset_index(drop=True)
         batch = batch if place == 0 else retypes[place](batch)
+        batch = batch if len(columns) > 1 else {columns[0]: batch[columns[0]]}
         rows = {"sensitive_features": batch, "y_true": y[start:end]}
         whole.update(decision[start:end], **rows)
         parts.append(FairnessMonitor(notion).update(decision[start:end], **rows))
     merged = parts[0]
     for part in parts[1:]:
         merged.merge(part)
-    rows = {"y_true": y, "y_pred": decision, "sensitive_features": people}
+    rows = {"y_true": y, "y_pred": decision, "sensitive_features": people[columns]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         certificate = certify(**rows, constraint=notion, slack=slack)
-    crossed = [(people.sex.astype(str) + people.race).where(people.race.notna())]
-    gap = expected(CRITERIA[criterion][1], y, decision, crossed, np.zeros(n), slack)
+    group = people[columns].astype(str).sum(axis=1).where(people[columns].notna().all(axis=1))
+    gap = expected(CRITERIA[criterion][1], y, decision, [group], np.zeros(n), slack)
     for monitor in (whole, merged):
         assert monitor.estimate_ == pytest.approx(gap, abs=1e-9, nan_ok=True)
-        assert monitor.n_unknown_ == people.race.isna().sum()
+        assert monitor.n_unknown_ == group.isna().sum()
         assert monitor.n_rows_ == n - monitor.n_unknown_
         assert len(monitor.left_out_) == len(certificate.left_out)
     assert certificate.estimate == pytest.approx(gap, abs=1e-9, nan_ok=True)

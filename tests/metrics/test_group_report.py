@@ -103,6 +103,22 @@ def test_confidence_is_a_probability(confidence):
         group_report(TRUE, PRED, sensitive_features=GROUP, confidence=confidence)
 
 
+def test_a_row_that_lacks_one_value_counts_by_the_others():
+    """As in audits; where nobody has all values there are no groups crossed."""
+    sex, place = np.where(np.arange(600) < 200, None, GROUP), np.arange(600) % 2
+    place = np.where(np.arange(600) >= 400, None, place)
+    table = group_report(TRUE, PRED, sensitive_features={"sex": sex, "place": place})
+    assert table.filter(like="sex: ", axis=0)["samples"].sum() == 400
+    assert table.filter(like="place: ", axis=0)["samples"].sum() == 400
+    assert table.filter(like=" & ", axis=0)["samples"].sum() == 200
+    alone = group_report(TRUE, PRED, sensitive_features=sex)
+    assert table.filter(like="sex: ", axis=0).to_numpy().tolist() == alone[:-1].to_numpy().tolist()
+    never = np.where(np.arange(600) < 200, place, None)
+    table = group_report(TRUE, PRED, sensitive_features={"sex": sex, "place": never})
+    assert len(table.filter(like="place: ", axis=0)) == 2
+    assert len(table.filter(like=" & ", axis=0)) == 0
+
+
 def test_scores_of_other_rows_are_named():
     with pytest.raises(ValueError, match="y_score has 599 rows, but y_true has 600"):
         group_report(TRUE, PRED, sensitive_features=GROUP, y_score=SCORE[1:])
