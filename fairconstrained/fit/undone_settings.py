@@ -18,6 +18,9 @@ _WEIGHTS: Mapping[str, tuple[Any, ...]] = {
     "auto_class_weights": (None, "None"),
     "class_weights": (None,),
     "sampling_strategy": (),  # of samplers, and of ensembles that sample
+    "priors": (None,),
+    "class_prior": (None,),
+    "fit_prior": (True,),
 }
 
 

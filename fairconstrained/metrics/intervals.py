@@ -130,9 +130,11 @@ def confidence_interval(
     mean. Rates are drawn from binomial distributions, AUCs and losses from normal ones with the
     covariance of their influence functions (DeLong). Half of :math:`\alpha` guards each end; near
     zero, where the observed value cannot be much too small, the whole guards the lower end; where
-    even no hit of a small group with a small rate would be no surprise, the upper one. Groups
-    that are more alike than in all but :math:`\alpha` of the fair samples count as if they were as
-    alike as there: equal rates, or scores that rank all rows perfectly, do not prove equality.
+    even no hit of a small group with a small rate would be no surprise, the upper one. A cap is
+    seldom observed too small if several groups could be the highest: then up to five sixths of
+    :math:`\alpha` guard its lower end. Groups that are more alike than in all but :math:`\alpha` of
+    the fair samples count as if they were as alike as there: equal rates, or scores that rank all
+    rows perfectly, do not prove equality.
 
     The lower end is never below the largest lower bound of a pair among those that hold together
     (Newcombe 1998, with Bonferroni's levels; of ratios Donner and Zou 2012; of caps Wilson): a
@@ -276,8 +278,10 @@ class _Inverted:
         """Return P(T* >= T) if the truth has this size, and the part of alpha at the upper end.
 
         Ties count half. The upper end has half of alpha, and the less the more the samples look
-        like fair ones. At zero it has none: the metric cannot be smaller. It has all of alpha where
-        no hit, or no miss, of the small group is too common for the lower end to be guarded.
+        like fair ones. At zero it has none: the metric cannot be smaller. Of a cap it has what it
+        can use: the cap is too large only if each component is, as if there were no others. It has
+        all of alpha where no hit, or no miss, of the small group is too common for the lower end to
+        be guarded.
         """
         centre = self.summary.nearest(self.values, self.errors, size)
         variance, estimates = self.errors.variance(centre), self.errors.estimates(centre)
@@ -287,7 +291,9 @@ class _Inverted:
         observed = np.maximum(self.summary.statistic(self.values, variance, size), fair)
         drawn = self.summary.statistic(estimates, variance, size)
         alike = float((self._unlike_fair(estimates) <= self.fair_median).mean())
-        upper = 0.5 * max(0.0, 1.0 - 2.0 * alike)
+        used = float((drawn <= norm.ppf(0.5 * alpha)).mean()) / alpha
+        least = self.summary.least_upper(len(self.values))
+        upper = min(0.5 * max(0.0, 1.0 - 2.0 * alike), max(used, least))
         farthest = self.summary.farthest(centre, variance, size, self.errors.support)
         if _at_least(drawn, farthest) > alpha * (1.0 - upper):
             upper = 1.0

@@ -93,6 +93,10 @@ class Range:
     each divided by its standard error, so that a small group does not hide two large ones.
     """
 
+    def least_upper(self, n_groups: int) -> float:
+        """Return the part of alpha that the upper end keeps, though it may not use it."""
+        return 0.5
+
     def line(self, size: float) -> tuple[float, float]:
         """Return a and b: two components x and y differ by this size if a x - y = b."""
         return 1.0, size
@@ -288,6 +292,14 @@ class Highest:
     A test of a size is one of all components: the largest less the size, in standard errors.
     """
 
+    def least_upper(self, n_components: int) -> float:
+        """Return the part of alpha that the upper end keeps, though it may not use it.
+
+        The lower end gets the rest. With all of alpha it would be too high too often, the more
+        components there are, since the nearest ones are estimated.
+        """
+        return (1.0 - 1.0 / n_components) / 3.0
+
     def fold(self, components: Floats) -> Floats:
         """Return the quantity whose largest value counts."""
         return components
@@ -335,6 +347,10 @@ class Highest:
 
 class Largest(Highest):
     """Largest absolute value of contrasts, each of them zero if fair."""
+
+    def least_upper(self, n_components: int) -> float:
+        """Return half of alpha: contrasts depend on each other."""
+        return 0.5
 
     def fold(self, components: Floats) -> Floats:
         """Return absolute values."""

@@ -21,7 +21,7 @@ from sklearn.model_selection import (
     TunedThresholdClassifierCV,
     train_test_split,
 )
-from sklearn.naive_bayes import GaussianNB
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -294,6 +294,7 @@ BALANCED = LogisticRegression(class_weight="balanced")
         (FrozenEstimator(FixedThresholdClassifier(PLAIN, threshold=0.2)), "threshold=0.2"),
         (GridSearchCV(PLAIN, {"class_weight": [None, "balanced"]}), "class_weight='balanced'"),
         (LogisticRegression(class_weight={0: 1, 1: 2}), "class_weight={0: 1, 1: 2}"),
+        (GaussianNB(priors=[0.5, 0.5]), "priors=[0.5, 0.5] of GaussianNB"),
         (GridSearchCV(make_pipeline(PLAIN), [{"lr__class_weight": ["balanced"]}]), "class_weight"),
     ],
 )
@@ -317,6 +318,7 @@ def test_boosters_and_samplers():
         PLAIN,
         FixedThresholdClassifier(PLAIN),
         GridSearchCV(PLAIN, {}),
+        MultinomialNB(),
         LogisticRegression(class_weight={0: 1, 1: 1}),
         GridSearchCV(PLAIN, {"class_weight": [None, {"no": 1.0, "yes": 1.0}]}),
     ],

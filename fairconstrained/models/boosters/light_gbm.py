@@ -9,8 +9,12 @@ import lightgbm
 from fairconstrained.arrays import Floats
 from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
 
-# Parameters of objectives of LightGBM, which a function as objective does not read.
-_UNREAD = ("is_unbalance", "unbalance", "unbalanced_sets", "scale_pos_weight", "sigmoid")
+# Parameters of objectives of LightGBM, which a function as objective does not read, and the values
+# with which they do nothing.
+_UNREAD = {
+    **dict.fromkeys(("is_unbalance", "unbalance", "unbalanced_sets"), (None, False)),
+    **dict.fromkeys(("scale_pos_weight", "sigmoid"), (None, 1)),
+}
 
 
 class LightGBM(Family):
@@ -29,7 +33,7 @@ class LightGBM(Family):
             return f"objective must be None, for the log loss; got {estimator.objective!r}"
         if params.get("linear_tree"):
             return "linear_tree must be False"
-        unread = [name for name in _UNREAD if params.get(name) not in (None, False, 1)]
+        unread = [name for name, idle in _UNREAD.items() if params.get(name) not in idle]
         return f"{unread[0]} is for LightGBM's own objective: use class_weight" if unread else None
 
     def fit(self, estimator: Any, task: Task) -> Finish:
