@@ -302,6 +302,13 @@ def test_a_scikit_learn_without_loss_objects_is_refused_in_a_sentence(monkeypatc
         fitted()
 
 
+@pytest.mark.parametrize("setting", [{"is_unbalance": True}, {"scale_pos_weight": 3}])
+def test_weights_of_labels_that_lightgbm_would_not_read_are_refused(setting):
+    lightgbm = pytest.importorskip("lightgbm")
+    with pytest.raises(ValueError, match=f"{next(iter(setting))} is for .* use class_weight"):
+        fitted(model=lightgbm.LGBMClassifier(**setting))
+
+
 # ------------------------------------------------------------------ stability
 
 
