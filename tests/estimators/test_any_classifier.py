@@ -344,6 +344,7 @@ def test_a_threshold_that_is_undone_is_no_obstacle_for_three_groups():
     np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:priors=.*undone")
 def test_a_model_that_cannot_tell_the_groups_apart_is_named():
     priors = GaussianNB(priors=[0.5, 0.5])
     with pytest.raises(ValueError, match=r"GaussianNB.*tell the 3 groups.*priors.*group_model"):
