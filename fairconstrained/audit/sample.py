@@ -194,8 +194,6 @@ def read_sample(
     model: Any = None,
 ) -> Sample:
     """Check and encode all inputs; errors name them. A model knows groups and labels."""
-    if sensitive_features is None:
-        raise ValueError("sensitive_features must hold the groups of each row; got None.")
     columns = {"y_pred": y_pred, "y_true": y_true, "before": before}
     people = _people(sensitive_features)
     control = None if control_features is None else _people(control_features)

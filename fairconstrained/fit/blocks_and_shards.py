@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 from torch import Generator
 
-from fairconstrained.arrays import Array, computed, in_rows, rows_of
+from fairconstrained.arrays import Array, computed, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.fit.rows import (
@@ -35,6 +35,7 @@ from fairconstrained.inputs.groups import (
     recoded,
 )
 from fairconstrained.inputs.labels import order_of, plain_labels
+from fairconstrained.inputs.samples import check_length
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Specification
 from fairconstrained.solvers.base import check_solves
@@ -136,8 +137,7 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
                 columns = task.described.in_order(columns, "sensitive_features")
             names = tuple(columns)
         one = next(iter(columns.values())) if isinstance(columns, dict) else columns
-        if (n_groups := _num_samples(one)) != len(y):
-            raise ValueError(f"sensitive_features has {in_rows(n_groups)}, but y has {len(y)}.")
+        check_length("sensitive_features", _num_samples(one), len(y), "y")
         needed = required(task, inputs)
         group, groups = encoded(columns, len(y), "sensitive_features", needed)
     rows = TrainingRows(X, codes, group, weight, classes, groups)

@@ -383,6 +383,8 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     >>> columns_of([["f", 1], ["m", 0]])
     {0: array(['f', 'm'], dtype=object), 1: array([1, 0], dtype=object)}
     """
+    if table is None:
+        raise ValueError(f"{name} must hold one group per row; got None.")
     if isinstance(table, (str, bytes)):
         raise ValueError(
             f"{name} must hold the group of each sample; got the single text "

@@ -434,15 +434,14 @@ class _Table(NamedTuple):
 def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
     """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
     assumed, weight = list(_ASSUMPTIONS), None
-    if rows.sensitive_features is not None:
-        known = _encoded(rows.sensitive_features, rows.size).known
-        if not known.any():
-            raise ValueError("sensitive_features is missing in every row.")
-        if not known.all():
-            if rows.label is not None:
-                weight = standing_weights(known, rows.label, np.ones(rows.size))[known]
-            rows = rows.take(known)
-            assumed.append(_MISSING.format((~known).sum(), len(known)))
+    known = _encoded(rows.sensitive_features, rows.size).known
+    if not known.any():
+        raise ValueError("sensitive_features is missing in every row.")
+    if not known.all():
+        if rows.label is not None:
+            weight = standing_weights(known, rows.label, np.ones(rows.size))[known]
+        rows = rows.take(known)
+        assumed.append(_MISSING.format((~known).sum(), len(known)))
     whole = (0.0, 1.0) if claim.interval is None else claim.interval
     data = read_scored(rows.y_true, rows.y_score, rows.sensitive_features, whole)
     positive: Array = np.asarray(data.above(claim.threshold) > 0)

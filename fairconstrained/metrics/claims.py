@@ -275,9 +275,7 @@ def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
     true = None if true is None else check_labels(true, "y_true")
     label = true if claim.depends_on_labels else None
     true = true if labelled else None
-    if groups is None:
-        if not claim.pooled:
-            raise ValueError("sensitive_features must hold one group per row; got None.")
+    if groups is None and claim.pooled:
         groups = [OVERALL] * len(values)
     if claim.decides:
         return Rows(values if true is None else true, values, None, groups, control, label)

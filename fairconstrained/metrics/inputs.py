@@ -148,8 +148,6 @@ def grouped_rows(
     label = np.zeros(label, dtype=np.int64) if isinstance(label, int) else label
     check_samples(**inputs, sensitive_features=sensitive_features, sample_weight=sample_weight)
     weight = check_weights(sample_weight, len(label))
-    if sensitive_features is None:
-        raise ValueError("sensitive_features must hold one group per row; got None.")
     return rows_of_groups(encode_groups(sensitive_features, len(label)), label, weight)
 
 

@@ -435,8 +435,6 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         """Return the codes of the rows (-1: unknown), their groups, and the description."""
         if self._rule.claim.pooled:
             return np.zeros(n_rows, dtype=np.int64), [OVERALL], seen
-        if sensitive_features is None:
-            raise ValueError("sensitive_features must hold one group per row; got None.")
         groups, seen = read_groups(sensitive_features, n_rows, seen)
         codes, labels = groups.certain("FairnessMonitor")
         names = labels.tolist()

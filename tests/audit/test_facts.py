@@ -452,7 +452,7 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
     ("changes", "message"),
     [
         ({"y_pred": None}, "y_pred must hold decisions, or be a model; got None"),
-        ({"sensitive_features": None}, "sensitive_features must hold the groups of each row"),
+        ({"sensitive_features": None}, "sensitive_features must hold one group per row"),
         ({"y_true": TRUE[1:]}, "y_true has 2999 rows, but y_pred has 3000"),
         ({"sensitive_features": SEX[1:]}, "sensitive_features has 2999 rows, but y_pred has"),
         ({"y_true": None, "constraint": "equalized_odds"}, "y_true must hold labels for constr"),
