@@ -19,7 +19,7 @@ from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
 from fairconstrained.inputs.labels import label_array, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
-from fairconstrained.inputs.samples import check_weights
+from fairconstrained.inputs.samples import check_length, check_weights
 from fairconstrained.inputs.values import listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.claims import lacking
@@ -202,6 +202,8 @@ def read_sample(
             raise ValueError(f"{name} is missing in every row.")
     columns = {n: _column(n, values) for n, values in columns.items() if values is not None}
     n_rows = len(people)
+    for name, column in columns.items():  # of which lazy ones are counted here first
+        check_length(name, len(column), n_rows, "sensitive_features")
     outcomes = read_outcomes(columns, pos_label, parameter)
     codes = {name: outcome.favourable.astype(float) for name, outcome in outcomes.items()}
     score = None if y_score is None else check_scores(y_score)

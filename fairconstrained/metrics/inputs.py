@@ -14,7 +14,7 @@ from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array
 from fairconstrained.engines.columns import where_rows_are
 from fairconstrained.inputs.groups import Groups, encode_groups, group_name, groups_by
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
-from fairconstrained.inputs.samples import check_samples, check_weights
+from fairconstrained.inputs.samples import check_length, check_samples, check_weights
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
 from fairconstrained.rate_definitions import Rate, Rates, is_symmetric
 
@@ -177,6 +177,7 @@ def read_labels(
     """Check labels, and find the classes that are compared; those `known` need not occur."""
     check_samples(y_true=y_true, y_pred=y_pred)
     true, predicted = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
+    check_length("y_pred", len(predicted), len(true), "y_true")  # of a lazy column
     others = [np.asarray(known)] if len(known) else []
     (true, predicted, *_), seen = encode_labels(true, predicted, *others)
     return Labels(true, predicted, classes_of(seen, pos_label, y_true, y_pred))

@@ -17,7 +17,7 @@ from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, warn_cal
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
-from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
@@ -240,6 +240,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
                     f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
                 )
             true, seen = read_decisions(y_true, "y_true", seen, best, orders, missing=True)
+        check_length("y_true", len(true), len(decisions), "y_pred")  # of a lazy column
         codes, names, self._seen = self._groups(sensitive_features, len(decisions), seen)
         known = self._places(names)
         n_before = self._compare_new_groups()

@@ -155,3 +155,16 @@ def test_all_that_is_handed_in_has_a_row_for_each_sample(reader, columns):
         for other in (values[1:], np.array(values[:4]), pd.Series(values[2:])):
             with pytest.raises(ValueError, match=rf"\b{len(other)}( rows, but|\. Give one row)"):
                 reader(**{**rows, name: other})
+
+
+@pytest.mark.parametrize("name", ["y_true", "y_pred", "sensitive_features"])
+def test_a_lazy_column_of_other_rows_is_named(name):
+    rows = {key: pd.Series(ROWS[key]) for key in ("y_true", "y_pred", "sensitive_features")}
+    rows[name] = dask().from_pandas(rows[name][1:], npartitions=1)
+    for reader in (
+        metrics.equalized_odds_difference,
+        FairnessMonitor("equalized_odds").update,
+        fairconstrained.report,
+    ):
+        with pytest.raises(ValueError, match=r"has [56] rows?, but"):
+            reader(**rows)
