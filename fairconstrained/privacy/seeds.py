@@ -38,6 +38,14 @@ class HiddenSeed:
     def _html_repr(self) -> Any:
         return estimator_html_repr(copy.copy(self))
 
+    # scikit-learn 1.6 asks these two, and later versions ask the one above.
+    def _repr_html_inner(self) -> Any:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        shown = super()._repr_mimebundle_(**options)  # type: ignore[misc]
+        return {**shown, **({"text/html": self._html_repr()} if "text/html" in shown else {})}
+
 
 def private_parts(estimator: Any, varied: Iterable[str] = ()) -> list[str]:
     """List the prefixes of the parameters of private parts; they may be private by one varied."""

@@ -9,7 +9,6 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import (
     check_sample_weight_equivalence_on_dense_data,
     estimator_checks_generator,
-    parametrize_with_checks,
 )
 
 from fairconstrained import (
@@ -21,6 +20,7 @@ from fairconstrained import (
 )
 from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import SGDA
+from tests.helpers.marks import with_checks
 
 LINEAR = RateConstrainedClassifier()
 NETWORK = RateConstrainedClassifier(
@@ -86,15 +86,6 @@ OF_VARIANTS = {
     TREE: _OF_FOLDS,
     BOOSTED_TREES: {"check_sample_weight_equivalence_on_dense_data": _FOLDS},
 }
-
-
-def with_checks(expected_to_fail):
-    """parametrize_with_checks with a list: of scikit-learn 1.6, pytest 9 refuses its generator."""
-    mark = parametrize_with_checks(
-        list(expected_to_fail), expected_failed_checks=expected_to_fail.__getitem__
-    )
-    names, pairs = mark.args
-    return pytest.mark.parametrize(names, list(pairs), **mark.kwargs)
 
 
 def passes(estimator, check):

@@ -27,6 +27,12 @@ def frame(n=600):
     return columns.assign(label=y, sex=group, weight=weight)
 
 
+def in_partitions(rows, n=2):
+    """The rows as a lazy table or column of dask, which is not in the extra `test`."""
+    dask = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients")
+    return dask.from_pandas(rows, npartitions=n)
+
+
 def features(rows):
     return rows.filter(regex="^x")
 

@@ -9,6 +9,7 @@ import fairconstrained
 from fairconstrained import metrics
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.monitoring import FairnessMonitor
+from tests.helpers.tables import in_partitions
 
 SEX = ["f", "m", "f", "m", "f"]
 AGE = [1, 2, 1, 1, 2]
@@ -16,10 +17,6 @@ AGE = [1, 2, 1, 1, 2]
 
 def arrow():
     return pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
-
-def dask():
-    return pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients")
 
 
 @pytest.mark.parametrize(
@@ -42,8 +39,8 @@ def dask():
         lambda v: arrow().array(v),
         lambda v: arrow().chunked_array([v[:2], v[2:]]),
         lambda v: arrow().table({"sex": v}),
-        lambda v: dask().from_pandas(pd.Series(v), npartitions=2),
-        lambda v: dask().from_pandas(pd.DataFrame({"sex": v}), npartitions=2),
+        lambda v: in_partitions(pd.Series(v)),
+        lambda v: in_partitions(pd.DataFrame({"sex": v})),
     ],
 )
 def test_one_column_in_any_container(container):

@@ -3,8 +3,6 @@
 import datetime
 import warnings
 
-import dask
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -26,6 +24,7 @@ from fairconstrained.metrics import (
 from fairconstrained.model_selection import CertifiedClassifier, tradeoff_curve
 from fairconstrained.monitoring import FairnessMonitor
 from tests.helpers.fits import table
+from tests.helpers.tables import in_partitions
 
 X, Y, GROUP = table()
 DECISION = np.random.default_rng(0).permutation(Y)
@@ -119,7 +118,7 @@ def test_labels_of_two_types_are_refused_alike(values, container):
         (Y == 1).tolist(),
         lambda: arrow(Y),
         lambda: pytest.importorskip("pyarrow").chunked_array([Y[:9].tolist(), Y[9:].tolist()]),
-        lambda: dd.from_pandas(pd.Series(Y), npartitions=3),
+        lambda: in_partitions(pd.Series(Y), 3),
     ],
 )
 @pytest.mark.filterwarnings("ignore:A column-vector y was passed")
@@ -224,7 +223,7 @@ def test_texts_and_bytes_are_two_groups():
     [
         lambda sex, old: {"sex": arrow(sex), "old": pl.Series(old)},
         lambda sex, old: np.rec.fromarrays([sex, old], names="sex,old"),
-        lambda sex, old: {"old": old, "sex": dd.from_pandas(pd.Series(sex), npartitions=2)},
+        lambda sex, old: {"old": old, "sex": in_partitions(pd.Series(sex))},
     ],
 )
 def test_columns_of_other_tables_are_found_by_name(people):
@@ -244,8 +243,9 @@ def partitions(first, second):
     group = pd.Series([*first, *second] * (half // 2), dtype=object)
     rows = pd.DataFrame(X).rename(columns=str).assign(label=Y)
     rows["sex"] = group.to_numpy().reshape(-1, 2, len(first)).swapaxes(0, 1).reshape(-1)
+    dask = pytest.importorskip("dask", reason="dask is in no extra but clients")
     with dask.config.set({"dataframe.convert-string": False}):
-        return dd.from_pandas(rows, npartitions=2)
+        return in_partitions(rows)
 
 
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
@@ -286,7 +286,7 @@ def test_whole_numbers_have_one_name(kind):
 
 def test_lazy_columns_beside_an_array():
     """Who splits rows computes a column of dask first."""
-    y, groups = (dd.from_pandas(pd.Series(values), npartitions=2) for values in (Y, GROUP))
+    y, groups = (in_partitions(pd.Series(values)) for values in (Y, GROUP))
     whole = CertifiedClassifier(RateConstrainedClassifier(slack=0.5), random_state=0)
     lazy = clone(whole).fit(X, y, sensitive_features=groups)
     whole.fit(X, Y, sensitive_features=GROUP)

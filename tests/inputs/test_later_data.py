@@ -3,7 +3,6 @@
 import datetime
 import warnings
 
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -26,6 +25,7 @@ from fairconstrained.metrics import Weights, certify, demographic_parity_ratio
 from fairconstrained.model_selection import tradeoff_curve
 from fairconstrained.models import SingleFit
 from fairconstrained.monitoring import FairnessMonitor
+from tests.helpers.tables import in_partitions
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -113,17 +113,20 @@ def test_a_warm_start_finds_columns_by_name_and_refuses_others():
     with pytest.raises(ValueError, match="missing: 'old'"):
         clf.fit(X, Y, sensitive_features=PEOPLE["woman"])
     assert clf.groups_.tolist() == groups
-    table = PEOPLE.assign(y=Y, **{f"x{i}": X[:, i] for i in range(3)})
-    columns = {"sensitive_features": ["woman", "old"]}
-    clf.set_params(warm_start=False).fit(dd.from_pandas(table, npartitions=2), "y", **columns)
-    clf.set_params(warm_start=True)
-    with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
-        clf.fit(dd.from_pandas(table.astype({"old": str}), npartitions=2), "y", **columns)
     blocks = Blocks(lambda: iter([X[:200], X[200:]]))
     clf = RateConstrainedClassifier(slack=0.1, warm_start=True)
     clf.fit(blocks, Y, sensitive_features=PEOPLE)
     with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
         clf.fit(blocks, Y, sensitive_features=PEOPLE.astype({"old": str}))
+
+
+def test_a_warm_start_with_lazy_tables_refuses_values_of_another_kind():
+    table = PEOPLE.assign(y=Y, **{f"x{i}": X[:, i] for i in range(3)})
+    columns = {"sensitive_features": ["woman", "old"]}
+    clf = RateConstrainedClassifier(slack=0.1).fit(in_partitions(table), "y", **columns)
+    clf.set_params(warm_start=True)
+    with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
+        clf.fit(in_partitions(table.astype({"old": str})), "y", **columns)
 
 
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")

@@ -8,7 +8,6 @@ from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import FalseNegativeRate
@@ -22,6 +21,7 @@ from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.model_selection.certified import FIRST, in_sequences
 from fairconstrained.model_selection.splits import holdout_split
+from tests.helpers.marks import with_checks
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)
 X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
@@ -36,25 +36,24 @@ def by_c(**options):
 
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-@parametrize_with_checks(
-    [
+@with_checks(
+    {
         CertifiedClassifier(
             LogisticRegression(),
             constraint="false_negative_rate",
             slack=0.5,
             candidates={"C": [1.0]},
             random_state=0,
+        ): dict.fromkeys(
+            [
+                "check_classifiers_classes",
+                "check_classifier_data_not_an_array",
+                "check_estimators_dtypes",
+                "check_fit2d_1feature",
+            ],
+            "which of two words, or of 1 and 2, is the favourable label is not known",
         )
-    ],
-    expected_failed_checks=lambda estimator: dict.fromkeys(
-        [
-            "check_classifiers_classes",
-            "check_classifier_data_not_an_array",
-            "check_estimators_dtypes",
-            "check_fit2d_1feature",
-        ],
-        "which of two words, or of 1 and 2, is the favourable label is not known",
-    ),
+    }
 )
 def test_sklearn_checks(estimator, check):
     check(estimator)

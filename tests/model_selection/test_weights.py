@@ -76,9 +76,11 @@ def _forget():
 
 def scaled(step, *, routing):
     scaler = StandardScaler(with_mean=False, with_std=False)
+    pipeline = Pipeline([("scale", scaler), ("clf", step)])
     if routing:
         scaler.set_fit_request(sample_weight=False)
-    return Pipeline([("scale", scaler), ("clf", step)])
+        pipeline.set_score_request(sample_weight=True)  # scikit-learn 1.6 asks for it
+    return pipeline
 
 
 @pytest.mark.parametrize("routing", [False, True])
