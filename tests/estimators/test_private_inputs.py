@@ -121,7 +121,7 @@ REFUSED = {
     "a frozen model": (TEXT, OF_WORDS, r"refuses rows of X \(ValueError\)"),
     "categories": (TEXT.astype({"notes": "category"}), OF_WORDS, r"refuses rows of X"),
     "an integer beyond all floats": (
-        TEXT.assign(notes=np.array([10**400, *[1] * 399], dtype=object)).to_numpy(),
+        np.column_stack((TEXT["age"].to_numpy(dtype=object), [10**400, *[1] * 399])),
         "linear",
         r"1 \(int\)",
     ),
