@@ -104,11 +104,12 @@ def test_weights_reach_a_step_of_a_pipeline_by_requests(way):
         way(scaled(FAIR, routing=True), "clf__")
     assert FITS
     assert all(FITS)
-    with (
-        config_context(enable_metadata_routing=True),
-        pytest.raises(Exception, match=r"StandardScaler\.set_fit_request"),
-    ):
-        way(Pipeline([("scale", StandardScaler()), ("clf", FAIR)]), "clf__")
+    with config_context(enable_metadata_routing=True):
+        silent = Pipeline([("scale", StandardScaler()), ("clf", FAIR)])
+        silent.set_score_request(sample_weight=True)
+        # Of what lacks a request later versions of scikit-learn give the step.
+        with pytest.raises(Exception, match=r"set_fit_request"):
+            way(silent, "clf__")
 
 
 def test_weights_reach_a_step_of_a_pipeline_by_its_name_without_routing():
