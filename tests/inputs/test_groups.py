@@ -157,7 +157,7 @@ def test_all_that_is_handed_in_has_a_row_for_each_sample(reader, columns):
 @pytest.mark.parametrize("name", ["y_true", "y_pred", "sensitive_features"])
 def test_a_lazy_column_of_other_rows_is_named(name):
     rows = {key: pd.Series(ROWS[key]) for key in ("y_true", "y_pred", "sensitive_features")}
-    rows[name] = dask().from_pandas(rows[name][1:], npartitions=1)
+    rows[name] = in_partitions(rows[name][1:], 1)
     for reader in (
         metrics.equalized_odds_difference,
         FairnessMonitor("equalized_odds").update,
