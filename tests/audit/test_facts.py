@@ -137,6 +137,10 @@ def test_a_gap_that_only_rows_of_unknown_group_can_hide_is_undecided():
     assert gap["value"] < gap["standing"] == pytest.approx(weighted)
     between = report(sensitive_features=sex, slack=0.5 * (gap["value"] + weighted))
     assert between.answer.startswith("Undecided, since groups are missing")
+    (certificate,) = between.certificates
+    assert certificate["kept"] is False
+    assert certificate["standing"] == gap["standing"]
+    assert "undecided, since groups are missing, and fits and metrics have" in between.to_html()
     assert report(sensitive_features=sex, slack=weighted).answer.startswith(("Yes", "In this"))
     assert report(sensitive_features=sex, slack=0.9 * gap["value"]).answer.startswith(("No", "In"))
 
