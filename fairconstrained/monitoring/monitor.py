@@ -127,9 +127,10 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     most 5 % of alarms.
 
     **Shorter cycles in which both swing far raise false alarms**: with equal rates between 5 % and
-    95 %, in up to half of the streams at cycles of 40 rows, and in nearly all at 24. No monitor
-    could tell: if the rows of one group come at hours with high rates, they are the rows of a gap.
-    Then watch the hours apart, each with its part of 1 - `confidence`.
+    95 %, in up to half of the streams at cycles of 40 rows, and in nearly all at 24. Within eight
+    rows such a cycle looks like a gap, as movements from row to row would to any monitor: the rows
+    of one group come where rates are high. Then watch the hours apart, each with its part of
+    1 - `confidence`.
 
     A chunk that is sorted by group, each in one piece, has no order in time: its rows are shuffled,
     and rates are assumed constant within it. Groups that come in chunks of their own are hardly
