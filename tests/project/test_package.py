@@ -1,8 +1,10 @@
 """Importing the package is quiet and takes no extra; how long it takes is for benchmarks."""
 
+import ast
 import re
 import runpy
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import matplotlib as mpl
@@ -73,6 +75,31 @@ def test_every_package_that_is_installed_is_pinned():
     asked = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in asked} - {"fairconstrained"}
     assert names == pinned
+
+
+def requirements(*extras):
+    """Names of what the package and these extras ask for, with the extras that these name."""
+    lines = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
+    named = [re.fullmatch(r"fairconstrained\[(.*)\]", line) for line in lines]
+    inner = [extra for match in named if match for extra in match[1].split(",")]
+    names = {re.match(r"[\w-]+", line)[0].lower() for line in [*PROJECT["dependencies"], *lines]}
+    return names | requirements(*inner) if inner else names
+
+
+def test_tests_load_with_the_extra_of_the_readmes_command():
+    """What other extras bring is imported by importorskip."""
+    others = requirements("docs", "clients", "cluster") - requirements("test")
+    modules = {
+        module
+        for module, distributions in packages_distributions().items()
+        if others & {name.lower() for name in distributions}
+    }
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in getattr(node, "names", [])]
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module]
+            assert modules.isdisjoint(name.partition(".")[0] for name in names), path
 
 
 def test_the_script_runs():
