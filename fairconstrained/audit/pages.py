@@ -397,8 +397,8 @@ def _bound(entry: dict[str, Any], question: Question) -> str:
         return f"{text}."
     limit = question.size(question.slack)
     if undecided(entry["estimate"], entry["standing"], question.slack):
-        of_all = question.size(entry["standing"])
-        return f"{text}: undecided, since groups are missing, and fits and metrics have {of_all}."
+        measured = question.size(entry["standing"])
+        return f"{text}: undecided, since groups are missing, and fits and metrics have {measured}."
     if entry["kept"]:
         text += f": {question.words('within', 'at least')} {limit}."
         enough = f"At these rates, about {rounded(needed)} rows would have been enough."

@@ -202,7 +202,7 @@ def read_sample(
             raise ValueError(f"{name} is missing in every row.")
     columns = {n: _column(n, values) for n, values in columns.items() if values is not None}
     n_rows = len(people)
-    for name, column in columns.items():  # of which lazy ones are counted here first
+    for name, column in columns.items():  # lazy columns are counted here first
         check_length(name, len(column), n_rows, "sensitive_features")
     outcomes = read_outcomes(columns, pos_label, parameter)
     codes = {name: outcome.favourable.astype(float) for name, outcome in outcomes.items()}

@@ -175,9 +175,8 @@ def read_labels(
     y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any, known: Sequence[Any] = ()
 ) -> Labels:
     """Check labels, and find the classes that are compared; those `known` need not occur."""
-    check_samples(y_true=y_true, y_pred=y_pred)
     true, predicted = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
-    check_length("y_pred", len(predicted), len(true), "y_true")  # of a lazy column
+    check_length("y_pred", len(predicted), len(true), "y_true")
     others = [np.asarray(known)] if len(known) else []
     (true, predicted, *_), seen = encode_labels(true, predicted, *others)
     return Labels(true, predicted, classes_of(seen, pos_label, y_true, y_pred))

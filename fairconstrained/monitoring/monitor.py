@@ -241,7 +241,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
                     f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
                 )
             true, seen = read_decisions(y_true, "y_true", seen, best, orders, missing=True)
-        check_length("y_true", len(true), len(decisions), "y_pred")  # of a lazy column
+        check_length("y_true", len(true), len(decisions), "y_pred")  # lazy columns
         codes, names, self._seen = self._groups(sensitive_features, len(decisions), seen)
         known = self._places(names)
         n_before = self._compare_new_groups()

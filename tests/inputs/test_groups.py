@@ -7,6 +7,7 @@ import pytest
 
 import fairconstrained
 from fairconstrained import metrics
+from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.monitoring import FairnessMonitor
 from tests.helpers.tables import in_partitions
@@ -165,3 +166,11 @@ def test_a_lazy_column_of_other_rows_is_named(name):
     ):
         with pytest.raises(ValueError, match=r"has [56] rows?, but"):
             reader(**rows)
+
+
+@pytest.mark.parametrize("metric", [metrics.demographic_parity_difference, metrics.group_report])
+def test_labels_at_other_positions_are_said_once(metric):
+    y, predicted = pd.Series([0, 1] * 4), pd.Series([1, 0] * 4, index=range(4, 12))
+    with pytest.warns(InputWarning, match="y_pred and y_true are matched by position") as told:
+        metric(y, predicted, sensitive_features=[0, 0, 1, 1] * 2)
+    assert len([one for one in told if one.category is InputWarning]) == 1
