@@ -502,20 +502,28 @@ def linear(
     The sets, (n_sets, n_groups) for each label, may weigh rows. Rows of unknown group are in no
     set, unless the sets have a column for them.
     """
-    unknown = np.zeros((groups[0].shape[0], space.shape[1] - groups[0].shape[1]))
-    groups = [sp.hstack((sets, unknown)) if unknown.size else sets for sets in groups]
-    n_cells = prod(space.shape)
-    empty = sp.csr_array((0, n_cells * statistic.n_columns)), sp.csr_array((0, n_cells))
-    numerators, denominators = [empty[0]], [empty[1]]
-    for event in events:
-        pairs = np.asarray(event.pairs, float)[:, None]
-        numerators.append(sp.hstack(list(map(sp.kron, groups, pairs))))
-        condition = np.asarray(event.condition, float)[:, None, None]
-        denominators.append(sp.hstack(list(map(sp.kron, condition, groups))))
+    sets = list(map(sp.coo_array, groups))
+    label = np.repeat(np.arange(len(sets)), [of_label.nnz for of_label in sets])
+    rate, group, weight = (
+        np.concatenate([getattr(of_label, name) for of_label in sets])
+        for name in ("row", "col", "data")
+    )
+    cell, shape = label * space.shape[1] + group, (sets[0].shape[0], prod(space.shape))
+
+    def times(factors: Any, n_columns: int) -> Any:
+        """Multiply the sets by (n_events, n_classes, n_columns), event by event."""
+        # Entry by entry: Kronecker products of small matrices are mostly overhead.
+        values = weight[:, None] * np.reshape(factors, (-1, len(sets), n_columns))[:, label]
+        row = shape[0] * np.arange(len(values))[:, None, None] + rate[:, None]
+        column = n_columns * cell[:, None] + np.arange(n_columns)
+        entries = [entry.ravel() for entry in np.broadcast_arrays(values, row, column)]
+        size = len(values) * shape[0], shape[1] * n_columns
+        return sp.coo_array((entries[0], tuple(entries[1:])), shape=size)
+
     return kind(
         space,
-        sp.vstack(numerators),
-        sp.vstack(denominators),
+        times([event.pairs for event in events], statistic.n_columns),
+        times([event.condition for event in events], 1),
         combinations,
         np.full(combinations.rate.shape[1], slack),
         statistic,
