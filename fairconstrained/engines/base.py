@@ -64,14 +64,8 @@ class Table(ABC):
     def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
         """Return the values of a function of some rows, lazily, as the engine's kind of column.
 
-        Parameters
-        ----------
-        function : callable
-            Gives an array with one entry, or one row, for each row of a DataFrame.
-        like : ndarray
-            Such an array for no rows.
-        names : sequence of str
-            Names of the columns of two-dimensional arrays.
+        The function gives an array with an entry, or a row, for each row of a DataFrame; `like` is
+        such an array for no rows, and `names` are of the columns of two-dimensional arrays.
         """
 
     @abstractmethod

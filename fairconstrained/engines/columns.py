@@ -31,14 +31,14 @@ class RowsToPredict:
         """Return the values of a function of the rows of each partition, in their order."""
         # Engines make empty partitions, for which functions of users have no answer.
         parts = self.table.parts(lambda frame: function(frame) if len(frame) else None)
-        values = parts.gather(_itself)
+        values = parts.gather(lambda part: part)
         if not values:
             raise ValueError("X has no rows.")
         return values
 
     def frame(self) -> pd.DataFrame:
         """Return all rows, in memory."""
-        return pd.concat(self.gathered(_itself), ignore_index=True)
+        return pd.concat(self.gathered(lambda frame: frame), ignore_index=True)
 
     def outputs(self, function: Callable[[Any, Any], Any], model: Any) -> Any:
         """Return the values of a function of a model's features and groups, one for each row."""
@@ -111,10 +111,6 @@ def where_rows_are(
 def _predicts(values: Any) -> bool:
     """Return whether this is a model; columns of Spark have any attribute, their class has not."""
     return callable(values) or hasattr(type(values), "predict")
-
-
-def _itself(part: Any) -> Any:
-    return part
 
 
 def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:

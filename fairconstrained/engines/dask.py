@@ -65,12 +65,8 @@ class DaskParts(Parts):
 
 def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Delayed]:
     """Create tasks that apply a function, which every worker gets once, to the entries of lists."""
-    sent, applied = delayed(_itself)(function), delayed(call)
+    sent, applied = delayed(lambda itself: itself)(function), delayed(call)
     return [applied(sent, *entries) for entries in zip(*lists, strict=True)]
-
-
-def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 table = DaskTable
