@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pandas as pd
 
@@ -175,10 +176,7 @@ DATASETS: Mapping[str, Dataset] = {
         target_names=("<=50K", ">50K"),
         sensitive="sex",
         # There is no such column, only its indicators.
-        groups={
-            "sex": lambda table: sources.active_category(table, "sex"),
-            "race": lambda table: sources.active_category(table, "race"),
-        },
+        groups={name: partial(sources.active_category, name=name) for name in ("sex", "race")},
         left_out={"LIBSVM's own split": "split"},
         parse=sources.a9a_frame,
     ),

@@ -11,6 +11,7 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,14 +34,8 @@ ACS_FEATURES = ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "S
 # The packed file is coarser than the census: married or not, and five groups of RAC1P (American
 # Indian and Alaska Native are 3, 4 and 5; Pacific Islander, other, two or more are 7, 8 and 9).
 ACS_COARSER = {
-    "MAR": {"1": "1", "2": "2", "3": "2", "4": "2", "5": "2"},
-    "RAC1P": {
-        "1": "1",
-        "2": "2",
-        "6": "3",
-        **dict.fromkeys("345", "4"),
-        **dict.fromkeys("789", "5"),
-    },
+    "MAR": dict(zip("12345", "12222", strict=True)),
+    "RAC1P": dict(zip("123456789", "124443555", strict=True)),
 }
 
 # J. Platt made the 123 binary features of a9a from the rows of Adult in their order. LIBSVM's files
@@ -116,9 +111,8 @@ def _member(archive: bytes, name: str) -> bytes:
         return members.read(path)
 
 
-def _rows(source: bytes, *, delimiter: str = ",", skipinitialspace: bool = False) -> Rows:
-    text = io.StringIO(source.decode("utf-8-sig"), newline="")
-    return list(csv.reader(text, delimiter=delimiter, skipinitialspace=skipinitialspace))
+def _rows(source: bytes, **options: Any) -> Rows:
+    return list(csv.reader(io.StringIO(source.decode("utf-8-sig"), newline=""), **options))
 
 
 def _text(rows: Iterable[list[str]]) -> str:

@@ -153,11 +153,8 @@ class ParityCurveDisplay(_ScoreDisplay):
 
     Parameters
     ----------
-    y_score : array-like of shape (n_samples,)
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns)
-    interval : pair, list of pairs, or dict, optional
-        Ranks ``(alpha, beta)``, counted from the top.
-    sample_weight : array-like of shape (n_samples,), optional
+    y_score, sensitive_features, interval, sample_weight
+        As in :class:`GroupScoreDisplay`.
 
     Attributes
     ----------

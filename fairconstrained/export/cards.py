@@ -100,16 +100,14 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     check_is_fitted(model)
     around = [model]  # the model, the models inside of it, and last an estimator of this package
     while not isinstance(inner := around[-1], FairClassifier):
-        if hasattr(inner, "steps"):
-            around.append(inner.steps[-1][1])
-            continue
         # Searches and wrappers of any library keep the fitted model under one of a few names.
-        names = [name for name in _INSIDE if hasattr(inner, name)]
-        if not names:
+        inside = [getattr(inner, name) for name in _INSIDE if hasattr(inner, name)]
+        inside += [step for _, step in getattr(inner, "steps", [])[-1:]]
+        if not inside:
             raise ValueError(
                 f"model must be a classifier of fairconstrained, or hold one; got {model!r}."
             )
-        around.append(getattr(inner, names[0]))
+        around.append(inside[0])
     clf = around[-1]
     check_is_fitted(clf)
     certificate = certificate or getattr(model, "certificate_", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -261,11 +262,10 @@ class OfClassifier(Specification):
 
 def are_sizes(given: Any) -> bool:
     """Return whether this is a sequence of layer sizes."""
-    whole = (int, np.integer)
     return (
         isinstance(given, Sequence)
         and len(given) > 0
-        and all(isinstance(n, whole) and not isinstance(n, bool) and n > 0 for n in given)
+        and all(isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in given)
     )
 
 

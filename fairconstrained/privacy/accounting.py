@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import check_number, is_number
+from fairconstrained.arrays import check_number
 
 Unit = Literal["record", "record_replacement", "sensitive_features"]
 UNITS = {
@@ -328,12 +328,11 @@ def rounded_up(epsilon: float) -> str:
 
 
 def check_positive(name: str, value: float) -> None:
-    if not (is_number(value) and value > 0):
-        raise ValueError(f"{name} must be positive; got {value!r}.")
+    check_number(name, value, "positive", lambda number: number > 0)
 
 
 def check_budget(*, delta: float, unit: str) -> None:
-    if not (is_number(delta) and MIN_DELTA <= delta < 1):
-        raise ValueError(f"delta must be at least {MIN_DELTA:g} and below 1; got {delta!r}.")
+    allowed = f"at least {MIN_DELTA:g} and below 1"
+    check_number("delta", delta, allowed, lambda number: MIN_DELTA <= number < 1)
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {list(UNITS)}; got {unit!r}.")

@@ -50,7 +50,15 @@ def linear(transform, n_outputs, fit_intercept):
     return LinearModel(n_outputs, centre, transforms[transform], fit_intercept)
 
 
-every_model = pytest.mark.parametrize(
+def some_parameters(model):
+    start = model.init()
+    return start + 0.3 * tensor(np.random.default_rng(4).normal(size=len(start)))
+
+
+# --- derivatives ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
     "model",
     [
         linear("diagonal", 3, True),
@@ -61,17 +69,6 @@ every_model = pytest.mark.parametrize(
     ],
     ids=lambda m: f"{type(m).__name__}{m.n_params}",
 )
-
-
-def some_parameters(model):
-    start = model.init()
-    return start + 0.3 * tensor(np.random.default_rng(4).normal(size=len(start)))
-
-
-# --- derivatives ---------------------------------------------------------------------------------
-
-
-@every_model
 def test_pullback_is_the_transposed_jacobian_of_the_scores_and_of_the_penalty(model):
     w, features = some_parameters(model), DenseFeatures(X)
     scores, pullback = model.linearize(w, features)
@@ -199,14 +196,13 @@ def matrix(seed=0, n=40, d=6, density=0.6):
 
 ROWS = matrix()
 CENTRE = torch.as_tensor(np.random.default_rng(2).normal(size=ROWS.shape[1]))
-both = pytest.mark.parametrize(
+
+
+@pytest.mark.parametrize(
     "wrapped",
     [DenseFeatures(torch.as_tensor(ROWS)), SparseFeatures(sp.csr_array(ROWS))],
     ids=["dense", "sparse"],
 )
-
-
-@both
 @pytest.mark.parametrize("full", [False, True], ids=["diagonal", "triangular"])
 def test_norms_that_are_known_are_those_of_the_rows_and_of_no_other_coordinates(wrapped, full):
     """Clips rest on them: rows pass them on, and other coordinates are worked out anew."""

@@ -10,13 +10,10 @@ from torch import nn
 from fairconstrained.models import LinearModel, Network, NetworkModel
 from fairconstrained.models.features import DenseFeatures
 from fairconstrained.models.network import check_rows_independent
+from tests.helpers.numeric import tensor
 from tests.helpers.steep import STEEP
 
 N, D = 12, 5
-
-
-def tensor(values):
-    return torch.as_tensor(np.asarray(values, dtype=float))
 
 
 class Shared(nn.Module):
@@ -63,7 +60,6 @@ MODELS = {
     "shared layer": module(Shared),
     "bins": binned(),
 }
-every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
 
 def case(model, seed=0):
@@ -85,7 +81,7 @@ def row_gradients(model, w, X, cotangent):
     return torch.stack(rows)
 
 
-@every_model
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_the_sum_is_that_of_rows_clipped_one_by_one(model):
     """Limits may differ, and are infinite for public rows, whose gradients go in whole."""
     w, X, cotangent = case(model)

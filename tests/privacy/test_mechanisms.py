@@ -21,11 +21,8 @@ from fairconstrained.privacy.mechanisms import (
     with_gaussian_noise,
     with_laplace_noise,
 )
+from tests.helpers.solving import generator
 from tests.helpers.threads import run_in_threads
-
-
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize(("n_rows", "rate"), [(40, 0.9), (300, 0.01)])
