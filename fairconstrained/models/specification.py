@@ -16,6 +16,7 @@ from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import indexable, validate_data
 from torch import Generator, Tensor, nn
 
+from fairconstrained.arrays import is_number
 from fairconstrained.inputs.features import refuse_texts_and_dates
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
@@ -262,11 +263,8 @@ class OfClassifier(Specification):
 
 def are_sizes(given: Any) -> bool:
     """Return whether this is a sequence of layer sizes."""
-    return (
-        isinstance(given, Sequence)
-        and len(given) > 0
-        and all(isinstance(n, Integral) and not isinstance(n, bool) and n > 0 for n in given)
-    )
+    several = isinstance(given, Sequence) and len(given) > 0
+    return several and all(is_number(n, Integral) and n > 0 for n in given)
 
 
 def _check_scores(trial: nn.Module, like: Tensor, n_outputs: int) -> None:

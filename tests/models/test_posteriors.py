@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import RateConstrainedClassifier
 from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.models.boosters.words import as_codes
 from fairconstrained.models.cross_fitting import LEAST_GIVEN
@@ -353,16 +352,6 @@ def test_other_tables_are_left_to_the_boosters(change):
     rows = change(X)
     assert [pair[0] for pair in as_codes(models, rows)] == models
     assert all(pair[1] is rows for pair in as_codes(models, rows))
-
-
-def test_a_single_row_is_predicted_as_in_its_table():
-    X, y, group = frame()
-    trees = HistGradientBoostingClassifier(max_iter=10, random_state=0)
-    clf = RateConstrainedClassifier("equalized_odds", slack=0.1, model=trees, random_state=0)
-    clf.fit(X, y, sensitive_features=group)
-    scores = clf.decision_function(X[:20])
-    alone = [clf.decision_function(X[i : i + 1])[0] for i in range(20)]
-    np.testing.assert_allclose(alone, scores, rtol=1e-12)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
