@@ -1,7 +1,6 @@
 """Criteria of fairness, and the constraints on scores to which they are bound."""
 
 from fairconstrained.constraints.auc import AUCS, AUCParity
-from fairconstrained.constraints.expected_cost import ExpectedCost
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES, LossParity
 from fairconstrained.constraints.notions import Cap, Event, Notion, Parity
 from fairconstrained.constraints.partial_notions import (
@@ -21,6 +20,7 @@ from fairconstrained.constraints.rates import (
     EqualizedOdds,
     EqualOpportunity,
     ErrorRateParity,
+    ExpectedCost,
     FalseNegativeRate,
     FalsePositiveRate,
     FalsePositiveRateParity,

@@ -66,11 +66,8 @@ class Combinations(NamedTuple):
         return on_rates
 
     def largest(self, rates: Tensor, offset: Tensor) -> Tensor:
-        """Return the largest entry of each column of C @ rates + offset.
-
-        Of all pairs with equal offsets it is the largest minus the smallest rate.
-        """
-        # Slacks that differ make the largest pair depend on more than the extreme rates.
+        """Return the largest entry of each column of C @ rates + offset."""
+        # Of all pairs with equal offsets it is the largest minus the smallest rate.
         if not self.families or bool((offset != offset[0]).any()):
             # 80 MB of products, of which only the largest are needed.
             pieces = torch.split(rates, max(10_000_000 // len(offset), 1), dim=1)
@@ -91,10 +88,7 @@ class Combinations(NamedTuple):
     def without(
         self, dropped: NDArray[np.bool_]
     ) -> tuple[Combinations, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Drop values with one of these rates, and rates that no other value needs.
-
-        Returns the rest, and whether each value and each rate is kept.
-        """
+        """Return the values without these rates, and whether each value and each rate remains."""
         rate, is_term = self.rate.numpy(), self.factor.numpy() != 0
         remaining = ~(is_term & dropped[rate]).any(axis=0)
         needed = np.zeros(self.n_rates, dtype=bool)
@@ -225,11 +219,8 @@ class AffineMap:
 
     @cached_property
     def span(self) -> Tensor:
-        """Return orthonormal columns, (m, r), that span the values of all tables and all Jacobians.
-
-        r is usually below m: pairs come in both orders, and one of three gaps follows from the
-        others.
-        """
+        """Return orthonormal columns, (m, r), that span values and Jacobians of all tables."""
+        # r is usually below m: pairs come in both orders, and each gap follows from two others.
         matrix = self._combined(self._rates.to_dense())
         left, values, _ = torch.linalg.svd(matrix, full_matrices=False)
         span: Tensor = left[:, values > ROUNDING * values.sum()]

@@ -70,10 +70,7 @@ class AUCConstraint(MomentConstraint):
         return self._compared(lambda i, j: losses[i, j]) - 1.0 - self.slack.to(sums)
 
     def forms(self, sums: Tensor, counts: Tensor) -> Tensor:
-        """Return values as quadratic forms of a linear model's coefficients, (2 m, p + 1, p + 1).
-
-        `sums` holds a moment matrix for each part, of a quadratic surrogate.
-        """
+        """Return values as quadratic forms, (2 m, p + 1, p + 1), from moment matrices of parts."""
         means, form = self._means(sums, counts), self.surrogate.form  # type: ignore[attr-defined]
         forms = self._compared(lambda i, j: form(means[i], means[j]))
         forms[:, -1, -1] -= 2.0 * (1.0 + self.slack.to(sums))
@@ -120,10 +117,8 @@ class AUCConstraint(MomentConstraint):
         return torch.as_tensor(auc_standard_errors(z, part, w, sides)).repeat(2)
 
     def at_equal_scores(self) -> AUCConstraint:
-        """Use the quadratic surrogate, whose gaps are gaps of mean scores there, to first order.
-
-        Other surrogates do not depend on the scale of scores, and are undefined there.
-        """
+        """Use the quadratic surrogate, whose gaps are gaps of mean scores there, to first order."""
+        # Other surrogates do not depend on the scale of scores, and are undefined there.
         return self.changed(surrogate=Quadratic())
 
     def describe(self, j: int) -> str:

@@ -38,10 +38,8 @@ class LossParity(Parity):
         Compare over all samples, over those of the positive label, or within each label.
     loss : {"log", "brier"}, default="log"
         The loss that is compared.
-    reference : {"pairwise", "rest", "overall"}, default="pairwise"
-        As in :class:`fairconstrained.constraints.DemographicParity`.
-    attributes : {"crossed", "parallel"}, default="crossed"
-        As in :class:`fairconstrained.constraints.DemographicParity`.
+    reference, attributes
+        As in :class:`DemographicParity`.
     pos_label : label, optional
         The favourable label: needed of two that are words, if losses are compared within it.
         Default: 1 of 0 and 1, True; of several labels every one but the first in sorted order.

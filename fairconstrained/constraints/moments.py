@@ -152,11 +152,9 @@ class MomentConstraint:
         return self._with(slack=self.slack - by.to(self.slack))
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        """Estimate standard errors of the hard values on these rows, (m,).
-
-        Here by the Bayesian bootstrap (Rubin 1981): over independent exponential weights.
-        """
-        # The same draws at every point, so that errors of two points can be compared.
+        """Estimate standard errors of the hard values on these rows, (m,)."""
+        # By the Bayesian bootstrap (Rubin 1981), over independent exponential weights: the same
+        # draws at every point, so that errors of two points can be compared.
         rng = torch.Generator(device="cpu").manual_seed(0)
         drawn = []
         for _ in range(100):

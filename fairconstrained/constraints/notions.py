@@ -25,9 +25,8 @@ from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Floats, check_number
 from fairconstrained.constraints.affine import Combinations
-from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.linear import LinearMoments, RateRatios
 from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.ratios import RateRatios, in_both_orders
 from fairconstrained.constraints.tables import ClassProbabilities, Space, Statistic
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.inputs.labels import classes_of
@@ -222,7 +221,8 @@ class Parity(EventNotion):
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
-            compared = in_both_orders(compared, checked_ratio(self))
+            # Differences a less b, in both orders, become the ratio times a less b.
+            compared = checked_ratio(self) * compared.maximum(0.0) + compared.minimum(0.0)
             kind, families = self._ratios, ()
             # A hair inside: what users divide must not round to less than the ratio.
             allowed = np.full(len(events) * compared.shape[0], -NEGLIGIBLE)
@@ -367,10 +367,7 @@ def as_notion(
     kind: type[Notion] = Notion,
     parameter: str = "constraint",
 ) -> Notion:
-    """Return the criterion for a name or an object of a kind; raise ValueError for anything else.
-
-    The message names the parameter and lists the allowed values.
-    """
+    """Return the criterion for a name or an object of a kind; refuse anything else by name."""
     if isinstance(value, str) and value in names:
         return names[value]()
     if isinstance(value, kind):

@@ -127,10 +127,6 @@ class WithinIntervals(MomentConstraint):
     def _words(self, part: Any) -> str:
         return self.space.describe(self.partition.part_of_cell.numpy() == int(part))
 
-    def _n_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count the rows of each part, from counts by label and group."""
-        return np.array([rows[cells].sum() for cells in self.partition.cells()])
-
     def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
         """Describe some of the parts, with their numbers of rows."""
         n = np.maximum(n, 0)  # a released number may be negative
@@ -182,10 +178,8 @@ class PartialRates(WithinIntervals):
         return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
-        r"""Split by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps.
-
-        See Appendix D.3 of the paper, where a factor 1 / n is missing.
-        """
+        """Split by min(S+ - S-, a) = S+ + a - max(S- + a, S+) for means S of convex steps."""
+        # See Appendix D.3 of the paper, where a factor 1 / n is missing.
         plus, minus = self.convex_rates(scores, rows, aux)
         scale = 1.0 / self.lengths.to(plus)[:, None]
         ends = (self.upper.to(plus), self.lower.to(plus))
@@ -340,14 +334,12 @@ class PartialDistributions(WithinIntervals):
         return self._made(gap=max(self.gap - float(by.max()), 0.0) if len(by) else self.gap)
 
     def coarse_parts(self, rows: NDArray[np.int64]) -> list[str]:
-        n = self._n_rows(rows)
+        n = np.array([rows[cells].sum() for cells in self.partition.cells()])
         return self._counted(n * self.intervals.lengths < len(self.grid), n)
 
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
-        """Find thresholds at which the mean rate of the parts is in the middle of its bounds.
-
-        They are feasible for tied scores if all parts have the same intervals.
-        """
+        """Find thresholds at which the mean rate of the parts is in the middle of its bounds."""
+        # They are feasible for tied scores if all parts have the same intervals.
         counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
         # Each part counts the same, however many rows it has: the mean of their rates.
         weight = (1.0 / (self.n_parts * counts)) @ (rows.weights() / rows.weight)

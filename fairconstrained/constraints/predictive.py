@@ -16,9 +16,8 @@ from torch import Tensor
 
 from fairconstrained import rate_definitions as rates
 from fairconstrained.constraints.affine import as_tensor, without_zeros
-from fairconstrained.constraints.linear import LinearMoments
+from fairconstrained.constraints.linear import LinearMoments, RateRatios
 from fairconstrained.constraints.notions import ParityOfClass, named_positive
-from fairconstrained.constraints.ratios import RateRatios
 from fairconstrained.numerics import NEGLIGIBLE
 
 

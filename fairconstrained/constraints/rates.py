@@ -1,4 +1,4 @@
-r"""Rate constraints: demographic parity, equalized odds, error rates, caps, and custom ones.
+r"""Rate constraints: demographic parity, equalized odds, error rates, caps, costs, and custom ones.
 
 Each criterion lists its events (see :mod:`fairconstrained.constraints.notions`). With more than two
 classes there is one event per class. Two classes need only one event, because their rates add up to
@@ -19,7 +19,9 @@ from fairconstrained import rate_definitions as rates
 from fairconstrained.arrays import Floats
 from fairconstrained.constraints.linear import LinearMoments
 from fairconstrained.constraints.notions import (
+    Cap,
     CapOfClass,
+    Event,
     Notion,
     Parity,
     ParityOfClass,
@@ -171,12 +173,8 @@ class FalseNegativeRate(CapOfClass):
 
     Parameters
     ----------
-    max : float or mapping, optional
-        The cap, or one for each group by its label; default: the estimator's ``slack``.
-    per_group : bool, default=False
-        Whether the cap is on the rate of every group instead of the overall rate.
-    temperature : float, default=1.0
-        As in :class:`DemographicParity`.
+    max, per_group, temperature
+        As in :class:`Cap`.
     pos_label : label, optional
         The favourable class c, as in :class:`EqualOpportunity`; default: every one of several.
 
@@ -226,12 +224,8 @@ class RejectionRate(CapOfClass):
 
     Parameters
     ----------
-    max : float or mapping, optional
-        The cap, or one for each group by its label; default: the estimator's ``slack``.
-    per_group : bool, default=False
-        Whether the cap is on the rate of every group instead of the overall rate.
-    temperature : float, default=1.0
-        As in :class:`DemographicParity`.
+    max, per_group, temperature
+        As in :class:`Cap`.
     pos_label : label, optional
         The favourable outcome c, as in :class:`EqualOpportunity`; default: every one of several.
 
@@ -263,6 +257,55 @@ class RejectionRate(CapOfClass):
     rates = staticmethod(rates.rejection_rates)
 
     title = named_positive
+
+
+@dataclass(eq=False, repr=False)
+class ExpectedCost(Cap):
+    r"""Cap on the mean cost of predictions, :math:`E[c(y, \hat y)]`.
+
+    It keeps a model useful while another criterion makes it fair:
+    ``ExpectedCost(0.2)`` is an accuracy of at least 0.8, ``ExpectedCost(0.2, costs="balanced")`` a
+    balanced accuracy of at least 0.8. A floor under a mean utility u is a cap on the cost
+    :math:`\max u - u`.
+
+    It is a mean over everybody, or with `per_group` over each group, and says nothing about who
+    bears the costs. That costs are the same for all people of one outcome is an assumption of
+    yours.
+
+    Parameters
+    ----------
+    max, per_group, temperature
+        As in :class:`Cap`, of the mean cost.
+    costs : array-like of shape (n_classes, n_classes) or "balanced", optional
+        Costs of at least 0, true label by predicted label, in the sorted order of the labels.
+        Default: 1 for every error, so that the mean is the error rate. "balanced": the mean over
+        labels of the error rate within each, which is 1 less the balanced accuracy.
+
+    Examples
+    --------
+    A missed positive costs five times as much as a false alarm:
+
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import ExpectedCost
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> cost = ExpectedCost(0.45, costs=[[0, 1], [5, 0]])
+    >>> clf = RateConstrainedClassifier(["demographic_parity", cost], slack=0.1)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
+    """
+
+    name = "expected_cost"
+
+    costs: Any = field(default=None, kw_only=True)
+
+    def events(self, classes: Sequence[Any]) -> list[Event]:
+        costs = rates.expected_costs(self.costs, len(classes))
+        return [Event(rate.possible.max(axis=1), rate.hits) for rate in costs]
+
+    def combined(self, n_events: int) -> Any:
+        """Return the weights that average the events."""
+        return np.full((1, n_events), 1.0 / n_events)
 
 
 @dataclass(eq=False, repr=False)

@@ -111,7 +111,13 @@ class RobustParity(Notion):
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and recorded groups."""
-        parity = self._checked()
+        parity = self.parity
+        plain = isinstance(parity, Parity) and parity.ratio is None
+        if not plain or (parity.reference, parity.attributes) != ("pairwise", "crossed"):
+            raise ValueError(
+                "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
+                f"ratio, such as DemographicParity(0.05); got {parity!r}."
+            )
         gap = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
         matrix = checked_confusion(self.confusion, list(space.groups))
         sets, group_of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
@@ -125,16 +131,6 @@ class RobustParity(Notion):
             *(np.full(n_values, gap), parity.statistic(n_classes)),
             *(self.name, f"robust_{parity.title(space.classes)}"),
         )
-
-    def _checked(self) -> Parity:
-        parity = self.parity
-        plain = isinstance(parity, Parity) and parity.ratio is None
-        if not plain or (parity.reference, parity.attributes) != ("pairwise", "crossed"):
-            raise ValueError(
-                "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
-                f"ratio, such as DemographicParity(0.05); got {parity!r}."
-            )
-        return parity
 
 
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:

@@ -109,14 +109,11 @@ class Above(Statistic):
 
 @dataclass(frozen=True)
 class ScoreBins(Statistic):
-    """Weights of a row in the bins between `n_columns` - 1 thresholds on [-reach, reach].
-
-    The scores of a logistic model are log odds, few of which lie beyond 8.
-    """
+    """Weights of a row in the bins between `n_columns` - 1 thresholds on [-reach, reach]."""
 
     n_columns: int
     temperature: float
-    reach: float = 8.0
+    reach: float = 8.0  # beyond which few scores of a logistic model lie: they are log odds
 
     @property
     def widths(self) -> tuple[int, ...]:

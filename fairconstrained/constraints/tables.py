@@ -131,11 +131,8 @@ class Space(NamedTuple):
         """Name a value of a column, and the column if others have this value too."""
         columns = zip(*self.labels_of("parallel"), strict=True)
         shared = any(value in column for k, column in enumerate(columns) if k != place)
-        return (
-            f"{self.columns[place]}={group_name(value)}"
-            if shared and self.columns
-            else group_name(value)
-        )
+        name = group_name(value)
+        return f"{self.columns[place]}={name}" if shared and self.columns else name
 
 
 class Placement(NamedTuple):
@@ -271,10 +268,8 @@ def blocks_of(*columns: Tensor) -> Sequence[tuple[Tensor, ...]]:
 
 
 def sum_by(rows: Tensor, index: Tensor, n_parts: int) -> Tensor:
-    """Add up rows with equal index, (n_parts, n_columns).
-
-    To follow the layout in memory takes at most half the time.
-    """
+    """Add up rows with equal index, (n_parts, n_columns)."""
+    # To follow the layout in memory takes at most half the time.
     if rows.stride(0) == 1:
         return rows.new_zeros((rows.shape[1], n_parts)).index_add(1, index, rows.T).T
     return rows.new_zeros((n_parts, rows.shape[1])).index_add(0, index, rows)

@@ -36,8 +36,6 @@ ERROR_TOL = 1e-3
 # The same for points of a relaxation. Users do not expect these, unlike constants and the model
 # without constraints, and a converged result has the better loss.
 RELAXED_TOL = 1e-2
-
-
 # Entries of the tables of one line, 8 MB; longer lines use fewer points.
 MOST_ENTRIES = 1_000_000
 
@@ -56,10 +54,7 @@ class Baseline(NamedTuple):
 
 
 def baselines(problem: ERM) -> list[Baseline]:
-    """Return constants, the unconstrained solution, group thresholds and points of a relaxation.
-
-    Only constants if the unconstrained solution is missing.
-    """
+    """Return constants, the unconstrained solution, group thresholds and points of a relaxation."""
     # Where all scores are equal, one row of each label and group has the values of all of them.
     by_cell = replace(problem, data=problem.data.by_cell(problem.constraint))
     zero = torch.zeros_like(problem.model.init())
@@ -75,14 +70,11 @@ def baselines(problem: ERM) -> list[Baseline]:
     points.append(Baseline(problem.variables(problem.free)))
     if problem.log_odds is not None and (rule := thresholds_by_group(problem)) is not None:
         x = problem.variables(rule)
-        points.append(Baseline(x, max(ERROR_TOL, _standard_error(problem, x))))
+        # Thresholds must win by more than the standard error of the error rate.
+        error = min(float(problem.evaluate(x).hard[0]), 1.0)
+        standard_error = math.sqrt(error * (1.0 - error) / problem.n_rows)
+        points.append(Baseline(x, max(ERROR_TOL, standard_error)))
     return points + _relaxed(problem, problem.free)
-
-
-def _standard_error(problem: ERM, x: Tensor) -> float:
-    """Return the standard error of the error rate; thresholds must win by more than it."""
-    error = min(float(problem.evaluate(x).hard[0]), 1.0)
-    return math.sqrt(error * (1.0 - error) / problem.n_rows)
 
 
 def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:

@@ -49,10 +49,8 @@ class FairERM(ERM):
 
     @property
     def strata(self) -> Tensor:
-        """Parts of the constraint's table that have rows, numbered without gaps, (n_rows,).
-
-        Rows whose groups are fractions are in no single part: all are one stratum.
-        """
+        """Parts of the constraint's table that have rows, numbered without gaps, (n_rows,)."""
+        # Rows whose groups are fractions are in no single part: all are one stratum.
         if self.data.group.ndim > 1:
             return torch.zeros(self.n_rows, dtype=torch.long)
         part = self.constraint.partition.part(self.data.y, self.data.group)
@@ -88,12 +86,9 @@ class FairERM(ERM):
         return through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimate the risk from `rows` and the constraints from each draw.
-
-        Linear constraints take one forward pass and one table for all draws.
-        """
         if self.affine is None or not draws:
             return separate_estimates(self, x, rows, *draws)
+        # Linear constraints take one forward pass and one table for all draws.
         n = len(rows)
         scales = [self.data.total_weight.new_full((n,), self.n_rows / n)]
         scales += [scale.to(self.data.total_weight) for _, scale in draws]
@@ -185,9 +180,8 @@ class FairERM(ERM):
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         y, group = self.data.y.cpu(), self.data.group.cpu()
-        group = (
-            group if group.ndim == 1 else group.argmax(dim=1)
-        )  # a row with probabilities counts for its likeliest group
+        if group.ndim > 1:  # a row with probabilities counts for its likeliest group
+            group = group.argmax(dim=1)
         cell = y * (group.max() + 1) + group
         # Drawn on the CPU, so that a seed holds out the same rows on every device.
         train, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))

@@ -42,16 +42,9 @@ def rank_line(
 ) -> Line:
     """Return hard values between any two changes of the order of rows, from all pairs.
 
-    Parameters
-    ----------
-    scores, slopes : Tensor of shape (n,)
-        Scores at t = 0, and their derivatives by t.
-    pair_values : callable
-        Contribution of pairs to (f, c_1, ..., c_m) if the first row ranks higher, (k, 1 + m).
-    hard : callable
-        (f, c_1, ..., c_m) at one point.
-    reach : float
-        Largest absolute value of t.
+    Rows have scores (n,) at t = 0, and slopes by t, of which the largest absolute value is `reach`.
+    Of (f, c_1, ..., c_m), `pair_values` gives the contributions of pairs whose first row ranks
+    higher, (k, 1 + m), and `hard` the values at one point.
     """
     first, second = torch.triu_indices(len(scores), len(scores), 1, device=scores.device)
     faster = slopes[first] - slopes[second]

@@ -30,13 +30,11 @@ from fairconstrained.problems.rows import Rows
 
 
 class RankingERM(FairERM):
-    """A linear model's problem on rows that starts away from constant scores.
-
-    AUCs are discontinuous there: a solver that starts at constant scores may not get away.
-    """
+    """A linear model's problem on rows that starts away from constant scores."""
 
     def start(self) -> Tensor:
         """Return a gradient step from zero, scaled to give the scores unit variance."""
+        # AUCs are discontinuous at constant scores: a solver may not get away from them.
         x = super().start()
         if x.any():
             return x
@@ -189,14 +187,12 @@ class MomentERM(FixedSoftness, FairERM):
         return scatter
 
     def _by_part(self, table: Tensor, constraint: MomentConstraint) -> Tensor:
-        """Sum over the cells of each part."""
-        return constraint.partition.pooled(
-            table * self._factors.reshape(-1, *[1] * (table.ndim - 1))
-        )
+        """Sum over the cells of each part, with their factors in the constraints."""
+        factors = self._factors.reshape(-1, *[1] * (table.ndim - 1))
+        return constraint.partition.pooled(table * factors)
 
     @cached_property
     def _factors(self) -> Tensor:
-        """Factor on the weight of each cell in the constraints, (C,)."""
         return self.constraint.space.factors().reshape(-1).to(self.moments.weight)
 
     def start(self) -> Tensor:

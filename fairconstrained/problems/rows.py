@@ -176,14 +176,11 @@ class Rows:
         return Rows(tuple(blocks), y, group, weight, self.workers)
 
     def subsample(self, constraint: MomentConstraint) -> Rows:
-        """Return a weighted subsample, or all rows if there are few or most would be kept.
-
-        Also all, if some worker would have none.
+        """Return a weighted subsample, or all rows if these are few or some worker had none.
 
         The fraction is the same for each label and group, except that small cells keep at least
-        1,000 rows. Rows are spaced by the golden ratio, so no periodic order of the rows matters.
-        Several workers choose the same rows as one worker who has them all, in the order of the
-        workers.
+        1,000 rows: all rows, if most cells are small. Rows are spaced by the golden ratio, so no
+        periodic order matters. Workers choose the same rows as one who has them all in their order.
         """
         if self.n_rows <= _MANY_ROWS:
             return self
@@ -198,7 +195,7 @@ class Rows:
         counts = self.sum(counted)
         most = min(_MOST_FRACTION, _MANY_ROWS / self.n_rows)
         fraction = (_FEW_OF_CELL / counts.clamp_min(1.0)).clamp(most, 1.0)
-        if fraction @ counts > 0.5 * self.n_rows:  # most cells are small
+        if fraction @ counts > 0.5 * self.n_rows:
             return self
 
         def chosen(local: Rows) -> Rows:
@@ -236,10 +233,8 @@ class Rows:
         return self.select(chosen)
 
     def _cells(self, constraint: MomentConstraint) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield positions of blocks of this worker's rows, and label and group as one index.
-
-        Rows that belong to groups by fractions are indexed by their labels alone.
-        """
+        """Yield positions of blocks of this worker's rows, and label and group as one index."""
+        # Rows that belong to groups by fractions are indexed by their labels alone.
         start, n_groups = 0, constraint.partition.part_of_cell.shape[1]
         for y, group in blocks_of(self.y, self.group):
             place = torch.arange(start, start + len(y), device=y.device)
@@ -278,10 +273,7 @@ class Rows:
         return self if self.in_memory else self._gathered(partial(_spaced, self.starts))
 
     def spaced(self) -> Tensor:
-        """Return indices of up to 400,000 evenly spaced rows: every n-th row.
-
-        Several workers choose the same rows as one worker who has them all.
-        """
+        """Return indices of up to 400,000 evenly spaced rows, the same however they are shared."""
         return _spaced(self.starts, self)[0]
 
     @property

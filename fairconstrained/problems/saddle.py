@@ -75,10 +75,7 @@ class Saddle:
 
     @classmethod
     def of(cls, problem: ERM) -> Saddle | None:
-        """Return F and G of a problem, or None.
-
-        None if its AUCs do not have one quadratic surrogate, or rows are in groups by fractions.
-        """
+        """Return F and G if there is one quadratic surrogate, and rows are of single groups."""
         fractions = problem.data.group.ndim == 2
         return None if fractions or _surrogate_of(problem) is None else cls(problem)
 

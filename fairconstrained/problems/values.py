@@ -130,10 +130,7 @@ class ERM:
     # ------------------------------------------------------------------ values and gradients
 
     def linearize(self, x: Tensor) -> Linearization:
-        """Linearize objective and constraints in one pass over all rows.
-
-        If rows are not in memory, one more pass gives any number of gradients.
-        """
+        """Linearize objective and constraints in one pass over all rows."""
         w, aux = x.tensor_split([self.model.n_params])
         penalty, affine = self.model.penalty(w), self.affine
         sums, on_sums = self.data.linearized(partial(self._piece_sums, x))
@@ -191,12 +188,11 @@ class ERM:
         w, aux = x.tensor_split([self.model.n_params])
         in_one_group = self.data.group.ndim == 1  # rates of several groups err together
         if self.sums_decide and in_one_group and not self.data.in_memory:
-            scatter = self.constraint.scatter
-            return self.constraint.deviations_of(
-                self.data.total(
-                    lambda rows: scatter(self.model.scores(w, rows.X), self.placed_rows(rows))
-                )
-            )
+
+            def scatter(rows: Rows) -> Tensor:
+                return self.constraint.scatter(self.model.scores(w, rows.X), self.placed_rows(rows))
+
+            return self.constraint.deviations_of(self.data.total(scatter))
         some = self.data.sample
         scores = self.model.scores(w, some.X).detach()
         errors = self.constraint.deviations(scores, self.placed_rows(some), aux)

@@ -92,10 +92,7 @@ def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvatur
 
 
 def _line_search(function: Function, point: Point, curvature: Curvature) -> Point | None:
-    """Return a point that meets the Wolfe conditions, by bisection, or None.
-
-    If values differ by rounding only, slopes decide (Hager and Zhang 2005, condition T2).
-    """
+    """Return a point that meets the Wolfe conditions, by bisection, or None."""
     x, value, gradient = point
     direction = -curvature.inverse(gradient)
     slope = float(gradient @ direction)
@@ -109,6 +106,7 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
         there = x + step * direction
         reached, gradient = function(there)
         slope_there = float(gradient @ direction)
+        # If values differ by rounding only, slopes decide (Hager and Zhang 2005, condition T2).
         lower = reached <= value + SUFFICIENT * step * slope or (
             reached <= value + _NOISE * abs(value)
             and slope_there <= (2.0 * SUFFICIENT - 1.0) * slope
@@ -126,10 +124,7 @@ def _line_search(function: Function, point: Point, curvature: Curvature) -> Poin
 def lbfgs_then_newton(
     function: Function, x: Floats, *, accuracy: float, curvature: Curvature
 ) -> Minimum:
-    """Run :func:`lbfgs`, then Newton steps by conjugate gradients while they halve the gradient.
-
-    Newton steps use no values, because values near the minimum differ by rounding.
-    """
+    """Run :func:`lbfgs`, then Newton steps by conjugate gradients while they halve the gradient."""
     x, at_x = lbfgs(function, x, accuracy=accuracy, curvature=curvature)
     if np.abs(at_x).max() <= accuracy:
         return x, at_x
@@ -141,7 +136,8 @@ def lbfgs_then_newton(
         # rounding errors.
         return (there - back) / (2.0 * step) + 1e-7 * direction
 
-    # Steps from smaller gradients are rounding errors, and long where there is no curvature.
+    # Without values, which differ by rounding near the minimum. Steps from smaller gradients are
+    # rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:
         hessian = LinearOperator((len(x), len(x)), matvec=bend, dtype=x.dtype)
         step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=_MAX_ITER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -12,14 +12,12 @@ from fairconstrained.numerics import ROUNDING, SUFFICIENT
 from fairconstrained.solvers.base import Iterate, Solver, not_complementary
 
 
-class Quadratics:
-    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j`: the objective, then constraints.
+class Quadratics(NamedTuple):
+    r"""Convex quadratics :math:`\tfrac12 x' P_j x + q_j' x + r_j`, the objective first."""
 
-    P is (1 + m, p, p), q is (1 + m, p) and r is (1 + m,).
-    """
-
-    def __init__(self, P: Tensor, q: Tensor, r: Tensor):
-        self.P, self.q, self.r = P, q, r
+    P: Tensor  # (1 + m, p, p)
+    q: Tensor  # (1 + m, p)
+    r: Tensor  # (1 + m,)
 
     def values(self, x: Tensor) -> Tensor:
         """Return values at x, (1 + m,)."""

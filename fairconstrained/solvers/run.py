@@ -156,10 +156,7 @@ def run(
 def best_of_baselines(
     problem: Sharpenable, result: Iterate, known: Sequence[Baseline]
 ) -> tuple[Iterate, float]:
-    """Return the result or a clearly better point among the baselines and on offset lines.
-
-    Also return the least hard objective of feasible constant predictions.
-    """
+    """Return the result or a clearly better baseline, and the error of feasible constants."""
     rivals, equal = [(along_offsets(problem, result), ERROR_TOL)], torch.inf
     for x, by, smaller, direction, is_equal in known:
         posed = smaller or problem

@@ -197,10 +197,7 @@ class SequentialQuadratic(Solver):
             shift = shift + fraction * change
 
     def _settled(self, start: Iterate, problem: Problem, tol: float) -> Iterator[Iterate]:
-        """Solve with fixed shifts to rounding, so that the order of rows does not matter.
-
-        If no such solution is feasible, the start is the result.
-        """
+        """Solve with fixed shifts to rounding, so that the order of rows does not matter."""
         room = start.hard[1:].clamp(-_NEAR_BINDING, 0.0) * (start.dual > 0)
         shift = start.hard[1:] - start.soft[1:] - room
         exact = 1e-10  # residual of a solution that depends on the data alone
@@ -222,7 +219,7 @@ class SequentialQuadratic(Solver):
                 yield iterate
                 return
             shift = shift + 2.0 * iterate.hard[1:].clamp_min(0.0)
-        yield start
+        yield start  # no such solution is feasible
 
 
 class _SQPState:
@@ -272,10 +269,7 @@ class _SQPState:
 
 
 class _QuadraticProgram:
-    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, for values that nearly bind.
-
-    Multipliers of the dual are bounded, so that contradictory constraints give a compromise.
-    """
+    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, where these nearly bind."""
 
     def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
         self.near = torch.nonzero((values > -_NEAR_BINDING) | (dual > 0)).reshape(-1)

@@ -78,37 +78,30 @@ class Balanced:
         index = self._order[self._starts + (u * self._counts).long()]
         return index.reshape(-1), self.scale(size)
 
-    def batches(self, batch_size: int, rng: Generator) -> tuple[Batches, Tensor]:
+    def batches(self, batch_size: int, rng: Generator) -> tuple[Iterator[Tensor], Tensor]:
         """Return endless draws of about `batch_size` rows, and how many each row represents."""
         size = max(1, round(batch_size / self.n_strata))
         n_rows = size * self.n_strata
         # A draw costs mostly the call: batches are cut from longer ones.
         many = size * max(1, VECTOR_ROWS // n_rows)
-        return Batches(n_rows, lambda: self.draw(many, rng)[0]), self.scale(size)
+        return batches(n_rows, lambda: self.draw(many, rng)[0]), self.scale(size)
 
     def scale(self, size: int) -> Tensor:
         """Return how many rows of the data each row of a draw represents, (size * n_strata,)."""
         return (self._counts.double() / size).expand(size, -1).reshape(-1)
 
 
-class Batches:
-    """Endless batches of row indices, cut from longer draws of rows, which cost less."""
-
-    def __init__(self, size: int, draw: Callable[[], Tensor]):
-        self._size = size
-        self._draw = draw
-        self._rows, self._start = torch.zeros(0, dtype=torch.long), 0  # of the last draw
-
-    def __next__(self) -> Tensor:
-        if self._start + self._size > len(self._rows):
-            self._rows, self._start = self._draw(), 0
-        self._start += self._size
-        return self._rows[self._start - self._size : self._start]
+def batches(size: int, draw: Callable[[], Tensor]) -> Iterator[Tensor]:
+    """Yield endless batches of row indices, cut from longer draws of rows, which cost less."""
+    while True:
+        rows = draw()
+        for start in range(0, len(rows) - size + 1, size):
+            yield rows[start : start + size]
 
 
-def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Batches:
+def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Iterator[Tensor]:
     """Return batches that visit each row once per pass, in a new order."""
-    return Batches(min(batch_size, n_rows), lambda: torch.randperm(n_rows, generator=rng))
+    return batches(min(batch_size, n_rows), lambda: torch.randperm(n_rows, generator=rng))
 
 
 class Estimates:
@@ -148,7 +141,7 @@ class Estimates:
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
         """Estimate the constraints, (m,), twice from independent rows.
 
-        The third value maps weights of the objective and of the first estimates to a gradient.
+        Also return the map from weights of the objective and the first estimates to a gradient.
         """
         rows, first = self.rows(), self.balanced_rows()
         second = next(self._streams[2]), self._second_scale
@@ -208,11 +201,7 @@ class Memory(SimpleNamespace):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StochasticSolver(Solver):
-    """Base of stochastic solvers: subclasses implement :meth:`step`.
-
-    One evaluation on the full data follows several steps, ``n_evaluations`` times, and ends the
-    run.
-    """
+    """Base of stochastic solvers: subclasses implement :meth:`step`, evaluations end the run."""
 
     requires: ClassVar[tuple[str, ...]] = ("draws",)
     takes_known = True
