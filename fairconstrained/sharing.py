@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 from sklearn.base import clone
@@ -117,10 +118,8 @@ class Handle:
         return total.digest()
 
     def recall(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return the result of `compute`, or of an earlier call with this key, unless it is None.
-
-        Results are shared: nobody may change them.
-        """
+        """Return the result of `compute`, or of an earlier call with a key that is not None."""
+        # Results are shared: nobody may change them.
         store = self._store()
         return compute() if store is None or key is None else store.recall(key, compute)
 
@@ -166,12 +165,8 @@ def _pickle_into(write: Callable[[Any], object], value: Any) -> None:
     def outside(buffer: pickle.PickleBuffer) -> None:
         write(buffer.raw())
 
-    pickle.Pickler(_Sink(write), protocol=5, buffer_callback=outside).dump(value)
-
-
-class _Sink:
-    def __init__(self, write: Callable[[Any], object]):
-        self.write = write
+    sink: Any = SimpleNamespace(write=write)
+    pickle.Pickler(sink, protocol=5, buffer_callback=outside).dump(value)
 
 
 NO_STORE = Handle()

@@ -90,21 +90,11 @@ class AUCFairClassifier(PrivateFairClassifier):
     Attributes
     ----------
     violation_ : float
-        The gap of true AUCs; nan if nothing is constrained. It is measured on the training rows,
-        and for a scikit-learn classifier as `model` out of fold: by copies that were not fitted to
-        the row.
-    training_violation_ : float
-        As in :class:`RateConstrainedClassifier`.
-    history_ : dict of ndarray
-        As in :class:`RateConstrainedClassifier`; the error is 1 - AUC.
-    classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_
-        As in :class:`RateConstrainedClassifier`.
-    excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, status_, privacy_
-        As in :class:`RateConstrainedClassifier`.
+        The gap of true AUCs; nan if nothing is constrained.
     pos_label_ : label
         The label on top of the ranking, ``classes_[1]``: of words the last in the alphabet.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    all others
+        As in :class:`RateConstrainedClassifier`; the error in ``history_`` is 1 - AUC.
 
     Notes
     -----

@@ -303,8 +303,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         silent: Any = {"all": "ignore"} if task.is_private else {}
         seed = random_seed(task.random_state)
         if task.random_state is None:
-            # Clones of one object draw the same folds, so that they can share what they learn on
-            # them.
+            # Clones of one object draw the same folds, and can share what they learn on them.
             seed = task.specification.handle.seed(seed)
         with np.errstate(**silent), generator(task, seed) as rng:
             fit = task.learn(Fit(task, rows, rng, ledger, watch))
@@ -442,11 +441,9 @@ def labels_of(classes: Array, codes: Tensor, table: Any) -> Any:
 
 
 def network_scores(table: Any, module: nn.Module) -> Any:
-    """Return the scores (n, K) of a network where the table is, for some rows at a time.
-
-    Modules of users may keep rows, which would travel with the estimator: a copy computes.
-    """
+    """Return the scores (n, K) of a network where the table is, for some rows at a time."""
     device = getattr(table, "device", "cpu")
+    # Modules of users may keep rows, which would travel with the estimator: a copy computes.
     if str(device) != "cpu" or type(module) is not Layers:
         module = copy.deepcopy(module).to(device)
     scores = []

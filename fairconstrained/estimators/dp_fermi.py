@@ -86,25 +86,17 @@ class DPFermiClassifier(PrivateFairClassifier):
 
     Attributes
     ----------
-    classes_, groups_, model_, coef_, intercept_, module_, n_iter_, converged_, status_, residual_
-        As in :class:`RateConstrainedClassifier`.
     violation_ : float
         The gap of predicted labels: demographic parity difference, equalized odds difference or
-        equal opportunity difference. It is measured on the training rows, and for a scikit-learn
-        classifier as `model` out of fold: by copies that were not fitted to the row. With
-        ``epsilon`` it is a private estimate.
-    training_violation_ : float
-        As in :class:`RateConstrainedClassifier`.
+        equal opportunity difference. With ``epsilon`` it is a private estimate.
     history_ : dict of ndarray
         Per iteration: objective, error, violation, soft_violation, residual, multiplier, time (s).
         With ``epsilon`` the values are computed from released numbers and, if only sensitive
         features are protected, public data; nan where nothing was released.
-    privacy_ : PrivacyGuarantee or None
-        The guarantee of a private fit, and its releases.
     feasible_, violations_, excess_, excess_error_, multipliers_, constraints_
         True, the gap by name, nan, 0, and empty, because nothing is constrained.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+    all others
+        As in :class:`RateConstrainedClassifier`.
 
     References
     ----------

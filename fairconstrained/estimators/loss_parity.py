@@ -49,16 +49,9 @@ class LossParityClassifier(FairClassifier):
     Attributes
     ----------
     violation_ : float
-        Largest gap; nan if nothing is constrained. It is measured on the training rows, and for a
-        scikit-learn classifier as `model` out of fold: by copies that were not fitted to the row.
-    training_violation_ : float
-        As in :class:`RateConstrainedClassifier`.
-    classes_, groups_, model_, coef_, intercept_, module_, violations_, feasible_, excess_, status_
-        As in :class:`RateConstrainedClassifier`.
-    excess_error_, multipliers_, constraints_, residual_, n_iter_, converged_, history_, privacy_
-        As in :class:`RateConstrainedClassifier`. ``privacy_`` is None.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
+        Largest gap; nan if nothing is constrained.
+    all others
+        As in :class:`RateConstrainedClassifier`; ``privacy_`` is None.
 
     References
     ----------

@@ -117,17 +117,9 @@ class PartialParityClassifier(PrivateFairClassifier):
     coef_, intercept_ : ndarray of shape (1, n_columns), (1,)
         Coefficients of a linear model, including those of group features.
     violation_ : float
-        The gap of the scores, in the criterion's units; nan if nothing is constrained. It is
-        measured on the training rows, and for a scikit-learn classifier as `model` out of fold: by
-        copies that were not fitted to the row.
-    training_violation_ : float
-        As in :class:`RateConstrainedClassifier`.
-    classes_, groups_, model_, module_, violations_, feasible_, excess_, excess_error_
-        As in :class:`RateConstrainedClassifier`.
-    multipliers_, constraints_, residual_, n_iter_, converged_, status_, history_, privacy_
-        As in :class:`RateConstrainedClassifier`.
-    n_features_in_, feature_names_in_
-        As in scikit-learn, for X without group features.
+        The gap of the scores, in the criterion's units; nan if nothing is constrained.
+    all others
+        As in :class:`RateConstrainedClassifier`; ``n_features_in_`` is without group features.
 
     Notes
     -----

@@ -113,11 +113,9 @@ class Stream:
 def extended_stream(
     task: Task, estimator: Any, stream: Stream | None, inputs: FitInputs, classes: Any
 ) -> tuple[Stream, Chunk]:
-    """Validate a chunk; return the stream with it, and its rows.
-
-    scikit-learn notes the columns of the first chunk on the estimator.
-    """
+    """Validate a chunk; return the stream with it, and its rows."""
     check_samples(**inputs._asdict())
+    # scikit-learn notes the columns of the first chunk on the estimator.
     first = stream is None
     X, y = task.specification.training_rows(estimator, inputs.X, inputs.y, reset=first)
     X, weight = as_numpy(X), checked_weight(inputs.sample_weight, len(y))  # in numpy from now on
@@ -189,10 +187,7 @@ class Steps:
 def stepped(
     task: Task, stream: Stream, chunk: Chunk, rng: Generator
 ) -> tuple[Stream, tuple[Fit, Solved, list[str]] | None]:
-    """Continue from the state of the last call, or begin; return the stream with the state.
-
-    Also return a fit with its solution, and who is left out; None if the solver has not begun.
-    """
+    """Return the stream after these steps, and a fit, its solution, and who is left out, if any."""
     if task.margin > 0:
         raise ValueError(
             f"{task.name}.margin must be 0 with {type(task.solver).__name__} in partial_fit: a "

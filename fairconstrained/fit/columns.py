@@ -83,10 +83,8 @@ def read(
     workers: Workers,
     domains: Domains | None = None,
 ) -> TrainingRows:
-    """Validate the samples; return rows of positive weight, labels and groups as indices.
-
-    scikit-learn notes the columns of X on the estimator, which serves no other purpose here.
-    """
+    """Validate the samples; return rows of positive weight, labels and groups as indices."""
+    # The estimator is for scikit-learn alone, which notes the columns of X on it.
     with workers.agreeing():
         if isinstance(inputs.X, Table):
             rows: TrainingRows = rows_of_table(task, estimator, inputs)
@@ -147,10 +145,7 @@ def _on_device(task: Task) -> Any:
 
 
 def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any = None) -> Rows:
-    """Return the rows as problems see them, with columns from the table of a specification.
-
-    The table may have its columns already in a tuple of blocks.
-    """
+    """Return the rows as problems see them, with columns from a table, or in a tuple of blocks."""
     weight = rows.weight
     least, largest = rows.weight_range or (weight.min(), weight.max())
     if least < largest:  # as multiples of the largest, up to a factor of two: exactly
@@ -185,10 +180,8 @@ def build_model(fit: Fit) -> Any:
 
 
 def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
-    """Return hard values by copies of a classifier that are fitted to the rows, and predict.
-
-    They predict with the threads of the user, before the values are computed in one.
-    """
+    """Return hard values by copies of a classifier that are fitted to the rows, and predict."""
+    # They predict with the threads of the user, before the values are computed in one.
     task, rows = fit.task, fit.rows
     if isinstance(rows, RowsOfTable):
         data: Rows = rows_elsewhere(rows, fit.specification, _on_device(task))

@@ -176,10 +176,8 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
 
 
 def gathered_inputs(inputs: FitInputs) -> FitInputs:
-    """Gather the rows of a table in this process, which then draws batches of them.
-
-    Batches drawn by an engine would be others where it computes a lost partition again.
-    """
+    """Gather the rows of a table in this process, which then draws batches of them."""
+    # Batches drawn by an engine would be others where it computes a lost partition again.
     return Columns.named_by(inputs).inputs(RowsToPredict(inputs.X, {}).frame())
 
 
@@ -190,10 +188,7 @@ def _validated_partition(
     needed: int | None,
     frame: pd.DataFrame,
 ) -> Any:
-    """Return, on a worker, the validated rows with the attributes that validation has set.
-
-    Without rows return None, after an error the error.
-    """
+    """Return, on a worker, validated rows and noted attributes; None without rows, or an error."""
     if columns.sample_weight is not None:
         frame = frame[frame[columns.sample_weight] != 0]
     if frame.empty:
@@ -263,10 +258,7 @@ def rows_elsewhere(
     as_rows: Callable[[TrainingRows, Any], Rows],
     learnt: Sequence[Learnt | None] = (),
 ) -> RowsElsewhere:
-    """Return the rows with the columns of a fitted specification, as problems see them.
-
-    `as_rows` makes them of rows and a table of columns, on each worker.
-    """
+    """Return the rows that `as_rows` makes on each worker with columns of a specification."""
     size = len(rows.parts.gather(lambda _: None))
     places = [Workers(rank, size) for rank in range(size)]
     each = list(zip(places, learnt or [None] * size, strict=True))

@@ -47,15 +47,12 @@ _WITHOUT_TIMES: dict[str, Any] = {
 
 
 def as_exact(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
-    """Return the task with these steps of a fit without privacy, unless its solver is for others.
-
-    The solver is taken if the user gives none.
-    """
+    """Return the task of :func:`exact_steps`, unless its solver is for other problems."""
     return checked(exact_steps(task, solver=solver, **steps))
 
 
 def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Task:
-    """Return the task with these steps of a fit without privacy, and the others by default."""
+    """Return the task with these steps without privacy, and this solver if the user gives none."""
     if solver is None:
         solver = AugmentedLagrangian() if task.is_linear else EarlyStoppedSGDA()
     fitted = isinstance(task.specification, Posteriors) and not task.specification.is_frozen
@@ -326,12 +323,10 @@ def run_watched(
     rounds: int | None = None,
     solver: Solver | None = None,
 ) -> Stage:
-    """Run a solver, the task's by default, and show its iterates to callbacks.
-
-    Runs that are capped at so many rounds are compared with no baseline.
-    """
+    """Run a solver, the task's by default, and show its iterates to callbacks."""
     task, solver = fit.task, solver or fit.task.solver
     max_iter = rounds or task.max_iter
+    # Runs that are capped at so many rounds are compared with no baseline.
     compared = rounds is None and not task.is_private and len(dual)
     with watchers(task, max_iter or solver.length) as callbacks:
         if fit.watch is not None:

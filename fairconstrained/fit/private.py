@@ -57,10 +57,7 @@ WarnOfParts = Callable[[MomentConstraint, Tensor, PrivacyGuarantee], None]
 
 
 def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) -> Task:
-    """Return the task with the steps of a private fit, unless it would read rows exactly.
-
-    The solver is taken if the user gives none.
-    """
+    """Return the task with private steps, and this solver if the user gives none."""
     task = replace(task, solver=task.solver or solver, problem_class=problem_class)
     check_private(task)
     defaults = {"read": read, "solve": solve, "attributes": attributes}
@@ -202,10 +199,8 @@ def pose_by_releases(
     release_counts: Callable[[Fit, Releases], Tensor],
     warn_of_parts: WarnOfParts,
 ) -> tuple[Any, Sequence[str]]:
-    """Build the problem by releases, after posing it on one row and on no releases.
-
-    A problem that cannot be solved is refused there, before anything is spent.
-    """
+    """Build the problem by releases, after posing it on one row and on no releases."""
+    # A problem that cannot be solved is refused there, before anything is spent.
     task, rows, data, releases = fit.task, fit.rows, fit.data, Releases(plan)
     constraint = stack_of_all(task, rows, rows.ample, 1)
     counts = constraint.partition.pooled(rows.ample.to(data.weight).reshape(-1)).clamp_min(1.0)

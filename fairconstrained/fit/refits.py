@@ -76,7 +76,9 @@ class Refits(Solver):
             if violation(aimed.evaluate(x).hard) > FEASIBILITY_TOL:
                 x, dual = trained_head(self.fit, aimed, x, dual, heads)
                 heads.append(Baseline(x))
-            values = problem.hard(scores_out_of_fold(self.fit, problem, x), x.new_zeros(0))
+            targets = probabilities_of_seen(self.fit, problem, x)
+            scores = torch.as_tensor(self.fit.specification.out_of_fold(self.fit.rows, targets))
+            values = problem.hard(scores.to(x), x.new_zeros(0))
             iterate = Iterate(x, values, values, dual, residual=torch.inf)
             if iterate.excess <= FEASIBILITY_TOL:
                 iterate = iterate._replace(residual=0.0)
@@ -105,12 +107,6 @@ def probabilities_of_seen(fit: Fit, problem: Any, w: Tensor) -> list[Floats]:
     head = problem.model.attributes(w)
     scores = (seen @ head["coef_"].T + head["intercept_"] for seen in fit.specification.seen_)
     return [as_numpy(class_probabilities(torch.as_tensor(fold))) for fold in scores]
-
-
-def scores_out_of_fold(fit: Fit, problem: Any, w: Tensor) -> Tensor:
-    """Return scores of rows by classifiers that learnt on other folds, (n, 1) or (n, K)."""
-    targets = probabilities_of_seen(fit, problem, w)
-    return torch.as_tensor(fit.specification.out_of_fold(fit.rows, targets)).to(w)
 
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:

@@ -113,11 +113,6 @@ def check_parameters(owner: str, params: Mapping[str, Any], units: Sequence[str]
 # ---------------------------------------------------------------------- tasks
 
 
-def mean_log_loss(rows: Any) -> Objective:
-    """Return the objective of most fits, for whatever rows."""
-    return MeanLoss(log_loss)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
     """The checked parameters of one fit, and the functions that do it.
@@ -133,7 +128,7 @@ class Task:
     specification: Any  # a Specification; `learn` fits it
     solver: Any = None  # a Solver, once the task is complete
     problem_class: Any = None  # says what the problem will offer to solvers
-    risk: Callable[[Any], Objective] = mean_log_loss  # of the rows
+    risk: Callable[[Any], Objective] = lambda rows: MeanLoss(log_loss)
     multi_class: bool
     within_strata: bool  # whether criteria may be within strata of control features
     alpha: float
@@ -301,10 +296,7 @@ def stack(
 
 
 def part_of_cell(task: Task, rows: Any) -> Any:
-    """Return the part of each label and group in the constraints; -1 for none.
-
-    In a private fit it does not depend on whether they have rows.
-    """
+    """Return the part of each label and group in the constraints; -1 for none."""
     counts, least = rows.cells, task.min_group_size
     if task.is_private:
         # Which cells are small is secret, and the columns of a private fit must not tell it.

@@ -129,10 +129,7 @@ def uncalibrated(n_kinds: int, n_beside: int = 0) -> Calibrator:
 def calibrated(
     evidence: Sequence[Floats], target: Ints, weight: Floats, used: NDArray[np.bool_]
 ) -> Calibrator:
-    """Fit a calibrator to evidence of the kind that comes first, out of fold, on the rows `used`.
-
-    Without weights of their own rows have the weight one.
-    """
+    """Fit a calibrator to evidence of the kind that comes first, out of fold, on rows `used`."""
     n_kinds = evidence[0].shape[1]
     simple = n_kinds < 2 or len(np.unique(target[used])) < 2
     model = DummyClassifier() if simple else LogisticRegression(max_iter=200)

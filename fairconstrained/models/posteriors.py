@@ -252,10 +252,7 @@ class Posteriors(OfClassifier):
         return all(isinstance(model, FrozenEstimator) for model in models)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Return the columns, out of fold; of frozen models as they are where rows are secret.
-
-        Of `rows` the labels and groups are None where they are secret.
-        """
+        """Return the columns, out of fold; of frozen models as they are where rows are secret."""
         n_groups = len(rows.space.groups)
         if rows.y is None:
             return self._as_given(rows, part_of_cell()[:, :n_groups])
@@ -367,10 +364,8 @@ class Posteriors(OfClassifier):
         return learnt
 
     def answers_alone(self, model: Any) -> bool:
-        """Return whether one classifier, fitted to all rows, answers in place of one per fold.
-
-        Those that take no weights keep their rows, mostly, and are slow to ask.
-        """
+        """Return whether one classifier, fitted to all rows, answers in place of one per fold."""
+        # Those that take no weights keep their rows, mostly, and are slow to ask.
         return not takes_weights(model)
 
     def _cross_fitted(

@@ -161,9 +161,8 @@ class AugmentedLagrangian(Solver):
         self, problem: Sharpenable, x: Tensor, dual: Tensor, shift: Tensor, tol: float
     ) -> Iterator[Iterate]:
         """Solve, compare with the hard values and move the targets until patience runs out."""
-        linearize = cached_last(
-            problem.linearize
-        )  # each minimisation starts where the last one ended
+        # Each minimisation starts where the last one ended.
+        linearize = cached_last(problem.linearize)
         if not dual.any():
             gradient = linearize(x).pullback(torch.cat((dual.new_ones(1), dual)))
             residual = float(gradient.abs().max())
