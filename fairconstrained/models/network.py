@@ -269,13 +269,9 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
             "itself and remember none."
         )
     parameters = {name: p.detach() for name, p in trial.named_parameters()}
-
-    def row_loss(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
-        total: Tensor = functional_call(trial, parameters, (row[None],)).sum()
-        return total
-
+    row_gradient = grad(lambda own, row: functional_call(trial, own, (row[None],)).sum())
     try:  # after a release it would be too late
-        vmap(grad(row_loss), in_dims=(None, 0), randomness="different")(parameters, rows)
+        vmap(row_gradient, in_dims=(None, 0), randomness="different")(parameters, rows)
     except RuntimeError as error:
         raise ValueError(
             "model cannot be differentiated row by row (torch.func.vmap), which private training "

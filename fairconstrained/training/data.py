@@ -6,6 +6,7 @@ Each gives batches as tuples of tensors and holds no more in memory than it was 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -56,17 +57,11 @@ class _Stream(Source):
 
     def __init__(self, loader: Iterable[Any]):
         self._loader = loader
-        self._pass: Iterator[Any] = iter(())
+        self._batches = (batch for _ in count() for _, batch in self.chunks())
         self.n_rows = sum(len(rows) for rows, _ in self.chunks())
 
     def batch(self, rows: Tensor) -> Batch:
-        batch = next(self._pass, None)
-        if batch is None:
-            self._pass = iter(self._loader)
-            batch = next(self._pass, None)
-        if batch is None:
-            raise self._dry()
-        return _as_tuple(batch)
+        return next(self._batches)
 
     def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
         seen = 0
@@ -75,13 +70,11 @@ class _Stream(Source):
             yield torch.arange(seen, seen + len(rows[0])), rows
             seen += len(rows[0])
         if not seen:
-            raise self._dry()
-
-    def _dry(self) -> ValueError:
-        return ValueError(
-            "data ran dry: it gave no batch when it was iterated again. Give a loader that starts "
-            "anew with each iteration, such as torch.utils.data.DataLoader, not a generator."
-        )
+            raise ValueError(
+                "data ran dry: it gave no batch when it was iterated again. Give a loader that "
+                "starts anew with each iteration, such as torch.utils.data.DataLoader, not a "
+                "generator."
+            )
 
 
 def as_source(data: Any, dtype: torch.dtype) -> Source:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier as Trees
+from sklearn.preprocessing import FunctionTransformer
 
 from fairconstrained.arrays import Floats
 
@@ -111,18 +112,10 @@ def _tables(models: Sequence[Any], X: Any) -> list[Floats | None]:
     return [None]
 
 
-class _AsTheyAre:
-    """A preprocessor of tables that trees can read."""
-
-    def transform(self, X: Floats) -> Floats:
-        """Return the table."""
-        return X
-
-
 def _reads_codes(model: Any) -> Any:
     """Return a shallow copy of a fitted booster that is asked about codes."""
     model = copy.copy(model)
-    model._preprocessor = _AsTheyAre()
+    model._preprocessor = FunctionTransformer().set_output(transform="default")  # an array
     return model
 
 
