@@ -277,11 +277,7 @@ class PrivacyGuarantee:
     @property
     def releases(self) -> dict[str, tuple[Gaussian | Laplace, int]]:
         """The releases by their names, each with the number of times that it may be made."""
-        found = {}
-        for phase in self.phases:
-            for one in phase.releases:
-                found[one.of] = one, phase.n_steps
-        return found
+        return {one.of: (one, phase.n_steps) for phase in self.phases for one in phase.releases}
 
     @property
     def assumptions(self) -> list[str]:

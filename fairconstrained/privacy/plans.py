@@ -164,18 +164,15 @@ def privacy_guarantee(
     0.34
     """
     phases = tuple(phases)
-    rate, n_steps = 0.0, 0
-    for phase in phases:
-        if phase.sampling_rate < 1 or phase.n_steps > 1:
-            rate, n_steps = max(rate, phase.sampling_rate), n_steps + phase.n_steps
+    steps = [phase for phase in phases if phase.sampling_rate < 1 or phase.n_steps > 1]
     version = importlib.metadata.version("dp-accounting")
     return PrivacyGuarantee(
         epsilon=privacy_spent(phases, delta=delta, unit=unit),
         delta=delta,
         unit=unit,
         mechanisms=tuple(map(str, phases)),
-        sampling_rate=rate or 1.0,
-        n_steps=n_steps,
+        sampling_rate=max([phase.sampling_rate for phase in steps], default=1.0),
+        n_steps=sum([phase.n_steps for phase in steps]),
         accountant=f"privacy-loss distributions (dp-accounting {version}), rounded up",
         phases=phases,
     )
@@ -213,10 +210,10 @@ def plan_releases(
         once.append(Phase([Gaussian(one_off_noise(fraction / n, budget), of=name)], n_steps=n))
 
     def phases_at(noise: float) -> list[Phase]:
-        releases: list[Gaussian | Laplace] = []
-        for name, fraction in step.items():
-            kind = Laplace if name in laplace else Gaussian
-            releases.append(kind(noise / math.sqrt(fraction), of=name))
+        releases = [
+            (Laplace if name in laplace else Gaussian)(noise / math.sqrt(fraction), of=name)
+            for name, fraction in step.items()
+        ]
         return [*once, Phase(releases, sampling_rate, n_steps)] if releases else once
 
     epsilon, delta, unit = budget

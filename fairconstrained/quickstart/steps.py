@@ -309,38 +309,33 @@ def proxies(train: Table, test: Table) -> list[str]:
     columns = _coded(train.words)
     columns.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
     features = columns.fit_transform(train.X), columns.transform(test.X)
-    others = pd.DataFrame(test.groups)
-    targets = {
-        str(name): (values, others[name]) for name, values in pd.DataFrame(train.groups).items()
-    }
-    sentences = []
-    for attribute, name, share in _predicted(features, targets):
-        sentences.append(
-            f"{name} tells {attribute} of {share} of the held-out rows, so the "
-            f"model knows it. --drop {name} leaves it out."
-        )
-    for _, name, share in _predicted(features, {"": (train.y, test.y)}):
-        sentences.append(
-            f"{name} tells the label of {share} of the held-out rows. If it is known only "
-            f"after the decision, it leaks the answer: --drop {name} leaves it out."
-        )
-    return sentences
+    groups, others = pd.DataFrame(train.groups), pd.DataFrame(test.groups)
+    sentences = [
+        f"{name} tells {attribute} of {share} of the held-out rows, so the model knows it. "
+        f"--drop {name} leaves it out."
+        for attribute in groups
+        for name, share in _predicted(features, groups[attribute], others[attribute])
+    ]
+    return sentences + [
+        f"{name} tells the label of {share} of the held-out rows. If it is known only after the "
+        f"decision, it leaks the answer: --drop {name} leaves it out."
+        for name, share in _predicted(features, train.y, test.y)
+    ]
 
 
 def _predicted(
-    features: tuple[pd.DataFrame, pd.DataFrame], targets: dict[str, tuple[Any, Any]]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield targets that a single feature nearly always tells, the feature, and how often."""
-    for target, values in targets.items():
-        known = [pd.notna(column) for column in values]
-        train, test = (table[rows] for table, rows in zip(features, known, strict=True))
-        y, others = (np.asarray(column)[rows] for column, rows in zip(values, known, strict=True))
-        for name in train:
-            tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(train[[name]], y)
-            right = pd.Series(tree.predict(test[[name]]) == others)
-            share = right.groupby(others).mean().mean()
-            if share > _TELLING:
-                yield target, str(name), f"{100 * share:.1f} %"
+    features: tuple[pd.DataFrame, pd.DataFrame], *targets: Any
+) -> Iterator[tuple[str, str]]:
+    """Yield each feature that alone nearly always tells the target, and how often it does."""
+    known = [pd.notna(column) for column in targets]
+    train, test = (table[rows] for table, rows in zip(features, known, strict=True))
+    y, others = (np.asarray(column)[rows] for column, rows in zip(targets, known, strict=True))
+    for name in train:
+        tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=0).fit(train[[name]], y)
+        right = pd.Series(tree.predict(test[[name]]) == others)
+        share = right.groupby(others).mean().mean()
+        if share > _TELLING:
+            yield str(name), f"{100 * share:.1f} %"
 
 
 def cross_validate(

@@ -43,8 +43,7 @@ class Words:
         is_word = (
             np.zeros(n_columns, bool) if model.is_categorical_ is None else model.is_categorical_
         )
-        names = getattr(model, "feature_names_in_", None)
-        if names is None or not np.array_equal(names, self.names):
+        if not np.array_equal(getattr(model, "feature_names_in_", []), self.names):
             return None
         if any(
             column is None or (column[1] is None) == word
