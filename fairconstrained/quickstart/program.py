@@ -12,6 +12,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from sklearn import config_context
 
 from fairconstrained.audit.facts import Audit, report
@@ -19,6 +20,7 @@ from fairconstrained.audit.measures import quiet
 from fairconstrained.audit.program import write
 from fairconstrained.audit.sample import without_warnings_of_values
 from fairconstrained.audit.wording import points
+from fairconstrained.display import GroupReportDisplay, TradeoffDisplay
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
@@ -195,10 +197,6 @@ def _groups_table(model: Any, test: Table, rates: list[str]) -> tuple[pd.DataFra
 
 def _draw_tradeoff(results: list[Result], chosen: Chosen, options: argparse.Namespace) -> None:
     """Draw error against violation, on the folds and on the held-out rows, on the same axes."""
-    from matplotlib.figure import Figure
-
-    from fairconstrained.display import TradeoffDisplay
-
     table = pd.DataFrame(results)
     figure = Figure(figsize=(12, 4), layout="constrained")
     axes = figure.subplots(1, 2, sharex=True, sharey=True)
@@ -229,10 +227,6 @@ def _draw_tradeoff(results: list[Result], chosen: Chosen, options: argparse.Name
 
 def _draw_groups(report: pd.DataFrame, options: argparse.Namespace) -> None:
     """Draw the rates of the groups."""
-    from matplotlib.figure import Figure
-
-    from fairconstrained.display import GroupReportDisplay
-
     figure = Figure(figsize=(6, 1.5 + 0.4 * len(report)), layout="constrained")
     rates = [*CONSTRAINTS[options.constraint][1], "error"]
     GroupReportDisplay(report=report, rates=rates).plot(figure.subplots())
