@@ -184,7 +184,8 @@ def validated(
     codes = labels = columns = None
     if inputs.sensitive_features is not None:
         # `checked_rows` compares the groups with those before, wherever the rows are.
-        before, groups = before and replace(before, groups=()), inputs.sensitive_features
+        before = before and Description(before.columns)
+        groups = inputs.sensitive_features
         (codes, labels), after = read_groups(groups, len(y), before, required=needed)
         columns = after.columns
     used = weight > 0

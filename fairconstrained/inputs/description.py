@@ -16,11 +16,10 @@ from fairconstrained.inputs.values import alternatives, kind_of, listed
 class Description:
     """The columns of groups as they were first given, and the labels.
 
-    A column that came without a name, and a kind that no value has shown yet, are learnt later.
+    A column that came without a name gets one later.
     """
 
     columns: tuple[Any, ...] | None = None  # names in order; None: none given, or uncertain groups
-    examples: tuple[Any, ...] = ()  # a value of each column, which shows the kind of all
     groups: tuple[Any, ...] = ()  # in the order in which they came
     labels: tuple[Any, ...] = ()  # in the order in which they came
     favourable: Any = None  # one of two labels; None: not known
@@ -74,16 +73,11 @@ def described(
 ) -> Description:
     """Return the description of groups after those `before`; raise ValueError if kinds differ."""
     before = Description() if before is None else before
-    examples = examples_of(groups)
-    check_kind(examples, before.examples, name)
+    check_kind(examples_of(groups), examples_of(before.groups), name)
     warn_of_spellings(groups, before.groups, name)
     if before.columns not in (None, (0,)) or columns is None:
         columns = before.columns
-    groups = tuple(dict.fromkeys([*before.groups, *groups]))
-    if before.examples:
-        both = zip(before.examples, [*examples, *before.examples[len(examples) :]], strict=False)
-        examples = tuple(new if old is None else old for old, new in both)
-    return replace(before, columns=columns, examples=examples, groups=groups)
+    return replace(before, columns=columns, groups=tuple(dict.fromkeys([*before.groups, *groups])))
 
 
 def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -> None:

@@ -21,7 +21,7 @@ from fairconstrained.inputs.description import Description, check_kind, describe
 from fairconstrained.inputs.samples import check_length
 from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
 
-_GROUPS, _STRATA = "sensitive_features ", "control_features "  # before names of crossed columns
+_STRATA = "control_features "  # before names of columns that groups are crossed with
 
 
 class Groups(NamedTuple):
@@ -231,10 +231,10 @@ def _warn_of_groups(columns: Iterable[Any], values: Sequence[Any], name: str) ->
 
 
 def _column_name(key: Any, name: str) -> str:
-    """Name a column in messages; those crossed with strata have the parameter in their name."""
+    """Name a column in messages; strata have the parameter in their name."""
     if not isinstance(key, str):
         return name
-    return key if key.startswith((_GROUPS, _STRATA)) else f"{name} {key!r}"
+    return key if key.startswith(_STRATA) else f"{name} {key!r}"
 
 
 def recoded(codes: NDArray[Any], places: Any) -> NDArray[np.int64]:
@@ -274,13 +274,9 @@ def categories(values: Any, name: str) -> list[Any] | None:
 
 def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
     """Return columns of groups and of strata as one table, and how many are strata."""
-    tables = {_GROUPS: sensitive_features, _STRATA: control_features}
-    columns = {
-        f"{name}{key}": column
-        for name, table in tables.items()
-        for key, column in columns_of(table, name.strip()).items()
-    }
-    return columns, sum(name.startswith(_STRATA) for name in columns)
+    strata = columns_of(control_features, _STRATA.strip())
+    named = {f"{_STRATA}{key}": column for key, column in strata.items()}
+    return columns_of(sensitive_features) | named, len(strata)
 
 
 def as_described(sensitive_features: Any, before: Description | None) -> Any:
@@ -291,8 +287,8 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
     if before is None or before.columns is None or sensitive_features is None:
         return sensitive_features
     examples = {
-        str(key).removeprefix(_GROUPS): example
-        for key, example in zip(before.columns, before.examples, strict=False)
+        key: example
+        for key, example in zip(before.columns, examples_of(before.groups), strict=False)
         if isinstance(key, str) and not key.startswith(_STRATA)
     }
     columns = columns_of(sensitive_features)
@@ -302,8 +298,6 @@ def as_described(sensitive_features: Any, before: Description | None) -> Any:
         values = to_array(columns[key], key)
         first = values[~pd.isna(values)][:1].tolist()
         check_kind(first, [example], f"sensitive_features {key!r}")
-    if list(columns) == list(examples):
-        return sensitive_features
     return {key: columns[key] for key in examples}
 
 
@@ -321,13 +315,9 @@ def groups_by(
     strata = () if control_features is None else columns_of(control_features, _STRATA.strip())
     # Positions are no names: the one column of an array may be any column of the model.
     if before is not None and len(before.columns or ()) > 1 and {str} == set(map(type, keys)):
-        columns = [*(f"{_GROUPS}{key}" for key in keys), *(f"{_STRATA}{key}" for key in strata)]
-        names = [
-            str(key) if str(key).startswith((_GROUPS, _STRATA)) else f"{_GROUPS}{key}"
-            for key in before.columns
-        ]
-        if set(columns) <= set(names):
-            places = [names.index(column) for column in columns]
+        columns = [*keys, *(f"{_STRATA}{key}" for key in strata)]
+        if set(columns) <= set(before.columns):
+            places = [before.columns.index(column) for column in columns]
             groups = [tuple(group[at] for at in places) for group in before.groups]
     groups = [group if isinstance(group, tuple) else (group,) for group in groups]
     if place is not None:
@@ -356,15 +346,11 @@ def refuse_groups_in(X: Any, sensitive_features: Any) -> None:
     fields = getattr(getattr(groups, "dtype", None), "names", None) or ()  # of a structured array
     names_in = getattr(groups, "columns", fields)
     columns = groups if isinstance(groups, dict) else dict.fromkeys(names_in)
-    if list(columns) == list(range(len(columns))):  # positions are no names
-        columns = {}
-    named = [*columns, *(getattr(column, "name", None) for column in (groups, *columns.values()))]
-    unprefixed = [
-        name.removeprefix(_GROUPS).removeprefix(_STRATA) if isinstance(name, str) else name
-        for name in named
-        if name is not None
-    ]
-    names = {levels_of_name(name)[-1] for name in unprefixed}
+    # Positions are no names.
+    named = [name for place, name in enumerate(columns) if name != place]
+    named = [name.removeprefix(_STRATA) if isinstance(name, str) else name for name in named]
+    named += [getattr(column, "name", None) for column in (groups, *columns.values())]
+    names = {levels_of_name(name)[-1] for name in named if name is not None}
     features = getattr(X, "column_names", getattr(X, "columns", ()))
     shared = [name for name in features if not names.isdisjoint(levels_of_name(name))]
     if shared:
@@ -428,7 +414,7 @@ def named_columns(table: Any) -> dict[str, Any]:
 def column_names(keys: Iterable[Any]) -> list[str]:
     """Return the names of columns in messages."""
     texts = (key if isinstance(key, str) else f"column {key}" for key in keys)
-    return [text.removeprefix(_GROUPS).removeprefix(_STRATA) for text in texts]
+    return [text.removeprefix(_STRATA) for text in texts]
 
 
 def group_name(label: Any) -> str:
