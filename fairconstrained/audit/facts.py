@@ -367,7 +367,7 @@ def _outcomes(sample: Sample) -> dict[str, Any]:
             "favourable": outcome.name,
             "values": [
                 {"value": str(value), "rows": rows, "favourable": value in outcome.good}
-                for value, rows in zip(outcome.values.labels, outcome.rows, strict=True)
+                for value, rows in outcome.rows.items()
                 if rows
             ],
         }

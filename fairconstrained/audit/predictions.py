@@ -9,7 +9,8 @@ import numpy as np
 
 from fairconstrained.arrays import as_numpy
 from fairconstrained.engines.columns import where_rows_are
-from fairconstrained.inputs.outcomes import outcome_values
+from fairconstrained.inputs.labels import best_of
+from fairconstrained.inputs.outcomes import favourable_values
 from fairconstrained.metrics.inputs import predicted
 
 # In this order: XGBoost's Booster predicts arrays by the first; modules and functions are called.
@@ -47,9 +48,10 @@ def decisions_and_scores(
     if not (hasattr(model, "predict_proba") and hasattr(model, "classes_")):
         return output.reshape(-1), None
     classes = list(model.classes_)
-    favourable = outcome_values(classes, pos_label, "classes_", orders=orders).targets
+    best = best_of(classes, *orders) if pos_label is None else pos_label
+    good = favourable_values(classes, best, "classes_")
     probabilities = np.asarray(predicted(model, X, groups, "predict_proba"))
-    return output.reshape(-1), probabilities[:, favourable].sum(axis=1)
+    return output.reshape(-1), probabilities[:, [c in good for c in classes]].sum(axis=1)
 
 
 def is_model(values: Any) -> bool:

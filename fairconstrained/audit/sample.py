@@ -17,7 +17,7 @@ import pandas as pd
 from fairconstrained.arrays import Array, Floats, Ints, computed, in_rows
 from fairconstrained.exceptions import InputWarning
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
-from fairconstrained.inputs.labels import label_array, order_of
+from fairconstrained.inputs.labels import label_array, one_column, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_length, check_weights
 from fairconstrained.inputs.values import listed, notes_on, whole_numbers
@@ -140,19 +140,22 @@ class Sample:
 
     def known(self, grouping: Grouping) -> Array:
         """Return whether the group, and the stratum, of each row are known, (n_samples,)."""
-        by = next(one for one in self.groupings if one.attribute == grouping.family)
-        parts = [by] if self.strata is None else [by, self.strata]
-        unknown = [part.others[UNKNOWN] for part in parts if UNKNOWN in part.others]
-        nobody = np.zeros(len(self.decision), dtype=bool)
-        return np.asarray(~np.any([nobody, *unknown], axis=0))
+        known = self._attributes(grouping).notna().all(axis=1)
+        if self.control is not None:
+            known &= self.control.notna().all(axis=1)
+        return np.asarray(known)
 
     def absent(self, grouping: Grouping) -> list[str]:
         """Return the groups that no row has, of the categories' and the model's."""
-        alone = grouping.family in self.people
-        columns = self.people[[grouping.family]] if alone else self.people
+        columns = self._attributes(grouping)
         seen = encode_groups(columns).labels.tolist()
         known = self.model_groups.get(grouping.family, ())
         return [group_name(group) for group in lacking(columns, seen, known)]
+
+    def _attributes(self, grouping: Grouping) -> pd.DataFrame:
+        """Return the attribute of a grouping, or all of them."""
+        alone = grouping.family in self.people
+        return self.people[[grouping.family]] if alone else self.people
 
     def reference_of(self, grouping: Grouping) -> str | None:
         """Return the group of an attribute, or of all together, that was named."""
@@ -247,20 +250,14 @@ def _decided(sample: Sample, known: Array) -> Sample:
 
 def _column(name: str, values: Any) -> pd.Series[Any]:
     """Return a Series with the name of the user, or one of ours; codes as whole numbers."""
-    if isinstance(values, pd.Series):
-        column = values.reset_index(drop=True)
-    else:
+    if not isinstance(values, pd.Series):
         values = computed(values)
-        array, order = label_array(values), order_of(values)
-        if array.ndim == 2 and array.shape[1] == 1:
-            array = array[:, 0]
-        if array.ndim != 1:
-            raise ValueError(f"{name} must have one outcome per row; got shape {array.shape}.")
+        array, order = one_column(label_array(values), name), order_of(values)
         ordered: Any = array if order is None else pd.Categorical(array, order, ordered=True)
-        column = pd.Series(ordered, name=getattr(values, "name", None))
-    label = _NAMES[name] if column.name is None else column.name
-    codes = whole_numbers(column, name) if column.dtype.kind == "f" else column
-    return pd.Series(codes, name=label)
+        values = pd.Series(ordered, name=getattr(values, "name", None))
+    label = _NAMES[name] if values.name is None else values.name
+    codes = whole_numbers(values, name) if values.dtype.kind == "f" else values
+    return pd.Series(codes, name=label).reset_index(drop=True)
 
 
 def _people(sensitive_features: Any) -> pd.DataFrame:

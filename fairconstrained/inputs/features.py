@@ -71,19 +71,17 @@ def naming_texts_and_dates(X: Any) -> Iterator[None]:
 
 def _texts_and_dates(X: Any) -> str:
     """Name the columns of texts, dates and lengths of time, and the ways out; "" without any."""
-    kinds = {name: kind for name, types in _not_real(X).items() if (kind := _kind_in(types))}
+    kinds = {}
+    for name, types in _not_real(X).items():
+        others = [kind_of(entry) for key, entry in types.items() if key not in _MISSING]
+        others = [kind for kind in others if kind != "numbers"]
+        if others and set(others) <= _WAYS_OUT.keys():
+            kinds[name] = others[0]
     if not kinds:
         return ""
     listed = "; ".join(f"{kind} in the column {name!r}" for name, kind in kinds.items())
     ways = "; ".join(_WAYS_OUT[kind] for kind in dict.fromkeys(kinds.values()))
     return f"it has {listed}. Give {ways}."
-
-
-def _kind_in(types: dict[str, Any]) -> str:
-    """Return the first kind beside numbers, by examples of a column's types; "" of others."""
-    kinds = [kind_of(entry) for name, entry in types.items() if name not in _MISSING]
-    others = [kind for kind in kinds if kind != "numbers"]
-    return others[0] if others and set(others) <= _WAYS_OUT.keys() else ""
 
 
 def _not_real(X: Any) -> dict[Any, dict[str, Any]]:

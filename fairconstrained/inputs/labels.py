@@ -69,14 +69,15 @@ def check_labels(values: ArrayLike, name: str) -> Array:
     """Return one-dimensional class labels without missing values; errors say `name`."""
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
     labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
-    labels = _one_column(labels, name)
+    labels = one_column(labels, name)
     if pd.isna(labels).any():
         raise ValueError(f"{name} has missing values.")
     _refuse_other_types(labels, name)
     return labels
 
 
-def _one_column(labels: Array, name: str) -> Array:
+def one_column(labels: Array, name: str) -> Array:
+    """Return labels in one dimension, of which they may have two."""
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1:
         raise ValueError(f"{name} must have one label per row; got shape {labels.shape}.")
@@ -155,7 +156,7 @@ def read_decisions(
     The description covers those `before`. Raises ValueError for a third label, another kind, a
     favourable label that is not known or not that of the `orders`, and missing values.
     """
-    codes, seen = pd.factorize(_one_column(label_array(values), name))
+    codes, seen = pd.factorize(one_column(label_array(values), name))
     seen = plain(np.asarray(seen))
     _refuse_other_types(seen, name)
     if not missing and (codes < 0).any():

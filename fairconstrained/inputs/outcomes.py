@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Floats
-from fairconstrained.inputs.groups import recoded
-from fairconstrained.inputs.labels import Classes, best_of, is_known, order_of
+from fairconstrained.inputs.labels import best_of, is_known, order_of
 from fairconstrained.inputs.values import alternatives, listed, spelling
 
 
@@ -18,14 +18,9 @@ class Outcomes(NamedTuple):
     """The outcome of each row, and the meaning of each value as it was written."""
 
     favourable: Floats  # (n_samples,): 1 or 0, nan where the outcome is missing
-    rows: list[int]  # of each value
-    values: Classes  # that occur or could have, and the places of the favourable ones
+    rows: dict[Any, int]  # of each value that occurs or could have
+    good: list[Any]  # the favourable ones of these values
     column: str
-
-    @property
-    def good(self) -> list[Any]:
-        """Return the favourable values."""
-        return [self.values.labels[place] for place in self.values.targets]
 
     @property
     def spelled(self) -> list[str]:
@@ -35,40 +30,36 @@ class Outcomes(NamedTuple):
     @property
     def name(self) -> str:
         """Return the name of the favourable outcome, with the column of numbers and booleans."""
-        labels = self.values.labels
         # Without any favourable outcome, 0 or False alone, it is the one that could have been.
-        best = "True" if set(map(type, labels)) == {bool} else "1"
-        word = any(isinstance(value, str) for value in labels)
+        best = "True" if set(map(type, self.rows)) == {bool} else "1"
+        word = any(isinstance(value, str) for value in self.rows)
         return f"{'' if word else f'{self.column} = '}{listed(self.good) or best}"
 
 
-def outcome_values(
-    values: Sequence[Any],
-    pos_label: Any,
-    name: str,
-    parameter: str = "pos_label",
-    orders: Sequence[list[Any] | None] = (),
-) -> Classes:
-    """Return values with the favourable ones: named, best of an order, or 1 and True.
+def favourable_values(
+    values: Sequence[Any], pos_label: Any, name: str, parameter: str = "pos_label"
+) -> list[Any]:
+    """Return the favourable ones of these values: one or several named ones, or 1 and True.
 
     Case, and blanks around words, do not matter, and neither does the type: "1", 1 and 1.0 are one
     value. Raises ValueError, which says `parameter`, if there is no answer.
     """
-    pos_label = best_of(values, *orders) if pos_label is None else pos_label
     seen = f"the values of {name} are {listed(sorted(values, key=str)) or 'missing'}"
     if pos_label is None and not is_known(values):
         raise ValueError(
             f"{seen}. Name the favourable one by {parameter}: only 1 of 0 and 1 (or -1 and 1), "
             "True, and the last of two ordered categories are known."
         )
-    wanted = {spelling(value) for value in _named(pos_label)}
-    targets = [place for place, value in enumerate(values) if spelling(value) in wanted]
-    if pos_label is not None and not targets:
-        names = listed(map(repr, _named(pos_label)))
+    several = isinstance(pos_label, (list, tuple, set, frozenset, np.ndarray))
+    named = list(pos_label) if several else [1 if pos_label is None else pos_label]
+    wanted = set(map(spelling, named))
+    good = [value for value in values if spelling(value) in wanted]
+    if pos_label is not None and not good:
         raise ValueError(
-            f"{parameter} is {names}, but {seen}. Name the favourable one of these as well."
+            f"{parameter} is {listed(map(repr, named))}, but {seen}. Name the favourable one of "
+            "these as well."
         )
-    return Classes(list(values), targets, True)
+    return good
 
 
 def read_outcomes(
@@ -82,34 +73,14 @@ def read_outcomes(
     values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
     orders, outcomes = list(map(order_of, columns.values())), {}
     for name, column in columns.items():
-        best, spellings = pos_label, set(map(spelling, values[name]))
-        vocabulary = [values[name]]
-        if best is None:
+        spellings = set(map(spelling, values[name]))
+        best, more = pos_label, [v for v in values.values() if spellings <= set(map(spelling, v))]
+        if pos_label is None:
             best = best_of(values[name], *orders)
-            vocabulary += [] if best is None else [[best]]
-        else:
-            vocabulary += [v for v in values.values() if spellings <= set(map(spelling, v))]
-        every = list(dict.fromkeys(value for some in vocabulary for value in some))
-        outcomes[name] = _outcomes(column, every, best, parameter)
+            more = [] if best is None else [[best]]
+        counts = column.value_counts().to_dict()
+        rows = {value: counts.get(value, 0) for value in chain(values[name], *more)}
+        good = favourable_values(list(rows), best, str(column.name), parameter)
+        is_good = column.isin(good).astype(float).where(column.notna()).to_numpy()
+        outcomes[name] = Outcomes(is_good, rows, good, str(column.name))
     return outcomes
-
-
-def _outcomes(
-    column: pd.Series[Any], vocabulary: list[Any], pos_label: Any, parameter: str
-) -> Outcomes:
-    """Read a column, whose values are among a vocabulary."""
-    values = outcome_values(vocabulary, pos_label, str(column.name), parameter)
-    codes, seen = pd.factorize(column.to_numpy(dtype=object))
-    place = {value: at for at, value in enumerate(vocabulary)}
-    codes = recoded(codes, [place[value] for value in seen.tolist()])
-    rows = np.bincount(codes[codes >= 0], minlength=len(vocabulary)).tolist()
-    is_good = np.isin(np.arange(len(vocabulary)), values.targets)
-    favourable = np.append(is_good, np.nan)[codes]
-    return Outcomes(favourable, rows, values, str(column.name))
-
-
-def _named(pos_label: Any) -> list[Any]:
-    """Return the favourable values, of one or several; 1 of none."""
-    if isinstance(pos_label, (list, tuple, set, frozenset, np.ndarray)):
-        return list(pos_label)
-    return [1 if pos_label is None else pos_label]

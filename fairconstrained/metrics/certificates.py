@@ -32,7 +32,6 @@ from fairconstrained.metrics.claims import (
     Rows,
     check_rows,
     declared,
-    labels_of,
     lacking,
     predict_rows,
     read_claim,
@@ -48,7 +47,7 @@ from fairconstrained.metrics.inputs import (
 )
 from fairconstrained.metrics.metric import standing_weights
 from fairconstrained.metrics.partial import Scored, read_scored
-from fairconstrained.metrics.populations import Mixture, Population
+from fairconstrained.metrics.populations import Population
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.rate_definitions import CAPS, PARITIES
 
@@ -226,6 +225,7 @@ def certify(
         **{"interval": interval, "threshold": threshold, "min_group_size": min_group_size},
         alpha=1.0 - float(confidence),
         label_names=label_names,
+        in_strata=control_features is not None,
     )
     rows = Rows(y_true, y_pred, y_score, sensitive_features, control_features)
     weights = {"Weights.values": getattr(population, "values", None)}
@@ -235,7 +235,7 @@ def certify(
         rows, model = predict_rows(estimator, X, y, rows, claim), " ".join(repr(estimator).split())
     claim, rows = _with_known(claim, estimator, rows, y, y_true, y_pred)
     rows = check_rows(rows, claim, population is not None and population.needs_labels)
-    claim = claim._replace(labels=labels_of(rows, claim.labels)).naming(y, y_true, y_pred)
+    claim = claim.about(rows, y, y_true, y_pred)
     judged = _judge(rows, claim) if population is None else _judge_drawn(population, rows, claim)
     if judged.left_out:
         warn_caller(
@@ -244,7 +244,7 @@ def certify(
             SmallGroupWarning,
         )
     return Certificate(
-        constraint=claim.words(control_features is not None),
+        constraint=claim.words,
         slack=claim.slack,
         confidence=float(confidence),
         standing=judged.standing,
@@ -303,8 +303,8 @@ def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
     Of intervals of fractions these are the corners: a certificate is wrong only if it is wrong
     about the worst one, so that no correction for their number is needed (Berger 1982).
     """
-    codes, labels = _encoded(rows.sensitive_features, rows.size)
-    if (codes < 0).any():
+    groups = _encoded(rows.sensitive_features, rows.size)
+    if not groups.known.all():
         raise ValueError("sensitive_features has missing values, which population= does not take.")
     positive = None
     if population.needs_labels:
@@ -312,13 +312,7 @@ def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
         if claim.pos_label is None:
             refuse_unknown(two)
         positive = true == target
-    names = [group_name(label) for label in labels]
-    mixture = Mixture(
-        *(codes, names, positive),
-        *(claim.depends_on_groups, claim.depends_on_labels, claim.at_corners),
-        rows.control_features is not None or claim.attributes == "parallel",
-    )
-    drawn = population.samples(mixture, claim.alpha * _FOR_SAMPLES)
+    drawn = population.samples(groups, positive, claim, claim.alpha * _FOR_SAMPLES)
     if not drawn:
         return _judge(rows, claim)._replace(assumed=[*_DECLARED, _NO_MATTER])
     samples = [rows.take(chosen) for chosen in drawn]

@@ -56,8 +56,10 @@ class Claim(NamedTuple):
     label_names: Mapping[Any, str] | None = None
     labels: Sequence[Any] = ()  # that it is about, whether or not the rows have them
     groups: Sequence[Any] = ()  # that the model knows, by each attribute
+    in_strata: bool = False  # whether groups are compared within strata
 
-    def words(self, in_strata: bool) -> str:
+    @property
+    def words(self) -> str:
         """Return the criterion as the statement names it."""
         if self.interval is not None:
             return f"partial {self.notion} in {self.interval}"
@@ -65,7 +67,7 @@ class Claim(NamedTuple):
         if self.ratio is not None:
             words = f"one minus the smallest ratio of {words}"
         words += " by each attribute" if self.attributes == "parallel" else ""
-        return words + (" in each stratum" if in_strata else "")
+        return words + (" in each stratum" if self.in_strata else "")
 
     @property
     def decides(self) -> bool:
@@ -91,6 +93,11 @@ class Claim(NamedTuple):
         if rates is None:
             return False
         return any(rate.possible.all(axis=0).any() for rate in rates([0, 1], [1]))
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether groups are compared within strata, or by several attributes."""
+        return self.in_strata or self.attributes == "parallel"
 
     @property
     def at_corners(self) -> bool:
@@ -126,19 +133,25 @@ class Claim(NamedTuple):
         sets = None if self.notion in CAPS else sets
         return compared(rows, self.slack, self.min_group_size, families=attributes, sets=sets)
 
-    def naming(self, *columns: Any) -> Claim:
-        """Return the claim with its favourable label, if known; in rankings the one on top.
+    def about(self, rows: Rows, *columns: Any) -> Claim:
+        """Return the claim about the labels of all rows, and those known that are of their kind.
 
-        It is the label of all rows: samples of them may lack one.
+        Samples of the rows may lack some. The favourable label is among them, if it is known; in
+        rankings it is the one on top. Ordered `columns` may say it.
         """
-        labels = self.labels
+        seen = [labels for labels in (rows.y_true, rows.y_pred) if labels is not None]
+        kinds = {kind_of(labels[0]) for labels in seen}
+        more = [label for label in self.labels if not kinds or kind_of(label) in kinds]
+        seen += [np.asarray(more)] if more else []
+        labels = encode_labels(*seen)[1] if seen else []
+        claim = self._replace(labels=labels)
         if self.pos_label is not None or not 0 < len(labels) <= 2:
-            return self
+            return claim
         classes = classes_of(labels, None, *columns)
         label = classes.labels[classes.targets[0]] if self.decides else classes.labels[1]
         # Rankings have a label on top by order; for decisions it has to be known.
         unknown = label == UNSEEN or (self.decides and not classes.known)
-        return self._replace(pos_label=None if unknown else label)
+        return claim._replace(pos_label=None if unknown else label)
 
 
 def read_claim(
@@ -242,15 +255,6 @@ def predict_rows(estimator: Any, X: Any, y: Any, rows: Rows, claim: Claim) -> Ro
     if claim.decides:
         return rows._replace(y_true=true, y_pred=predicted(estimator, X, groups))
     return rows._replace(y_true=true, y_score=scores_of(estimator, X, groups))
-
-
-def labels_of(rows: Rows, known: Sequence[Any]) -> list[Any]:
-    """Return the labels of rows, and those `known` that are of their kind, in sorted order."""
-    columns = [labels for labels in (rows.y_true, rows.y_pred) if labels is not None]
-    kinds = {kind_of(column[0]) for column in columns}
-    more = [label for label in known if not kinds or kind_of(label) in kinds]
-    columns += [np.asarray(more)] if more else []
-    return encode_labels(*columns)[1] if columns else []
 
 
 def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -20,24 +20,13 @@ from scipy.stats import binom
 
 from fairconstrained.arrays import Array, Floats, Ints, check_number
 from fairconstrained.groups import corners_within
-from fairconstrained.inputs.groups import group_name
+from fairconstrained.inputs.groups import Groups, group_name
 from fairconstrained.inputs.samples import check_weights
+from fairconstrained.metrics.claims import Claim
 
 Fraction: TypeAlias = float | tuple[float, float]
 # Each interval has two ends, and each combination of ends is a sample: 256 of them.
 MOST_INTERVALS = 8
-
-
-class Mixture(NamedTuple):
-    """Rows, and the fractions on which a criterion depends."""
-
-    groups: Ints
-    names: list[str]
-    positive: Array | None  # whether the true label is the positive one
-    depends_on_groups: bool  # whether it depends on the fractions of the groups
-    depends_on_labels: bool  # whether on the fractions of the labels within the groups
-    at_corners: bool  # if these lie between bounds, it is largest at some of these
-    in_parts: bool = False  # groups are compared within strata, or by several attributes
 
 
 @dataclass(frozen=True)
@@ -118,38 +107,34 @@ class Proportions:
             if fractions is not None
         }
 
-    def samples(self, rows: Mixture, failure: float) -> list[Ints]:
-        """Draw rows at each corner of what is declared; none if nothing depends on it.
+    def samples(
+        self, groups: Groups, positive: Array | None, claim: Claim, failure: float
+    ) -> list[Ints]:
+        """Draw rows at each corner of what is declared; none if a claim does not depend on it.
 
-        Too few rows for a sample have a probability of at most `failure`.
+        `positive` says whether the true label is the positive one. Too few rows for a sample have a
+        probability of at most `failure`.
         """
-        if rows.in_parts:
+        if claim.in_parts:
             raise ValueError(
                 "population must hold Weights for parity within strata, or by several attributes: "
                 f"Proportions say nothing about either; got {self!r}."
             )
-        groups = rows.depends_on_groups and self.groups
-        labels = rows.depends_on_labels and self.positives
-        if rows.depends_on_groups and labels and not groups:
+        by_group = claim.depends_on_groups and self.groups
+        by_label = claim.depends_on_labels and self.positives
+        if claim.depends_on_groups and by_label and not by_group:
             raise ValueError(
                 "Proportions must declare groups as well as positives for this criterion, which "
                 "depends on the fractions of the groups."
             )
-        none, rng = np.zeros((0, 2)), _generator(rows.groups, rows.positive)
         # Rows that lack a declared group are refused, whether or not the criterion depends on it.
-        declared = {"groups": self.groups, "positives": self.positives}
-        group_bounds, label_bounds = (
-            none if fractions is None else _group_bounds(rows.names, name, fractions)
-            for name, fractions in declared.items()
-        )
-        if not groups and not labels:
+        names = [group_name(label) for label in groups.labels]
+        group_bounds = _group_bounds(names, "groups", self.groups)[: None if by_group else 0]
+        label_bounds = _group_bounds(names, "positives", self.positives)[: None if by_label else 0]
+        if not by_group and not by_label:
             return []
-        group_bounds, label_bounds = (
-            bounds if depends else none
-            for bounds, depends in ((group_bounds, groups), (label_bounds, labels))
-        )
         n_intervals = int(np.diff(np.concatenate((group_bounds, label_bounds))).astype(bool).sum())
-        if n_intervals and not rows.at_corners:
+        if n_intervals and not claim.at_corners:
             raise ValueError(
                 "Proportions must declare numbers and no intervals for this criterion, which need "
                 f"not be largest at an end of them; got {self!r}."
@@ -159,10 +144,11 @@ class Proportions:
                 f"Proportions must declare at most {MOST_INTERVALS} intervals, each of which "
                 f"doubles the work; got {n_intervals}."
             )
+        rng = _generator(groups.codes, positive)
         return [
-            _drawn(rows, share, np.array(positives), failure, rng)
-            for share in (_sorted_corners(group_bounds) if groups else [None])
-            for positives in product(*map(_ends, label_bounds))
+            _drawn(groups, positive, share, np.array(positives), failure, rng)
+            for share in (_sorted_corners(group_bounds) if by_group else [None])
+            for positives in product(*(np.unique(ends).tolist() for ends in label_bounds))
         ]
 
 
@@ -204,9 +190,11 @@ class Weights:
         """Return the bound, in plain numbers."""
         return {"weights": {"most": float(self.most)}}
 
-    def samples(self, rows: Mixture, failure: float) -> list[Ints]:
-        """Draw each row with its probability."""
-        weights = self.of_rows(len(rows.groups))
+    def samples(
+        self, groups: Groups, positive: Array | None, claim: Claim, failure: float
+    ) -> list[Ints]:
+        """Draw each row with its probability, whatever the claim."""
+        weights = self.of_rows(len(groups.codes))
         drawn = _generator(weights).random(len(weights)) < weights / float(self.most)
         return [np.flatnonzero(drawn)]
 
@@ -247,7 +235,9 @@ def _bounds(name: str, fractions: Mapping[Any, Fraction] | None) -> dict[str, tu
 
 
 def _group_bounds(names: list[str], name: str, fractions: Any) -> Floats:
-    """Return the bounds of these groups, (n_groups, 2)."""
+    """Return the bounds of these groups, (n_groups, 2); without fractions none."""
+    if fractions is None:
+        return np.zeros((0, 2))
     bounds = _bounds(name, fractions)
     if set(bounds) != set(names):
         raise ValueError(
@@ -263,19 +253,20 @@ def _sorted_corners(bounds: Floats) -> list[Floats]:
     return list(map(np.array, sorted(tuple(np.round(corner, 12).tolist()) for corner in corners)))
 
 
-def _ends(bounds: Floats) -> list[float]:
-    return list(np.unique(bounds).tolist())
-
-
 def _drawn(
-    rows: Mixture, share: Floats | None, positives: Floats, failure: float, rng: Any
+    groups: Groups,
+    positive: Array | None,
+    share: Floats | None,
+    positives: Floats,
+    failure: float,
+    rng: Any,
 ) -> Ints:
     """Draw positions of rows with these fractions of groups (None: any) and positive labels."""
-    n_groups, cell = len(rows.names), rows.groups
+    n_groups, cell = len(groups.labels), groups.codes
     q = np.ones(n_groups) if share is None else share
     if len(positives):
-        assert rows.positive is not None
-        cell = 2 * rows.groups + rows.positive
+        assert positive is not None
+        cell = 2 * groups.codes + positive
         q = np.stack((q * (1.0 - positives), q * positives), axis=1).ravel()
     members = [np.flatnonzero(cell == t) for t in range(len(q))]
     if share is not None:
