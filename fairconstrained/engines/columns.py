@@ -88,7 +88,9 @@ def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Functio
             named = {
                 role: table.names(role, values)
                 for role, values in columns.items()
-                if values is not None and not (role in models and _predicts(values))
+                # Columns of Spark have any attribute, their class has not.
+                if values is not None
+                and not (role in models and (callable(values) or hasattr(type(values), "predict")))
             }
             rows = RowsToPredict(table, named)
             bound.arguments |= {"X": rows, **(rows.columns() if named else {})}
@@ -106,11 +108,6 @@ def where_rows_are(
     if isinstance(X, RowsToPredict):
         return X.outputs(function, model)
     return function(X, sensitive_features)
-
-
-def _predicts(values: Any) -> bool:
-    """Return whether this is a model; columns of Spark have any attribute, their class has not."""
-    return callable(values) or hasattr(type(values), "predict")
 
 
 def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:

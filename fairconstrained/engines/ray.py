@@ -57,8 +57,7 @@ class RayParts(Parts):
         return ray.get(added(values, lambda some: _total.remote(*some)))
 
     def gather(self, function: Callable[[Any], Any]) -> list[Any]:
-        values: list[Any] = ray.get(_applied(function, self.refs))
-        return values
+        return list(ray.get(_applied(function, self.refs)))
 
 
 def _applied(function: Callable[..., Any], *lists: Sequence[Any]) -> list[Any]:

@@ -82,8 +82,7 @@ class SparkParts(Parts):
         return self.pairs.values().map(partial(_called, function)).treeReduce(add)
 
     def gather(self, function: Callable[[Any], Any]) -> list[Any]:
-        values: list[Any] = self.pairs.values().map(partial(_called, function)).collect()
-        return values
+        return list(self.pairs.values().map(partial(_called, function)).collect())
 
 
 def _called(function: Callable[..., Any], *entries: Any) -> Any:

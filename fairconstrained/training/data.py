@@ -91,20 +91,15 @@ def as_source(data: Any, dtype: torch.dtype) -> Source:
     if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         if not len(data):
             raise ValueError("data has no rows.")
-        return Source(lambda rows: _collated(data, rows.tolist()), torch.arange(len(data)))
+        # As a loader takes them: by one call, if the data set has one for several rows.
+        items = getattr(data, "__getitems__", lambda rows: [data[i] for i in rows])
+        return Source(lambda rows: default_collate(items(rows.tolist())), torch.arange(len(data)))
     if isinstance(data, Iterable) and not isinstance(data, (Tensor, tuple, list, str, dict)):
         return _Stream(data)
     raise ValueError(
         "data must be a tuple of tensors or arrays, a data set that can be indexed, or an iterable "
         f"of batches such as torch.utils.data.DataLoader; got {type(data).__name__}."
     )
-
-
-def _collated(dataset: Any, rows: list[int]) -> Any:
-    """Return a batch as a loader takes it: by one call, if the data set has ``__getitems__``."""
-    if hasattr(dataset, "__getitems__"):
-        return default_collate(dataset.__getitems__(rows))
-    return default_collate([dataset[i] for i in rows])
 
 
 def _as_tensor(column: Any, dtype: torch.dtype) -> Tensor:

@@ -145,8 +145,7 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     squared = torch.where(known, variance, least).sqrt()
     norm = (variance / squared)[known].sum() + (total - known_variance) / least**0.5
     # Steps are of one size: rows of a larger typical norm are scaled down to this one.
-    scale: Tensor = (squared * norm / total.clamp_max(4.0**2)).sqrt()
-    return scale
+    return torch.sqrt(squared * norm / total.clamp_max(4.0**2))
 
 
 def _runs(variance: Tensor, least: float) -> Tensor:

@@ -158,8 +158,7 @@ def _repaired(counts: Tensor, sums: Tensor, squares: Tensor, noise: float) -> Gr
 def _semidefinite(matrix: Tensor) -> Tensor:
     """Return the nearest positive semidefinite matrix: drop negative eigenvalues."""
     values, vectors = torch.linalg.eigh(matrix)
-    repaired: Tensor = (vectors * values.clamp_min(0.0)) @ vectors.T
-    return repaired
+    return torch.matmul(vectors * values.clamp_min(0.0), vectors.T)
 
 
 @dataclass(frozen=True)

@@ -168,8 +168,7 @@ class SecretGroups:
         *_, variances = self._released[-1]
         slopes = self._affine.on_table(torch.eye(self.n_constraints).to(variances))
         table_variances = self._cells[:, None] * variances
-        deviations: Tensor = (slopes.square() * table_variances).sum(dim=(1, 2)).sqrt()
-        return deviations
+        return torch.sqrt((slopes.square() * table_variances).sum(dim=(1, 2)))
 
     def predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return soft and hard statistics of the rows, such as probabilities, which are public."""
