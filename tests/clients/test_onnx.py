@@ -69,28 +69,22 @@ def test_the_graph_gives_labels_and_probabilities(name, n_classes, words):
     agrees(*fitted(OF_TWO[name], np.array(["a", "b", "c"])[y] if words else y))
 
 
-PUBLIC_HEADS = {
-    "record": {"epsilon": 1.0, "solver": DPSGDA(n_steps=5)},
-    "sensitive_features": {"epsilon": 1.0, "protect": "sensitive_features"},
-    "nobody": {},
-}
-
-
 @pytest.mark.parametrize(
-    ("protected", "kind"),
+    ("private", "kind"),
     [
-        ("record", LogisticRegression),
-        ("sensitive_features", HistGradientBoostingClassifier),
-        ("nobody", LogisticRegression),
+        ({"epsilon": 1.0, "solver": DPSGDA(n_steps=5)}, LogisticRegression),
+        ({"epsilon": 1.0, "protect": "sensitive_features"}, HistGradientBoostingClassifier),
+        ({}, LogisticRegression),
     ],
+    ids=["record", "sensitive_features", "nobody"],
 )
-def test_heads_on_frozen_models(protected, kind):
+def test_heads_on_frozen_models(private, kind):
     """Of the label, which knows a class more, and of the group."""
     X, y, groups = biased()
     of_label = kind(max_iter=20).fit(X, np.where(X[:, 1] > 1, 2, y))
     of_group = kind(max_iter=20).fit(X, groups)
     model = Posteriors(FrozenEstimator(of_label), FrozenEstimator(of_group))
-    clf = RateConstrainedClassifier("equalized_odds", model=model, **PUBLIC_HEADS[protected])
+    clf = RateConstrainedClassifier("equalized_odds", model=model, **private)
     agrees(clf.set_params(random_state=0).fit(X, y, sensitive_features=groups), X)
 
 

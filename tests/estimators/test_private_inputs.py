@@ -58,8 +58,7 @@ Y = (PLACE + 0.1 * RNG.normal(size=N) > 0.5).astype(int)
 STEPS = DPSGDA(n_steps=2)
 FEW = slice(0, 400)
 SECRET_GROUPS = RateConstrainedClassifier(epsilon=1.0, protect="sensitive_features")
-quiet = pytest.mark.filterwarnings("ignore::UserWarning")
-pytestmark = quiet
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 GENEROUS = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
 FAR = {

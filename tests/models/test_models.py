@@ -18,7 +18,6 @@ from fairconstrained.models import (
     NetworkModel,
     PiecewiseLinear,
     Standardize,
-    as_specification,
 )
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
@@ -170,11 +169,6 @@ def test_frozen_and_shared_parameters_keep_their_roles():
     torch.testing.assert_close(model.attributes(w)["module_"][2].bias, frozen)
 
 
-def built(spec, n_outputs=1, features=None):
-    torch.manual_seed(0)
-    return as_specification(spec).build(features or DenseFeatures(X), WEIGHT[:30], n_outputs, 1e-3)
-
-
 @pytest.mark.parametrize(
     ("layers", "n_outputs", "message"),
     [
@@ -186,7 +180,7 @@ def built(spec, n_outputs=1, features=None):
 )
 def test_networks_of_the_wrong_shape_are_refused(layers, n_outputs, message):
     with pytest.raises(ValueError, match=message):
-        built(lambda d, k: layers, n_outputs)
+        Network(lambda d, k: layers).build(DenseFeatures(X), WEIGHT[:30], n_outputs, 1e-3)
 
 
 def matrix(seed=0, n=40, d=6, density=0.6):
