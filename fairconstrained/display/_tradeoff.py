@@ -88,23 +88,18 @@ class TradeoffDisplay:
         """
         ax = axes_of(ax)
         # Every display that is on the axes has two containers.
-        style = {
-            **next_style(len(ax.containers) // 2),
-            **{"linestyle": "none", "elinewidth": 0.8, "capsize": 2},
-            **kwargs,
-        }
+        style = {**next_style(len(ax.containers) // 2), "elinewidth": 0.8, "capsize": 2}
+        style |= {"linestyle": "none", **kwargs}
         line = {"color": style["color"], "marker": style["marker"]}
-        front = pareto_front(self.error, self.violation)
-        self.points_ = [
-            self._draw(ax, front, style),
-            self._draw(ax, ~front, {**style, "alpha": 0.3}),
-        ]
+        violation, error = np.asarray(self.violation), np.asarray(self.error)
+        front = pareto_front(error, violation)
+        pale = {**style, "alpha": 0.3}
+        self.points_ = [self._draw(ax, front, style), self._draw(ax, ~front, pale)]
         if not front.all():
             self.points_[1].set_label(new_label(ax, "pale: behind the line"))
-        order = np.flatnonzero(front)[np.argsort(np.asarray(self.violation)[front], kind="stable")]
+        order = np.flatnonzero(front)[np.argsort(violation[front], kind="stable")]
         (self.front_,) = ax.plot(
-            np.asarray(self.violation)[order],
-            np.asarray(self.error)[order],
+            *(violation[order], error[order]),
             drawstyle="steps-post",
             linewidth=1.2,
             alpha=0.7,
@@ -114,7 +109,7 @@ class TradeoffDisplay:
         self.slack_ = slack_line(ax.axvline, self.slack)
         self.chosen_ = None
         if self.chosen is not None:
-            point = np.asarray(self.violation)[self.chosen], np.asarray(self.error)[self.chosen]
+            point = violation[self.chosen], error[self.chosen]
             ring = {"s": 120, "facecolors": "none", "edgecolors": "0.15", "linewidths": 1.4}
             self.chosen_ = ax.scatter(*point, zorder=3, label=new_label(ax, "chosen"), **ring)
         ax.set(xlabel=self.violation_name, ylabel=self.error_name)
