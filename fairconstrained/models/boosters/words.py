@@ -88,27 +88,21 @@ def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
     """
     X = read_once(X)
     if all(getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models):
-        tables = _tables(models, X)
+        tables = [_codes(X, model) for model in models]
         if not any(table is None for table in tables):
             return list(zip(map(_reads_codes, models), tables, strict=True))
     return [(model, X.X if isinstance(X, Words) else X) for model in models]
 
 
-def _tables(models: Sequence[Any], X: Any) -> list[Floats | None]:
-    """Return the rows as the trees of each booster see them, or None where it reads for itself."""
+def _codes(X: Any, model: Any) -> Floats | None:
+    """Return the rows as the trees of a booster see them, or None where it reads for itself."""
     if isinstance(X, Words):
-        return [X.codes_for(model) for model in models]
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.size and X.dtype.kind in "biuf":
-        table = np.ascontiguousarray(X, dtype=float)
-        return [
-            None
-            if hasattr(model, "feature_names_in_")
-            or model.is_categorical_ is not None
-            or model.n_features_in_ != X.shape[1]
-            else table
-            for model in models
-        ]
-    return [None]
+        return X.codes_for(model)
+    plain = not hasattr(model, "feature_names_in_") and model.is_categorical_ is None
+    numbers = isinstance(X, np.ndarray) and X.size and X.dtype.kind in "biuf"
+    if not (plain and numbers and X.shape[1:] == (model.n_features_in_,)):
+        return None
+    return np.ascontiguousarray(X, dtype=float)
 
 
 def _reads_codes(model: Any) -> Any:
