@@ -14,9 +14,10 @@ from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.problems.objectives import PairwiseLoss, RankedLoss
 from tests.helpers.auc_fits import METRIC_OF
 from tests.helpers.notions import bound, random_rows
+from tests.helpers.notions import hard_values as hard
+from tests.helpers.notions import soft_values as soft
 
 SURROGATE_OBJECTS = [Quadratic(), Quadratic(c1=0.7, c2=0.4), Binormal(), SoftBins()]
-NO_AUX = torch.zeros(0)
 every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 every_surrogate = pytest.mark.parametrize("surrogate", SURROGATE_OBJECTS, ids=repr)
 each_of_both = pytest.mark.parametrize(
@@ -26,14 +27,6 @@ each_of_both = pytest.mark.parametrize(
 
 def constraint(notion="inter_group", surrogate="binormal", n_groups=3, slack=0.05):
     return bound(AUCParity(notion, slack, surrogate=surrogate), (2, n_groups))
-
-
-def soft(c, rows):
-    return c.values(rows.scores, rows.on(c), NO_AUX)
-
-
-def hard(c, rows):
-    return c.hard_values(rows.scores, rows.on(c), NO_AUX)
 
 
 def pair_mean(loss, rows, first, second):
@@ -123,8 +116,7 @@ def test_hard_values_are_the_metric(notion):
     both = values.reshape(2, -1) + 0.05
     np.testing.assert_allclose(both[0], -both[1], atol=1e-12)
     stacked = Stack(c.space, [bound(DemographicParity(), (2, 3)), c])
-    values_of_all = stacked.hard_values(rows.scores, rows.on(stacked), NO_AUX)
-    np.testing.assert_allclose(stacked.split(values_of_all)[1], values, atol=1e-14)
+    np.testing.assert_allclose(stacked.split(hard(stacked, rows))[1], values, atol=1e-14)
 
 
 @each_of_both

@@ -19,6 +19,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.constraints.partial_notions import _EDGES
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
+from tests.helpers.metrics import PARTIAL_METRICS
 from tests.helpers.notions import bound as bound_to
 from tests.helpers.notions import hard_values, random_rows, soft_values
 
@@ -29,10 +30,6 @@ RATES = {
     "equalized_odds": (PartialEqualizedOdds, EqualizedOdds),
 }
 CONVEX = [name for name in PARTIAL if name != "group_auc"]
-METRICS = {
-    name: getattr(metrics, f"partial_{name}")
-    for name in ("statistical_parity", *RATES, "group_auc")
-} | {"rank_parity": metrics.ccdf_gap}
 
 
 def bound(notion, n_groups=3, temperature=1.5, slack=0.05):
@@ -68,7 +65,7 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     hard = hard_values(constraint, rows, variables(constraint, rows))
     given = rows.beside_labels | {"sensitive_features": np.array(list("abcd"))[rows.group]}
     labels = rows.y.numpy(), rows.scores.numpy()
-    expected = METRICS[name](*labels, interval=interval, **given, **own)
+    expected = PARTIAL_METRICS[name](*labels, interval=interval, **given, **own)
     assert expected > 0.05
     assert constraint.measure(hard) == pytest.approx(expected, abs=1e-12)
     assert hard.max().item() == pytest.approx(expected - 0.05, abs=1e-12)

@@ -281,10 +281,8 @@ REFUSED = {
         ({}, ONE_GROUP, SHARES),
         *(
             ({"protect": unit}, "sample_weight must be None with epsilon", WEIGHTS)
-            for unit in (
-                "record",
-                "record_replacement",
-            )  # even ones: whether they are equal is secret
+            # Even ones: whether they are equal is secret.
+            for unit in ("record", "record_replacement")
         ),
         (
             {"solver": NoisyTables(n_steps=10)},

@@ -147,22 +147,11 @@ LARGE = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 UNITS = ("sensitive_features", "record")
 
 
-def private(
-    constraint="demographic_parity", unit="sensitive_features", n=None, group=None, **params
-):
+def private(unit="sensitive_features", n=None, group=None, weight=None, **params):
     params = {"delta": 1e-6, "random_state": 0, "protect": unit, **params}
     group = LARGE.sensitive_features if group is None else group
-    return DPFermiClassifier(constraint, **params).fit(
-        LARGE.data[:n], LARGE.target[:n], sensitive_features=group[:n]
-    )
-
-
-def weighed(weight, **params):
-    clf, n = DPFermiClassifier(**{"delta": 1e-6, **params}), len(weight)
-    groups = LARGE.sensitive_features[:n]
-    return clf.fit(
-        LARGE.data[:n], LARGE.target[:n], sensitive_features=groups, sample_weight=weight
-    )
+    rows = {"sensitive_features": group[:n], "sample_weight": weight}
+    return DPFermiClassifier(**params).fit(LARGE.data[:n], LARGE.target[:n], **rows)
 
 
 def gap_and_error(clf):
@@ -218,8 +207,8 @@ def test_unequal_weights_move_released_moments_as_the_fit_without_privacy():
     """Positives that count thrice: far more rows get the label, with noise or without."""
     weight = np.where(LARGE.target == 1, 3.0, 1.0)
     # From seed to seed the rate moves by .04.
-    fits = [weighed(weight, penalty=4.0, random_state=seed) for seed in range(4)]
-    exact, plain = weighed(weight, penalty=4.0, epsilon=None), private(penalty=4.0)
+    fits = [private(weight=weight, penalty=4.0, random_state=seed) for seed in range(4)]
+    exact, plain = private(weight=weight, penalty=4.0, epsilon=None), private(penalty=4.0)
     rate = np.mean([clf.predict(LARGE.data).mean() for clf in fits])
     exact_rate, plain_rate = (c.predict(LARGE.data).mean() for c in (exact, plain))
     assert rate == pytest.approx(exact_rate, abs=0.04)
