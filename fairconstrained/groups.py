@@ -337,11 +337,7 @@ def checked_bounds(bound: Any, confusion: NDArray[np.float64]) -> NDArray[np.flo
 def matrices_within(
     confusion: NDArray[np.float64], bounds: NDArray[np.float64]
 ) -> dict[tuple[int, ...], NDArray[np.float64]]:
-    """Return the corners of the matrices within bounds of this one, by the corner of each row.
-
-    Raises ValueError if some matrix within the bounds has no inverse: the determinant is linear in
-    each row, so that those of all lie between those of corners.
-    """
+    """Return the corners of the matrices within bounds of this one, by the corner of each row."""
     ends = zip(confusion - bounds, confusion + bounds, strict=True)
     rows = [corners_within(*of_row) for of_row in ends]
     if prod(map(len, rows)) > _MOST_CORNERS:
@@ -353,6 +349,7 @@ def matrices_within(
         index: np.array([own[i] for own, i in zip(rows, index, strict=True)])
         for index in product(*(range(len(own)) for own in rows))
     }
+    # The determinant is linear in each row: those of all matrices lie between those of corners.
     determinants = np.linalg.det(list(found.values()))
     if not (determinants.min() > _ROUNDING or determinants.max() < -_ROUNDING):
         raise ValueError(

@@ -61,7 +61,6 @@ class LogLoss:
     """Negative log-likelihood of each row's label."""
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each row, (n,)."""
         if scores.shape[1] > 1:
             return torch.logsumexp(scores.T, dim=0) - scores.gather(1, y[:, None])[:, 0]
         label = y.to(scores.dtype)
@@ -79,7 +78,6 @@ class BrierLoss:
     """Half the squared distance from the class probabilities to the one-hot label."""
 
     def __call__(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each row, (n,)."""
         p = class_probabilities(scores)
         return 0.5 * ((p - F.one_hot(y, p.shape[1])) ** 2).sum(dim=1)
 

@@ -104,10 +104,8 @@ class Handle:
         return drawn if store is None else store.seed(drawn)
 
     def digest(self, *values: Any) -> bytes | None:
-        """Return a digest of the values; None without a store, and if they cannot be pickled.
-
-        Equal digests mean equal values; different ones, at worst, that something is computed again.
-        """
+        """Return a digest of the values; None without a store, and if they cannot be pickled."""
+        # Equal digests mean equal values; others, at worst, that something is computed again.
         if not self.shares:
             return None
         total = hashlib.blake2b(digest_size=32)

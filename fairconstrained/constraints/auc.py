@@ -186,7 +186,6 @@ class AUCParity(Notion):
         return self.comparison
 
     def bind(self, space: Space, slack: float | None = None) -> AUCConstraint:
-        """Return the constraint on these labels and groups."""
         if len(space.classes) != 2:
             raise ValueError(f"AUCParity needs two classes; got {len(space.classes)}.")
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)

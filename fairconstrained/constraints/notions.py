@@ -135,7 +135,6 @@ class EventNotion(Notion):
 
     @property
     def needs_favourable(self) -> bool:
-        """Return whether the criterion depends on which label is the favourable one."""
         rates, ratio = getattr(type(self), "rates", None), getattr(self, "ratio", None)
         return rates is not None and not is_symmetric(rates, ratio is not None)
 
@@ -185,7 +184,6 @@ class Parity(EventNotion):
         return ClassProbabilities(n_classes, checked_temperature(self))
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Return the constraint on these labels and groups."""
         reference = chosen(self, "reference", _REFERENCES)
         bound: Any = slack if self.slack is None else self.slack
         n_groups, events = len(space.groups), self.events(space.classes)
@@ -283,7 +281,6 @@ class Cap(EventNotion):
         return sp.eye_array(n_events)
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Return the constraint on these labels and groups."""
         limit: Any = slack if self.max is None else self.max
         caps = [limit]
         if isinstance(limit, Mapping):

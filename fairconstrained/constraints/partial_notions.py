@@ -50,10 +50,7 @@ class PartialNotion(Notion):
     def bind(
         self, space: Space, slack: float | None = None, interval: Any = None
     ) -> WithinIntervals:
-        """Return the constraint on these labels and groups.
-
-        The slack and the interval of the estimator are used if the criterion has none of its own.
-        """
+        """Return the constraint, with the estimator's slack and interval if it has none."""
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
         gap = checked_number(self, "slack", slack if self.slack is None else self.slack)

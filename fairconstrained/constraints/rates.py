@@ -352,7 +352,6 @@ class RateConstraint(Notion):
     temperature: float = field(default=1.0, kw_only=True)
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        """Return the constraint on these labels and groups."""
         part, unions = self._parts(space), self._unions()
         n_classes = len(space.classes)
         weights = np.asarray(self.weights, dtype=float)

@@ -44,13 +44,10 @@ STEPS: dict[str, Step] = {
 
 @dataclass(frozen=True, eq=False)
 class Above(Statistic):
-    """Whether the score is above each of several thresholds, one column for each.
-
-    The step, which replaces the indicator, is a function of temperature times (score - threshold).
-    """
+    """Whether the score is above each of several thresholds, one column for each."""
 
     thresholds: Tensor  # (n_columns,), fixed or variables of the problem
-    step: Step
+    step: Step  # in place of the indicator, of temperature times (score - threshold)
     temperature: float
 
     @property

@@ -320,10 +320,7 @@ class Statistic:
         return self.soft(scores, y)
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
-        """Count rows that are predicted to have each label, as far as a hard table tells.
-
-        The table (n_parts, n_columns) and counts (n_parts,) may be noisy. No labels if it does not.
-        """
+        """Count rows by predicted label, if a hard table tells; it and the counts may be noisy."""
         return table[:, :0]
 
     def sharpened(self) -> Statistic:

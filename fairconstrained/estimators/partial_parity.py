@@ -373,11 +373,9 @@ def in_least_fair_interval(member: Any, scores: Tensor, threshold: float, data: 
 
 
 def with_group_columns(X: Any, codes: Ints, n_groups: int) -> Any:
-    """Return ``[X, 1[g], 1[g] X]`` for every group g but the first: the model of the paper.
-
-    Paper: (1, x, s, s x) with s = 1, 2; here indicators, because they span the same models for two
-    groups and also work for more.
-    """
+    """Return ``[X, 1[g], 1[g] X]`` for every group g but the first: the model of the paper."""
+    # Paper: (1, x, s, s x) with s = 1, 2; here indicators, because they span the same models for
+    # two groups and also work for more.
     blocks = [X]
     for g in range(1, n_groups):
         rows = like((codes == g).astype(np.float64)[:, None], X)

@@ -36,16 +36,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class RowsElsewhere(Rows):
-    """Rows that an engine has: this process has none, and each partition is a worker.
-
-    What a function that travels to the partitions refers to has only the numbers of all rows.
-    """
+    """Rows that an engine has: this process has none, and each partition is a worker."""
 
     parts: Parts = field(kw_only=True)
     n_rows: int = field(kw_only=True)
     total_weight: Tensor = field(kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
+        # Functions that travel to the partitions have only the numbers of all rows.
         return {name: vars(self)[name] for name in self.__dataclass_fields__} | {"parts": None}
 
     def sum(self, function: Callable[[Rows], Tensor]) -> Tensor:

@@ -78,12 +78,10 @@ def as_records(
 
 
 def learn(fit: Fit) -> Fit:
-    """Return the fit with its columns, as one batch; every sum over them is a release of all.
-
-    The columns stay as they are given, near their public range. Dense and sparse sums round
-    differently, by many rows where a range is far from zero: one entry must not decide between
-    them.
-    """
+    """Return the fit with its columns, as one batch; every sum over them is a release of all."""
+    # The columns stay as they are given, near their public range. Dense and sparse sums round
+    # differently, by many rows where a range is far from zero: one entry must not decide between
+    # them.
     fit = with_noise(fit)
     # A frozen model may warn of single rows, such as unknown categories.
     with warnings.catch_warnings():

@@ -67,17 +67,14 @@ def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
 
 
 def excess_over_slack(fit: Fit, stages: Sequence[Stage]) -> tuple[Tensor, Tensor]:
-    """Return by how much constraints exceed the user's slacks, and the error of these numbers.
-
-    The error is two standard deviations of the noise of a private fit, otherwise 0.
-    """
+    """Return by how much constraints exceed the user's slacks, and the error of these numbers."""
     problem, solution = stages[-1]
     hard, m = solution.iterate.hard[1:], len(solution.iterate.dual)
     # A margin narrows the slacks in training only.
     wider = (problem.constraint.slack - stages[0].problem.constraint.slack).to(hard)
     excess = (hard[: len(wider)] + wider)[:m]
     errors = torch.zeros(problem.n_constraints)
-    if fit.task.is_private and problem.n_constraints:
+    if fit.task.is_private and problem.n_constraints:  # two standard deviations of the noise
         errors = 2.0 * problem.deviations_of_estimates().cpu()
     return excess, errors.to(excess)
 

@@ -233,11 +233,9 @@ def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
 
 
 def stopping_early(model: Any, target: Ints) -> Any:
-    """Let boosters stop early from 2,000 rows on, if they leave it to the number of rows.
-
-    scikit-learn's begin at 10,000. Below, a hundred rounds learn the rows by heart. Each kind needs
-    a row on either side of the split.
-    """
+    """Let boosters stop early from 2,000 rows on, if they leave it to the number of rows."""
+    # scikit-learn's begin at 10,000. Below, a hundred rounds learn the rows by heart. Each kind
+    # needs a row on either side of the split.
     names = [
         name
         for name, value in model.get_params(deep=True).items()
@@ -255,11 +253,7 @@ def takes_weights(model: Any) -> bool:
 
 
 def weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
-    """Return sample weights under the name of the parameter of ``fit``; nothing without one.
-
-    Raises ValueError where the last step of a pipeline takes weights, and metadata routing needs to
-    know whether it wants them.
-    """
+    """Return sample weights under the name of the parameter of ``fit``; nothing without one."""
     if has_fit_parameter(model, "sample_weight"):
         return {"sample_weight": weight}
     name, last = model.steps[-1] if hasattr(model, "steps") else ("", None)

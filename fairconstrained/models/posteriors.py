@@ -500,7 +500,12 @@ class PartModel(NamedTuple):
 
     def evidence(self, label_evidence: Floats, group_evidence: Floats) -> list[Floats]:
         """Return evidence of the parts and, within some labels, of the label too."""
-        in_parts = evidence_of_parts(group_evidence, self.task)
+        is_part = self.task.is_part
+        if is_part.shape[0] == is_part.shape[1]:  # each kind is a part
+            in_parts = group_evidence[:, is_part.argmax(axis=0)]
+        else:
+            sums = softmax(group_evidence, axis=1) @ is_part
+            in_parts = np.log(np.maximum(sums, LEAST_GIVEN))
         return [in_parts] if self.task.labels.all() else [in_parts, label_evidence]
 
     def posteriors(self, label_evidence: Floats, group_evidence: Floats) -> Floats:
@@ -525,16 +530,6 @@ def part_model(
     target = np.searchsorted(model.kinds, part)
     calibrator = calibrated(model.evidence(*evidence), target, weight, used)
     return model._replace(calibrator=calibrator)
-
-
-def evidence_of_parts(evidence: Floats, task: GroupTask) -> Floats:
-    """Return evidence of the parts that kinds are in, and of none, from evidence of the kinds."""
-    n_kinds, n_parts = task.is_part.shape
-    if n_parts == n_kinds:
-        return evidence[:, task.is_part.argmax(axis=0)]
-    sums = softmax(evidence, axis=1) @ task.is_part
-    logs: Floats = np.log(np.maximum(sums, LEAST_GIVEN))
-    return logs
 
 
 class FittedPosteriors(NamedTuple):
@@ -567,8 +562,9 @@ class FittedPosteriors(NamedTuple):
             depends = np.ones(n_rows, dtype=bool)
             if head is not None:
                 low, high = self._range_of_scores(np.vstack(answers[0]), head[0])
-                ends = (end.reshape(-1, n_rows).mean(axis=0) + head[1] for end in (low, high))
-                depends = ~_same_sign(*ends)
+                low, high = (end.reshape(-1, n_rows).mean(axis=0) + head[1] for end in (low, high))
+                rounding = 1e-9 * (1.0 + np.abs(low) + np.abs(high))
+                depends = ~((low > rounding) | (high < -rounding))  # beyond rounding
             if depends.all():
                 answers.append(ask(self.groups, rows))
             else:
@@ -590,10 +586,8 @@ class FittedPosteriors(NamedTuple):
         return evidence
 
     def _range_of_scores(self, label_evidence: Floats, coef: Floats) -> tuple[Floats, Floats]:
-        """Return bounds of scores, without the intercept, whatever the posteriors of groups.
-
-        Scores are linear in the posteriors of the parts, whose extremes are at one part, or none.
-        """
+        """Return bounds of scores, without the intercept, whatever the posteriors of groups."""
+        # Scores are linear in the posteriors of the parts, whose extremes are at one part, or none.
         label, columns = self._of_labels(label_evidence)
         factors, start = np.hstack((np.ones((len(label), 1)), columns)), columns.shape[1]
         low = high = columns @ coef[:start]
@@ -642,9 +636,3 @@ class FittedPosteriors(NamedTuple):
         logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs
         return label, np.hstack((logs, label[:, 1:]))
-
-
-def _same_sign(low: Floats, high: Floats) -> NDArray[np.bool_]:
-    """Return whether numbers between these have one sign, beyond rounding."""
-    rounding = 1e-9 * (1.0 + np.abs(low) + np.abs(high))
-    return np.asarray((low > rounding) | (high < -rounding))

@@ -130,10 +130,7 @@ class SampledProblem(Problem, Protocol):
         """
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a warm start and its multipliers: a simpler model fitted to these rows.
-
-        Without one, return the arguments.
-        """
+        """Return the point and multipliers of a simpler model of these rows, or the arguments."""
 
     def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return soft and hard objective on these rows, without penalty, as in prediction, (2,)."""
@@ -161,10 +158,7 @@ class Sharpenable(Problem, Protocol):
 
     @property
     def offsets(self) -> Tensor:
-        """Positions in x that shift the scores of all rows alike.
-
-        Far out along an offset all predictions are equal.
-        """
+        """Positions in x that shift all scores alike: far out along one, predictions are equal."""
 
     def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
         """Return hard values on the line x + t direction with t at most `reach` from 0."""

@@ -144,10 +144,7 @@ def _scores_at(problem: ERM, w: Tensor, ahead: Tensor, steps: Tensor) -> Iterato
 
 
 def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresholds: int) -> Line:
-    """Sum between all label changes if labels decide, else at grid steps and change quantiles.
-
-    Of many rows elsewhere each piece sends evenly spaced changes, in proportion to its rows.
-    """
+    """Sum between all label changes if labels decide, else at grid steps and change quantiles."""
     affine, row_error, total = problem.affine, problem.risk.row_error, problem.data.total_weight
     assert affine is not None  # see `along`
     assert row_error is not None
@@ -158,7 +155,7 @@ def _line_of_sums(problem: ERM, w: Tensor, ahead: Tensor, reach: float, n_thresh
 
     if problem.data.in_memory:
         changes = changes_of_labels(*on_line(problem.data), reach)[1]
-    else:
+    else:  # of many rows each piece sends evenly spaced changes, in proportion to its rows
         spacing = max(1.0, problem.n_rows / SENT_SCORES)
         changes = torch.cat(problem.data.gather(partial(_sent_changes, on_line, reach, spacing)))
     if problem.constraint.label_based:

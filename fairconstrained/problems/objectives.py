@@ -162,10 +162,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class PairwiseLoss(Objective):
-    """The surrogate loss of positives against negatives, measured by 1 - AUC.
-
-    With known fractions of both a batch is unbiased, and may be without positives.
-    """
+    """The surrogate loss of positives against negatives, measured by 1 - AUC."""
 
     surrogate: Surrogate
     fractions: tuple[float, float]

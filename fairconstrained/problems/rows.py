@@ -115,10 +115,8 @@ class Rows:
                 yield Rows((X,), self.y[here], self.group[here], self.weight[here]).block
 
     def total(self, function: Callable[[Rows], Tensor]) -> Tensor:
-        """Sum a function of pieces of rows over all rows of all workers.
-
-        All workers must compute the same sums in the same order.
-        """
+        """Sum a function of pieces of rows over all rows of all workers."""
+        # All workers must compute the same sums in the same order.
         if self.in_memory:
             return function(self)
         return self.sum(lambda local: reduce(torch.add, map(function, local.pieces())))
@@ -211,10 +209,7 @@ class Rows:
         return subsample if min(subsample.workers.gather(len(subsample.y))) else self
 
     def by_cell(self, constraint: MomentConstraint) -> Rows:
-        """Return one row of each label and group of a worker, with the weight of all of them.
-
-        Where rows belong to groups by fractions, one of each label, with the mean fractions.
-        """
+        """Return one row of each label and group of a worker, with the weight of all of them."""
         n_cells = constraint.partition.part_of_cell.numel()
 
         def chosen(local: Rows) -> Rows:
@@ -227,6 +222,7 @@ class Rows:
             cells = local.subset(index, weight[weight > 0][order])
             if local.group.ndim == 1:
                 return cells
+            # Where rows belong to groups by fractions: one of each label, with the mean fractions.
             shares = sum_by(local.group * local.weight[:, None], local.y.long(), n_cells)
             return replace(cells, group=shares[cells.y] / cells.weight[:, None])
 

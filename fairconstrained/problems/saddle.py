@@ -87,10 +87,8 @@ class Saddle:
         self._mean_weight = total / self._n_rows
 
     def after(self, batch: Rows) -> Saddle:
-        """Return the same functions with the fractions of all rows of a stream so far.
-
-        The stream begins with the rows of the problem, which are counted from the start.
-        """
+        """Return the same functions with the fractions of all rows of a stream so far."""
+        # The stream begins with the rows of the problem, which are counted from the start.
         other, n = copy.copy(self), len(batch.y)
         new = batch.take(torch.arange(min(self._n_ahead, n), n, device=batch.y.device))
         other._n_ahead = max(self._n_ahead - n, 0)

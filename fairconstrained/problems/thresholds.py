@@ -162,10 +162,7 @@ def _hull(points: Floats) -> Floats:
 
 
 def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
-    """Find one or three falling thresholds that nearly reach a target; slopes are (2, 1 + m).
-
-    Among triples, the widest apart win: errors in scores then change the fewest predictions.
-    """
+    """Find one or three falling thresholds that nearly reach a target; slopes are (2, 1 + m)."""
     thresholds, above = curve
 
     def missed(weight: Floats) -> Floats:
@@ -184,6 +181,7 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
     for top in tops[tops + 2 < len(total)]:
         upper = np.arange(top + 1, len(total) - 1)
         lower = np.searchsorted(total, total[upper] + most - total[top]).clip(max=len(total) - 1)
+        # The widest apart win: errors in scores then change the fewest predictions.
         width = np.minimum(total[lower] - total[upper], total[upper] - total[top])
         miss = np.where(width > 0, missed(above[top] + above[lower] - above[upper]), np.inf)
         i = np.lexsort((-width, miss))[0]

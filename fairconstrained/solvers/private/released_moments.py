@@ -70,12 +70,9 @@ class ReleasedMoments(Solver):
     Examples
     --------
     >>> from fairconstrained import DPFermiClassifier
-    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import ReleasedMoments
-    >>> data = make_biased_classification(2000, random_state=0)
-    >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2), random_state=0)
-    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    >>> clf.privacy_.unit
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2))
+    >>> clf.planned_privacy(2000).unit
     'sensitive_features'
     """
 
@@ -91,7 +88,6 @@ class ReleasedMoments(Solver):
     inner: Solver | None = None
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
-        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         super().check(None)
         if budget.unit != "sensitive_features":
             raise IncompatibleSolverError(
