@@ -41,15 +41,7 @@ from tqdm.auto import tqdm
 
 from benchmarks.command import Job, command, complete
 from fairconstrained import constraints
-from fairconstrained.monitoring import FairnessMonitor
-from fairconstrained.monitoring.betting import (
-    FROM_THE_START,
-    LATER,
-    WINDOW,
-    Bets,
-    Comparison,
-    of_gap,
-)
+from fairconstrained.monitoring import FairnessMonitor, betting
 from fairconstrained.monitoring.monitor import FIRST_ROWS, FOR_FIRST
 from fairconstrained.rate_definitions import PARITIES
 
@@ -98,27 +90,29 @@ REFERENCE_ALPHA, REFERENCE_ROWS = 0.01, 300
 
 def evidence(outcomes: Array, second: Array, slack: float) -> Array:
     """Return the evidence of a monitor after every row, (n_rows,)."""
-    bets = Bets.on(of_gap(slack))
-    comparison = Comparison(bets)
+    bets = betting.Bets.on(betting.of_gap(slack))
+    comparison = betting.Comparison(bets)
     both = 1 + max(second.argmax(), (~second).argmax())  # the row that begins the comparison
     cells = comparison.windows(outcomes[both:], ~second[both:])
-    whole = second[both:][: (len(second) - both) // WINDOW * WINDOW].reshape(-1, WINDOW)
-    ends = both + WINDOW * (1 + np.flatnonzero(whole.any(axis=1) & ~whole.all(axis=1)))
+    size = betting.WINDOW
+    whole = second[both:][: (len(second) - both) // size * size].reshape(-1, size)
+    ends = both + size * (1 + np.flatnonzero(whole.any(axis=1) & ~whole.all(axis=1)))
     n_windows = np.searchsorted(ends, 1 + np.arange(len(second)), side="right")
     begun, _ = comparison.begun(len(cells))
-    left = LATER / (LATER + np.arange(len(cells) + 1))
+    left = betting.LATER / (betting.LATER + np.arange(len(cells) + 1))
     wealth = _wealth(cells, bets, begun, left)
     return np.asarray(1.0 - FOR_FIRST + FOR_FIRST * wealth[n_windows])
 
 
-def _wealth(cells: Array, bets: Bets, begun: Array, left: Array) -> Array:
+def _wealth(cells: Array, bets: betting.Bets, begun: Array, left: Array) -> Array:
     """Return the wealth of a comparison before the first window and after each of them."""
     logs = np.cumsum(bets.growth[cells], axis=0)
     before = np.vstack((np.zeros(logs.shape[1]), logs[:-1]))
     late = logs + np.logaddexp.accumulate(np.log(begun) - before, axis=0)
     early, late = (np.exp(np.minimum(values, 300.0)) for values in (logs, late))
     early, late = np.append(1.0, early @ bets.shares), np.append(0.0, late.sum(axis=1))
-    return np.asarray(FROM_THE_START * early + (1.0 - FROM_THE_START) * (late + left))
+    start = betting.FROM_THE_START
+    return np.asarray(start * early + (1.0 - start) * (late + left))
 
 
 def alarm_at(outcomes: Array, second: Array, slack: float, alpha: float = ALPHA) -> float:
@@ -146,6 +140,7 @@ def measured(setting: Setting, n_streams: int) -> dict[str, Any]:
 
 DRIFT_ROWS = 6_000
 _TIME = np.arange(DRIFT_ROWS) / DRIFT_ROWS
+_ODD = np.arange(DRIFT_ROWS) // 20 % 2
 _SEASON, _DAY = np.sin(2 * np.pi * _TIME * DRIFT_ROWS / np.array([[700], [100]]))
 # The first group's rate at every row, and the logarithm of what multiplies the odds of its share.
 MOVES: dict[str, tuple[Array, Array]] = {
@@ -156,6 +151,7 @@ MOVES: dict[str, tuple[Array, Array]] = {
     "ramps of both": (0.2 + 0.6 * _TIME, 2.0 * _TIME),
     "seasons of both, 700 rows": (0.4 + 0.25 * _SEASON, 1.5 * _SEASON),
     "seasons of both, 100 rows": (0.4 + 0.25 * _DAY, 1.5 * _DAY),
+    "jumps of both with every call of 20 rows": (0.2 + 0.5 * _ODD, 2.0 * _ODD),
 }
 SHARES = (0.02, 0.15, 0.5)
 CHUNKS = (100, 1000)
@@ -203,6 +199,7 @@ def drift_jobs(n_streams: int) -> Iterator[Job]:
         *((LOOKED_AT, rule, 0, 0.15, 500) for rule in RULES if rule != PARITY),
     ]
     for move, rule, gap, share, chunk in settings:
+        chunk = 20 if "call" in move else chunk
         rate = float(MOVES[move][0].mean().round(2))
         n = n_streams if chunk == 1 else n_streams // 10  # monitors take longer
         key = (move, rule, 0.05, rate, gap, share, chunk, n)

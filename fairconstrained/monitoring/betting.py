@@ -8,7 +8,7 @@ bets a fraction :math:`\lambda < 1` of his wealth on it, again and again, has af
 which is not expected to grow if the rule is kept: :math:`P(\exists t: W_t \geq 1 / \alpha) \leq
 \alpha` (Ville 1939), however often one looks. So is every mixture of such wealths over bets,
 comparisons and times to begin. Caps bet on each row, gaps and ratios on pairs of rows within
-windows of eight rows of two groups: see :class:`Comparison`.
+windows of at most eight rows of two groups: see :class:`Comparison`.
 
 Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B
 86 (2024); Chugg, Cortes-Gomez, Wilder and Ramdas, "Auditing fairness by betting", NeurIPS 2023.
@@ -21,6 +21,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import comb
 
 from fairconstrained.arrays import Array, Floats, Ints, bisected
@@ -39,6 +40,9 @@ LATER = 500.0
 # Rows of two groups, one after another: a shorter window learns less of them, a longer one assumes
 # that rates stay for longer (decisions: monitors compare rows of the same time).
 WINDOW = 8
+# Rows of two groups in one call, from which on they are compared with each other only: a day, say,
+# has rates and fractions of its own. Fewer rows would lose more than a quarter of what they tell.
+TOGETHER = 4
 # Ends of intervals are right to 2^-14, .00006.
 _HALVINGS = 14
 # Payoffs at a time: their wealth by bet and claim takes a few MB.
@@ -46,18 +50,20 @@ _SLICE = 10_000
 # Of wealth: beyond e^600 nothing changes any more, and double precision ends at e^709.
 _LOG_MOST = 600.0
 
-# What a window with rows of both groups can be: rows and hits of the first, hits of the second.
-_ROWS, _FIRST, _SECOND = np.array(
+# What a window with rows of both groups can be: its rows, rows and hits of the first group, hits of
+# the second.
+_SIZE, _ROWS, _FIRST, _SECOND = np.array(
     [
-        (rows, first, second)
-        for rows in range(1, WINDOW)
+        (size, rows, first, second)
+        for size in range(2, WINDOW + 1)
+        for rows in range(1, size)
         for first in range(rows + 1)
-        for second in range(WINDOW - rows + 1)
+        for second in range(size - rows + 1)
     ]
 ).T
-_CELLS = np.zeros((WINDOW + 1, WINDOW + 1, WINDOW + 1), dtype=np.int64)
-_CELLS[_ROWS, _FIRST, _SECOND] = np.arange(len(_ROWS))
-_SWAPPED = _CELLS[WINDOW - _ROWS, _SECOND, _FIRST]  # the groups change places
+_CELLS = np.zeros((WINDOW + 1,) * 4, dtype=np.int64)
+_CELLS[_SIZE, _ROWS, _FIRST, _SECOND] = np.arange(len(_ROWS))
+_SWAPPED = _CELLS[_SIZE, _SIZE - _ROWS, _SECOND, _FIRST]  # the groups change places
 
 
 class _Outcomes(NamedTuple):
@@ -67,6 +73,12 @@ class _Outcomes(NamedTuple):
     chance: Floats  # of the term in its cell
     times: Ints  # (n_terms, n_payoffs): how often each payoff comes
     part: Floats  # of the bet that is on each payoff
+
+    def of_cells(self, some: NDArray[np.bool_]) -> _Outcomes:
+        """Return the terms of some cells, with new numbers."""
+        number, terms = np.cumsum(some) - 1, some[self.cell]
+        chance, times, part = self.chance[terms], self.times[terms], self.part[terms]
+        return _Outcomes(number[self.cell[terms]], chance, times, part)
 
     def log_factors(self, payoffs: Floats) -> Floats:
         """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 8)."""
@@ -86,14 +98,14 @@ def _matchings() -> _Outcomes:
     distribution says: the matched rows of each group first, and then their pairs.
     """
     terms = []
-    for cell, (n, a, b) in enumerate(zip(_ROWS, _FIRST, _SECOND, strict=True)):
-        m = WINDOW - n
+    for cell, (size, n, a, b) in enumerate(zip(_SIZE, _ROWS, _FIRST, _SECOND, strict=True)):
+        m = size - n
         k = min(n, m)
         for i, j, both in product(range(k + 1), repeat=3):
             ways = comb([a, n - a, b, m - b, i, k - i], [i, k - i, j, k - j, both, j - both])
             if (chance := ways.prod() / comb([n, m, k], [k, k, j]).prod()) > 0:
                 times = k - i - j + both, j - both, i - both, both
-                terms.append((cell, chance, times, max(n, m) / WINDOW))
+                terms.append((cell, chance, times, max(n, m) / size))
     return _Outcomes(*map(np.array, zip(*terms, strict=True)))
 
 
@@ -148,12 +160,14 @@ class Bets(NamedTuple):
 class Comparison:
     r"""The wealth of bets on windows of rows of two groups, or on rows of one.
 
-    Rows of the two groups, in the order in which they come, are cut into windows of eight. The n
-    rows of group g and the m of group h there are matched at random into k pairs, as many as there
-    are rows of the smaller one. A bet is on all pairs, and its growth is the mean over matchings:
+    Rows of the two groups, in the order in which they come, are cut into windows of eight, the last
+    one of a call may be shorter; of calls with less than four such rows they wait for a whole one.
+    The n rows of group g and the m of group h in a window are matched at random into k pairs, as
+    many as there are rows of the smaller one. A bet is on all pairs, and its growth is the mean
+    over matchings:
 
     .. math:: G(\lambda) = \operatorname{mean} \prod_{\text{pairs } i \in g, \, j \in h}
-              \Big( 1 + \lambda \, \frac{\max(n, m)}{8} \, d_{ij} \Big), \quad
+              \Big( 1 + \lambda \, \frac{\max(n, m)}{n + m} \, d_{ij} \Big), \quad
               d_{ij} = \frac{x_i - x_j - v}{1 + v} \geq -1 .
 
     *Its mean.* Let row t be of group g with probability :math:`\pi_t`, with rates
@@ -167,40 +181,41 @@ class Comparison:
 
     Since :math:`p_g(i) - p_h(j) - v \leq p_h(i) - p_h(j)`, and the same with i and j exchanged, no
     factor is expected to be larger than :math:`1 + \lambda\, \varepsilon_{ij}\, (p_h(i) - p_h(j))`
-    :math:`\max(n, m) / (8 + 8 v)`. It is one if *either* the composition *or* the rates stay as
-    they are within the window: the wealth is then a supermartingale, however both move from window
-    to window. Of smooth movements of both, a cycle of n windows for example, the surplus is of the
-    order :math:`1 / n^2`; a sudden change of both meets one window. If rates are constant within
-    the window nothing is assumed of the order of the groups.
+    :math:`\max(n, m) / (n + m) / (1 + v)`. It is one if *either* the composition *or* the rates
+    stay as they are within the window: the wealth is then a supermartingale, however both move from
+    window to window, and so from one call with four rows or more to the next. Of smooth movements
+    of both, a cycle of n windows for example, the surplus is of the order :math:`1 / n^2`; a sudden
+    change of both meets one window. If rates are constant within the window nothing is assumed of
+    the order of the groups.
 
     To first order G is a bet on n m times the difference of the two rates in the window, the weight
-    of Cochran, Mantel and Haenszel. Of what a test of two samples learns from all rows, windows
-    keep 7/8, whatever the fractions of the groups are. Products over pairs allow four times as
-    large bets as one payoff of the whole window, which small rates need. For ratios the same holds
-    with :math:`(1 - v) p_g` in place of :math:`p_g`, and 0 of v.
+    of Cochran, Mantel and Haenszel. Of what a test of two samples learns from all rows, windows of
+    w rows keep 1 - 1/w, whatever the fractions of the groups are. Products over pairs allow four
+    times as large bets as one payoff of the whole window, which small rates need. For ratios the
+    same holds with :math:`(1 - v) p_g` in place of :math:`p_g`, and 0 of v.
     """
 
     def __init__(self, bets: Bets) -> None:
         self.bets = bets
         self.wealth = 1.0  # of the mixture over bets, claims and times to begin
         self.counts = np.zeros(len(bets.growth))
-        self.waiting = np.zeros(0, dtype=np.int8), np.zeros(0, dtype=bool)  # less than a window
+        self.waiting = np.zeros((2, 0), dtype=np.int64)  # outcomes and groups, less than a window
         self.unspent = 1.0
         self.late = np.zeros_like(bets.shares)  # wealth of bets that began later
 
     def windows(self, outcomes: Array, first: Array) -> Ints:
-        """Return the cells of the windows that these rows complete.
+        """Return the cells of the windows that the rows of one call complete.
 
         `outcomes` are zeros and ones, and `first` says which rows are of the first group.
         """
-        both = zip(self.waiting, (outcomes, first), strict=True)
-        outcomes, first = (np.concatenate(parts) for parts in both)
-        n_rows = len(first) // WINDOW * WINDOW
-        self.waiting = outcomes[n_rows:], first[n_rows:]
-        hits, first = (part[:n_rows].reshape(-1, WINDOW) > 0 for part in (outcomes, first))
-        rows, ones = np.count_nonzero(first, axis=1), np.count_nonzero(hits & first, axis=1)
-        cells = _CELLS[rows, ones, np.count_nonzero(hits & ~first, axis=1)]
-        return np.asarray(cells[(rows > 0) & (rows < WINDOW)])
+        rows = np.array((outcomes, first), dtype=np.int64)
+        waiting, self.waiting = self.waiting, rows[:, :0]
+        if rows.shape[1] >= TOGETHER:
+            return np.concatenate((_cells(*waiting), _cells(*rows)))
+        rows = np.concatenate((waiting, rows), axis=1)
+        whole = rows.shape[1] // WINDOW * WINDOW
+        self.waiting = rows[:, whole:]
+        return _cells(*rows[:, :whole])
 
     def bet(self, cells: Array) -> None:
         """Let all bets win or lose on these cells, and begin some with each of them."""
@@ -242,6 +257,15 @@ class Comparison:
         self._count()
 
 
+def _cells(outcomes: Ints, first: Ints) -> Ints:
+    """Cut rows into windows, and return the cells of those with rows of both groups."""
+    starts = np.arange(0, len(first), WINDOW)
+    columns = np.ones_like(first), first, outcomes * first, outcomes * (1 - first)
+    size, rows, ones, others = (np.add.reduceat(column, starts) for column in columns)
+    both = (rows > 0) & (rows < size)
+    return np.asarray(_CELLS[size, rows, ones, others][both])
+
+
 def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> tuple[float, float]:
     """Bound the largest violation of the comparisons; the bounds hold at all times together.
 
@@ -249,15 +273,17 @@ def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> t
     than 2 / alpha. The upper one needs no correction for their number: it is wrong only if it is
     wrong about the largest.
     """
-    if not counts.any():
+    some = np.asarray(counts.any(axis=0))
+    if not some.any():
         return 0.0, 1.0
+    outcomes, counts = _OUTCOMES[payoffs(0.0).shape[1]].of_cells(some), counts[:, some]
 
     def exceeds(v: float) -> bool:
-        wealth = mixtures(counts, log_factors(payoffs(v)))
+        wealth = mixtures(counts, outcomes.log_factors(payoffs(v)))
         return bool(shares @ wealth.mean(axis=1) >= 2.0 / alpha)
 
     def stays_below(v: float) -> bool:
-        return bool(mixtures(counts, log_factors(-payoffs(v))).min() >= 2.0 / alpha)
+        return bool(mixtures(counts, outcomes.log_factors(-payoffs(v))).min() >= 2.0 / alpha)
 
     low, _ = bisected(exceeds, 0.0, 1.0, _HALVINGS)
     left, _ = bisected(lambda w: stays_below(1.0 - w), 0.0, 1.0, _HALVINGS)

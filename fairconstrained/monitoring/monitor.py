@@ -13,7 +13,11 @@ from sklearn.base import BaseEstimator
 from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, warn_caller
+from fairconstrained.exceptions import (
+    MissingSensitiveFeaturesWarning,
+    SmallGroupWarning,
+    warn_caller,
+)
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
@@ -55,7 +59,7 @@ class _Compared(NamedTuple):
 class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     r"""Watch whether a criterion is kept; however often one looks, a false alarm is rare.
 
-    Rows come in any chunks and any order of the groups. If at every row the violation is at most
+    Rows come in calls of any size, such as a row or a day. If at every row the violation is at most
     the slack, the probability of an alarm *ever* is at most 1 - confidence,
 
     .. math:: P(\exists t: E_t \geq 1 / (1 - \text{confidence})) \leq 1 - \text{confidence},
@@ -103,7 +107,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     left_out_ : list of str
         The groups, or groups within a label, with too few rows or with none to be compared with, by
         the rule of fits and certificates (``min_group_size="auto"``): they are in `rates_`, and no
-        part of `estimate_`.
+        part of `estimate_`. Also pairs of groups that no call has together: they are no part of
+        `evidence_` and `interval_`.
     history_ : dict of str to list
         "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture.
     n_rows_, n_unknown_, n_unlabelled_ : int
@@ -118,24 +123,26 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     -----
     Rows are assumed to be independent given their groups, and to come in the order of time. Rates
     may drift in any way, as long as the rule is kept by the rates of the time, and so may the
-    composition of the rows: two groups are compared within windows of eight of their rows that
-    follow each other (of those that the criterion is about, such as rows with a positive label).
-    The promise is exact if within each window either the rates or the fractions of the groups stay
-    as they are; ``fairconstrained/monitoring/betting.py`` proves it. A window in which both move
-    favours the bets by the product of the two movements. That is little if eight rows are a short
-    time: simulated streams in which both jump, or follow a cycle of a hundred rows or more, have at
-    most 5 % of alarms.
+    composition of the rows: two groups are compared within windows of at most eight of their rows
+    that follow each other (of those that the criterion is about, such as rows with a positive
+    label). The promise is exact if within each window either the rates or the fractions of the
+    groups stay as they are; ``fairconstrained/monitoring/betting.py`` proves it.
 
-    **Shorter cycles in which both swing far raise false alarms**: with equal rates between 5 % and
-    95 %, in up to half of the streams at cycles of 40 rows, and in nearly all at 24. Within eight
-    rows such a cycle looks like a gap, as movements from row to row would to any monitor: the rows
-    of one group come where rates are high. Then watch the hours apart, each with its part of
-    1 - `confidence`.
+    **Rows of a call are compared with each other only**, if it has four or more of two groups:
+    rates and composition may both jump from call to call. So pass together what belongs together,
+    such as the rows of an hour. Rows of smaller calls wait for a whole window. Groups that come in
+    calls of their own are not compared; a warning says so.
 
-    A chunk that is sorted by group, each in one piece, has no order in time: its rows are shuffled,
-    and rates are assumed constant within it. Groups that come in chunks of their own are hardly
-    compared: pass them together. In any other chunks, of one row or of thousands, the windows are
-    the same.
+    A window in which both move favours the bets by the product of the two movements. That is little
+    if eight rows are a short time: simulated streams in which both jump, or follow a cycle of a
+    hundred rows or more, have at most 5 % of alarms. **Shorter cycles in which both swing far raise
+    false alarms**: with equal rates between 5 % and 95 %, in up to half of the streams at cycles of
+    40 rows, and in nearly all at 24. Within eight rows such a cycle looks like a gap, as movements
+    from row to row would to any monitor: the rows of one group come where rates are high. Then pass
+    shorter times in calls of their own.
+
+    A call that is sorted by group, each in one piece, has no order in time: its rows are shuffled,
+    and rates are assumed constant within it.
 
     `estimate_` and `rates_` are about all rows so far. If rates and composition have moved
     together, rates of all rows differ though the groups never did: then `estimate_` may lie outside
@@ -147,7 +154,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     comparisons of the groups that come among the first 100 rows share the stake equally, and each
     later batch of groups has half of what is left of a tenth.
 
-    The state is one table of 147 counts, up to seven rows that wait and a few numbers for each pair
+    The state is one table of 406 counts, up to seven rows that wait and a few numbers for each pair
     of groups and event, whatever the number of rows; ``pickle`` it to survive a restart.
 
     References
@@ -168,10 +175,11 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     ...     if monitor.update(granted, sensitive_features=group).alarm_:
     ...         break
     >>> day, monitor.alarm_at_
-    (2, 300)
+    (8, 900)
     """
 
     _seen: Description  # of groups and labels so far
+    _n_apart = 0  # pairs of groups that a warning has named
     alarm_: bool = False
     alarm_at_: int | None = None
     n_rows_ = n_unknown_ = n_unlabelled_ = 0
@@ -228,6 +236,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         -----
         MissingSensitiveFeaturesWarning
             When the first rows of unknown group come; `assumptions_` says it from then on.
+        SmallGroupWarning
+            When two groups have a hundred rows each and no call has had rows of both.
         """
         self._begin()
         rule = self._rule
@@ -253,6 +263,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._add(true[usable], decisions[usable], known[codes[usable]], n_before)
         if first and n_unknown:
             warn_caller(f"FairnessMonitor: {self._missing}", MissingSensitiveFeaturesWarning)
+        apart = self._apart
+        if len(apart) > self._n_apart:
+            warn_caller(
+                f"FairnessMonitor does not compare {'; '.join(apart)}: pass groups together in one "
+                "call, such as all rows of a day.",
+                SmallGroupWarning,
+            )
+        self._n_apart = len(apart)
         self._look()
         return self
 
@@ -377,12 +395,13 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def left_out_(self) -> list[str]:
-        """The groups, or groups within a label, that `estimate_` does not compare yet, and why."""
+        """The groups, pairs of them and groups within a label that are not compared, and why."""
         self._begin()
         names, rule = list(map(group_name, self.groups_)), self._rule
         left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rule.conditions[e]}")
         zero = [rule.events[e] for e in np.flatnonzero(self._without_ratio)]
-        return [*left_out, *(f"{event} (rates of zero have no ratio)" for event in zero)]
+        zero = [f"{event} (rates of zero have no ratio)" for event in zero]
+        return [*left_out, *zero, *self._apart]
 
     @property
     def assumptions_(self) -> list[str]:
@@ -392,6 +411,17 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     @property
     def _missing(self) -> str:
         return _MISSING.format(self.n_unknown_, self.n_unknown_ + self.n_unlabelled_ + self.n_rows_)
+
+    @property
+    def _apart(self) -> list[str]:
+        """Name the pairs of groups with enough rows for bets of which no call has both."""
+        names, conditions = list(map(group_name, self.groups_)), self._rule.conditions
+        return [
+            f"groups {names[g]} and {names[h]}{conditions[event]} (in no call together)"
+            for event, (g, *others), comparison in self._comparisons
+            for h in others
+            if not comparison.counts.any() and self._rows[event, [g, h]].min() >= FIRST_ROWS
+        ]
 
     @property
     def _without_ratio(self) -> Array:

@@ -8,6 +8,7 @@ import pytest
 
 from fairconstrained.monitoring.betting import (
     BETS,
+    TOGETHER,
     WINDOW,
     Bets,
     Comparison,
@@ -37,31 +38,54 @@ AT_THE_LIMIT = {
 MOVING = np.array([0.2, 0.8, 0.3, 0.7, 0.5, 0.15, 0.4, 0.85])
 
 
-def mean_growth(payoffs, claim, share, first, second):
+def mean_growth(payoffs, claim, share, first, second, size=WINDOW):
     """Expected growth of each bet in a window whose row t is of the first group with share_t."""
-    share, first, second = (np.broadcast_to(values, WINDOW) for values in (share, first, second))
+    share, first, second = (np.resize(values, size) for values in (share, first, second))
     comparison, total = Comparison(Bets.on(payoffs(0.1))), 0.0
     growth = np.exp(comparison.bets.growth).reshape(len(comparison.counts), 2, -1)[:, claim]
-    members, hits = (
-        np.array(list(product((0, 1), repeat=WINDOW)), dtype=np.int8) for _ in range(2)
-    )
+    members, hits = (np.array(list(product((0, 1), repeat=size)), dtype=np.int8) for _ in range(2))
     for groups in members > 0:
         rates = np.where(groups, first, second)
         chance = np.prod(np.where(groups, share, 1 - share))
         likely = np.prod(np.where(hits, rates, 1 - rates), axis=1)
-        cells = comparison.windows(hits.ravel(), np.tile(groups, len(hits)))
-        total += chance * (likely @ growth[cells] if len(cells) else 1.0)
+        cells = [comparison.windows(some, groups) for some in hits]
+        won = [growth[one].prod(axis=0) for one in cells]
+        total += chance * (likely @ np.array(won))
     return total
 
 
 @pytest.mark.parametrize(
     ("payoffs", "claim"), AT_THE_LIMIT, ids=lambda x: getattr(x, "__name__", x)
 )
-@pytest.mark.parametrize(("share", "rate"), [(0.3, MOVING), (MOVING, 0.6), (0.02, 0.5)])
-def test_no_growth_is_expected_if_rates_or_composition_stand_still(payoffs, claim, share, rate):
+@pytest.mark.parametrize(
+    ("share", "rate", "size"),
+    [(0.3, MOVING, WINDOW), (MOVING, 0.6, WINDOW), (0.02, 0.5, WINDOW), (0.3, MOVING, TOGETHER)],
+)
+def test_no_growth_is_expected_if_rates_or_composition_stand_still(
+    payoffs, claim, share, rate, size
+):
     """At the limit in every row, of every bet, over all groups and outcomes of a window."""
     other = AT_THE_LIMIT[payoffs, claim](rate)
-    assert mean_growth(payoffs, claim, share, rate, other) == pytest.approx(1.0, abs=1e-12)
+    growth = mean_growth(payoffs, claim, share, rate, other, size)
+    assert growth == pytest.approx(1.0, abs=1e-12)
+
+
+def test_rows_of_large_calls_are_compared_with_each_other_only():
+    """Rows that wait are a window of their own then; those of small calls wait for a whole one."""
+    outcomes, first = np.random.default_rng(0).integers(2, size=(2, 50))
+    comparison, apart = Comparison(Bets.on(of_gap(0.05))), Comparison(Bets.on(of_gap(0.05)))
+    for start, stop in ((0, 3), (3, 5), (5, 18), (18, 42)):
+        rows = slice(start, stop)
+        comparison.bet(comparison.windows(outcomes[rows], first[rows]))
+    for start, stop in ((0, 5), (5, 13), (13, 18), (18, 26), (26, 34), (34, 42)):
+        rows = slice(start, stop)
+        apart.bet(apart.windows(outcomes[rows], first[rows]))
+    np.testing.assert_array_equal(comparison.counts, apart.counts)
+    one_by_one = Comparison(Bets.on(of_gap(0.05)))
+    for row in range(50):
+        one = slice(row, row + 1)
+        one_by_one.bet(one_by_one.windows(outcomes[one], first[one]))
+    assert one_by_one.waiting.shape == (2, 50 % WINDOW)
 
 
 def test_if_both_move_small_bets_grow_by_their_covariance():
@@ -128,4 +152,5 @@ def test_without_rows_nothing_is_known():
     nothing = np.zeros((1, 1), dtype=int)
     low, high = rate_bounds(nothing, nothing, 0.05)
     assert (low.item(), high.item()) == pytest.approx((0.0, 1.0), abs=1e-4)
-    assert interval(np.zeros((1, 147)), np.ones(1), of_gap, 0.05) == (0.0, 1.0)
+    counts = Comparison(Bets.on(of_gap(0.05))).counts
+    assert interval(counts[None], np.ones(1), of_gap, 0.05) == (0.0, 1.0)

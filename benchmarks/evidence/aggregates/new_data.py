@@ -128,14 +128,14 @@ def _monitoring(runs: pd.DataFrame) -> Cells:
 @table("monitoring_drift", "monitoring")
 def _monitoring_drift(runs: pd.DataFrame) -> Cells:
     others = [*CASES, "speed", "published bets", "monitor"]
-    drift = runs[(runs["chunk"] == 1) & ~runs["case"].isin(others)]
+    drift = runs[(runs["chunk"] <= 20) & ~runs["case"].isin(others)]
     for _, run in drift.iterrows():
         yield f"{run['case']} / {run['gap']:g}", f"{run['share']:g}", f"{run['alarms']:.3f}", ""
 
 
 @table("monitoring_rules", "monitoring")
 def _monitoring_rules(runs: pd.DataFrame) -> Cells:
-    for _, run in runs[runs["chunk"] > 1].iterrows():
+    for _, run in runs[runs["chunk"] > 20].iterrows():
         row = f"{run['criterion'].replace('_', ' ')} / {run['chunk']:,}"
         yield row, "alarms", f"{run['alarms']:.3f}", ""
 
