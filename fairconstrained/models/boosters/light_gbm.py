@@ -60,22 +60,14 @@ class LightGBM(Family):
             text = booster.model_to_string(num_iteration=trees[n_rounds])
             plain = "binary sigmoid:1" if n_outputs == 1 else f"multiclass num_class:{n_outputs}"
             text = text.replace("\nfeature_names=", f"\nobjective={plain}\nfeature_names=", 1)
-            estimator._Booster = lightgbm.Booster(model_str=raised(text, task.start + shift))
+            model = estimator._Booster = lightgbm.Booster(model_str=text)
+            first = model.dump_model(num_iteration=1)["tree_info"]
+            for k, (tree, by) in enumerate(zip(first, task.start + shift, strict=True)):
+                for leaf in range(tree["num_leaves"]):
+                    model.set_leaf_output(k, leaf, model.get_leaf_output(k, leaf) + float(by))
             estimator._objective, estimator._best_iteration = plain.partition(" ")[0], 0
 
         return finish
-
-
-def raised(text: str, shift: Floats) -> str:
-    """Return a model's text with the values of leaves of its first trees raised, one for each."""
-    header, *trees = text.split("\nleaf_value=")
-    for k, by in enumerate(shift):
-        values, rest = trees[k].split("\n", 1)
-        trees[k] = (
-            " ".join(repr(float(value) + float(by)) for value in values.split()) + "\n" + rest
-        )
-    lines = [line for line in header.split("\n") if not line.startswith("tree_sizes=")]
-    return "\nleaf_value=".join(["\n".join(lines), *trees])
 
 
 FAMILY = LightGBM()
