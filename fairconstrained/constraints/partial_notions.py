@@ -254,11 +254,9 @@ class PartialStatisticalParityInBins(PartialNotion):
 
     def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
         n_bins = _checked_grid(self, least=2) + 1
-        reach, leak = (
-            checked_number(self, name, getattr(self, name)) for name in ("reach", "leak")
-        )
+        reach = checked_number(self, "reach", self.reach)
         bins = ScoreBins(n_bins, checked_temperature(self), reach)
-        return PartialRates, {"statistic": bins, "leak": leak}
+        return PartialRates, {"statistic": bins, "leak": checked_number(self, "leak", self.leak)}
 
 
 @dataclass(eq=False, repr=False)

@@ -105,16 +105,13 @@ class Stack(MomentConstraint):
         return self._of([member.loosened(by) for member in self.members])
 
     def narrowed(self, by: Tensor) -> Self:
-        pieces = zip(self.members, self.split(by), strict=True)
-        return self._of([member.narrowed(piece) for member, piece in pieces])
+        return self._of([member.narrowed(piece) for member, piece in self._pieces(by)])
 
     def without_rounding(self, hard: Tensor) -> Tensor:
-        pieces = zip(self.members, self.split(hard), strict=True)
-        return torch.cat([member.without_rounding(piece) for member, piece in pieces])
+        return torch.cat([member.without_rounding(p) for member, p in self._pieces(hard)])
 
     def shifted(self, by: Tensor) -> Self:
-        pieces = zip(self.members, self.split(by), strict=True)
-        return self._of([member.shifted(piece) for member, piece in pieces])
+        return self._of([member.shifted(piece) for member, piece in self._pieces(by)])
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         errors = [m.deviations(scores, *args).to(scores) for m, args in self._each(rows, aux)]
@@ -190,26 +187,29 @@ class Stack(MomentConstraint):
         """Split the values by member."""
         return list(torch.split(values, [len(member.slack) for member in self.members]))
 
+    def _pieces(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
+        """Yield each member with its values."""
+        return zip(self.members, self.split(values), strict=True)
+
     def measures(self, values: Tensor) -> dict[str, float]:
         """Measure each criterion in its own units, by name; names that occur twice are numbered."""
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
-        pieces = zip(keys, self.members, self.split(values), strict=True)
-        return {key: member.measure(values) for key, member, values in pieces}
+        pieces = zip(keys, self._pieces(values), strict=True)
+        return {key: member.measure(piece) for key, (member, piece) in pieces}
 
     def undefined(self, values: Tensor) -> dict[int, str]:
         names: dict[int, str] = {}
         first = 0
-        for member, piece in zip(self.members, self.split(values), strict=True):
+        for member, piece in self._pieces(values):
             names |= {first + j: words for j, words in member.undefined(piece).items()}
             first += len(piece)
         return names
 
     def measure(self, values: Tensor) -> float:
         """Measure the criterion that exceeds its slack most, in its own units."""
-        pieces = zip(self.members, self.split(values), strict=True)
         # Values are relative to their slacks, and comparable; measures are in units of their own.
-        member, values = max(pieces, key=lambda pair: float(pair[1].max()))
+        member, values = max(self._pieces(values), key=lambda pair: float(pair[1].max()))
         return member.measure(values)
 
 

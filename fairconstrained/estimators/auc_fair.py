@@ -54,13 +54,11 @@ class AUCFairClassifier(PrivateFairClassifier):
           against all negatives.
 
         An object, such as ``AUCParity("inter_group", surrogate="binormal")``, chooses the surrogate
-        of true AUCs in the constraint and in the objective. ``"soft_bins"``, the default, counts
-        pairs in smooth histograms of the scores and is close to the true AUC. ``"binormal"``, the
-        default with `epsilon`, is the AUC of normal scores with the means and variances of the
-        groups. ``"quadratic"`` is that of the paper; for pairwise criteria it does not follow the
-        true AUC. With one of the last two, ``objective="auc"`` and a linear model, the data are
-        read once, a step costs d x d for any number of samples, and the objective is the quadratic
-        one. :class:`~fairconstrained.constraints.SoftBins` and ``Quadratic`` take parameters.
+        of true AUCs in the constraint and in the objective: see
+        :class:`~fairconstrained.constraints.AUCParity`. The default is ``"soft_bins"``, and
+        ``"binormal"`` with `epsilon`. With ``"binormal"`` or ``"quadratic"``, ``objective="auc"``
+        and a linear model, the data are read once, a step costs d x d for any number of samples,
+        and the objective is the quadratic one.
     slack : float, default=0.05
         Largest allowed difference of AUCs.
     margin : float, default=0.0

@@ -26,8 +26,7 @@ from fairconstrained.problems.fermi import FermiERM
 from fairconstrained.problems.private.erm import AttributeFermi, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
 from fairconstrained.solvers.base import solves
-from fairconstrained.solvers.fermi import FERMI
-from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.fermi import FERMI, LabelRounds
 from fairconstrained.solvers.private.dpfermi import NoisyTables
 from fairconstrained.solvers.private.released_moments import ReleasedMoments
 

@@ -35,9 +35,9 @@ from fairconstrained.privacy.accounting import Budget
 from fairconstrained.problems.objectives import MeanLoss
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import Solver
-from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
 from fairconstrained.solvers.idca import FromFeasible
 from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
+from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 # Candidates of an automatic interval: the paper's chosen intervals have lengths of 0.2 to 0.3.
 _LENGTH, _STEP = 0.25, 0.05

@@ -28,8 +28,8 @@ from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import FEASIBILITY_TOL, NEARLY, Iterate, Solver, Status, solves
-from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
 from fairconstrained.solvers.run import run
+from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 # Rounds after which standard errors differ by a few percent from those at the solution.
 ROUGH = 4

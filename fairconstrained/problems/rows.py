@@ -141,9 +141,8 @@ class Rows:
         def local_counts(rows: Rows) -> Tensor:
             counts = rows.weight.new_zeros(constraint.n_parts)
             for y, group, weight in blocks_of(rows.y, rows.group, rows.weight):
-                counts = (
-                    counts + constraint.partition.place(y.long(), _as_index(group), weight).counts()
-                )
+                placed = constraint.partition.place(y.long(), _as_index(group), weight)
+                counts = counts + placed.counts()
             return counts
 
         return self.sum(local_counts)

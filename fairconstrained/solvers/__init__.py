@@ -3,10 +3,8 @@
 from fairconstrained.solvers.alm import ALM, SSLALM, SwitchingSubgradient
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import Iterate, Solution, Solver, Status
-from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
-from fairconstrained.solvers.fermi import FERMI
+from fairconstrained.solvers.fermi import FERMI, LabelRounds
 from fairconstrained.solvers.idca import IDCA, DirectSwitching, StochasticIDCA
-from fairconstrained.solvers.label_rounds import LabelRounds
 from fairconstrained.solvers.lbfgs import LBFGS
 from fairconstrained.solvers.level_set import LevelSet, ProximalLevelSet
 from fairconstrained.solvers.private.dpfermi import DPFERMI, NoisyTables
@@ -15,7 +13,7 @@ from fairconstrained.solvers.private.released_moments import ReleasedMoments
 from fairconstrained.solvers.qcqp import QCQP
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sequential_quadratic import SequentialQuadratic
-from fairconstrained.solvers.sgda import SGDA
+from fairconstrained.solvers.sgda import SGDA, EarlyStoppedSGDA
 from fairconstrained.solvers.stochastic import constant, cosine
 from fairconstrained.solvers.stochastic_ghost import StochasticGhost
 

@@ -101,9 +101,8 @@ class Solution:
     history: list[Any]  # what the argument `record` of `run` returns for each iterate
     times: list[float]
     ended: Status  # why the solver ended
-    better: Iterate | None = (
-        None  # the iterate, or a baseline that beats it if the solver takes none
-    )
+    # The iterate, or a baseline that beats it if the solver takes none.
+    better: Iterate | None = None
     equal: float = inf  # least hard objective of feasible constant predictions
 
     @property

@@ -18,8 +18,8 @@ from fairconstrained.distributed import Workers, check_device, refuse_difference
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.solvers.base import Callback, Iterate, Solver
-from fairconstrained.solvers.early_stopped_sgda import EarlyStoppedSGDA
 from fairconstrained.solvers.run import run
+from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 from fairconstrained.training.data import Source, as_source
 from fairconstrained.training.problem import (
     Function,

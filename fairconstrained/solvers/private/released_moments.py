@@ -18,8 +18,7 @@ from fairconstrained.problems.private.erm import COUNTS
 from fairconstrained.problems.private.secret_groups import SecretGroups, principal_components
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
 from fairconstrained.solvers.base import NEARLY, Iterate, Solver, check_solves, count, solves
-from fairconstrained.solvers.fermi import FERMI
-from fairconstrained.solvers.label_rounds import LabelRounds
+from fairconstrained.solvers.fermi import FERMI, LabelRounds
 from fairconstrained.solvers.sgda import SGDA
 
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
