@@ -255,7 +255,7 @@ def _column(name: str, values: Any) -> pd.Series[Any]:
         array, order = one_column(label_array(values), name), order_of(values)
         ordered: Any = array if order is None else pd.Categorical(array, order, ordered=True)
         values = pd.Series(ordered, name=getattr(values, "name", None))
-    label = _NAMES[name] if values.name is None else values.name
+    label = _NAMES[name] if values.name in (None, "") else values.name  # "": of polars
     codes = whole_numbers(values, name) if values.dtype.kind == "f" else values
     return pd.Series(codes, name=label).reset_index(drop=True)
 

@@ -128,7 +128,7 @@ def read_groups(
 
     A row has a group if all values are known; or, if so many of the last columns are `required`,
     these and any other, and its label has None for others. Raises ValueError, which names them, for
-    columns or kinds of values that differ.
+    columns or kinds of values that differ. Columns without rows are described by later ones.
     """
     if isinstance(sensitive_features, UncertainGroups):
         if n_samples is not None:
@@ -136,9 +136,9 @@ def read_groups(
         groups = sensitive_features.encoded()
         return groups, described(groups.labels.tolist(), None, before, name)
     columns = columns_of(sensitive_features, name)
-    if before is not None:
-        columns = before.in_order(columns, name)
     arrays = {key: to_array(column, name) for key, column in columns.items()}
+    if before is not None and any(array.size for array in arrays.values()):
+        columns, arrays = before.in_order(columns, name), before.in_order(arrays, name)
     groups, levels = _crossed(arrays, name, required)
     if n_samples is not None:
         is_dict = isinstance(sensitive_features, dict)
@@ -150,7 +150,8 @@ def read_groups(
         for dtype, level in zip(dtypes, levels, strict=True)
     ]
     _warn_of_groups(columns, values, name)
-    return groups, described(groups.labels.tolist(), tuple(columns), before, name)
+    keys = tuple(columns) if len(groups.codes) else None  # an empty batch may lack its names
+    return groups, described(groups.labels.tolist(), keys, before, name)
 
 
 def _crossed(
@@ -274,9 +275,15 @@ def categories(values: Any, name: str) -> list[Any] | None:
 
 def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[Any, Any], int]:
     """Return columns of groups and of strata as one table, and how many are strata."""
-    strata = columns_of(control_features, _STRATA.strip())
-    named = {f"{_STRATA}{key}": column for key, column in strata.items()}
-    return columns_of(sensitive_features) | named, len(strata)
+    strata = _strata(control_features)
+    return columns_of(sensitive_features) | strata, len(strata)
+
+
+def _strata(control_features: Any) -> dict[Any, Any]:
+    """Return columns of strata, by names that no columns of groups have."""
+    columns = columns_of(control_features, _STRATA.strip())
+    names = (f"{_STRATA}{name}" for name in column_names(columns))
+    return dict(zip(names, columns.values(), strict=True))
 
 
 def as_described(sensitive_features: Any, before: Description | None) -> Any:
@@ -312,10 +319,10 @@ def groups_by(
     before, groups = getattr(model, "_description_", None), list(model.groups_)
     certain = sensitive_features is not None and not isinstance(sensitive_features, UncertainGroups)
     keys = list(columns_of(sensitive_features)) if certain else []
-    strata = () if control_features is None else columns_of(control_features, _STRATA.strip())
+    strata = [] if control_features is None else list(_strata(control_features))
     # Positions are no names: the one column of an array may be any column of the model.
     if before is not None and len(before.columns or ()) > 1 and {str} == set(map(type, keys)):
-        columns = [*keys, *(f"{_STRATA}{key}" for key in strata)]
+        columns = [*keys, *strata]
         if set(columns) <= set(before.columns):
             places = [before.columns.index(column) for column in columns]
             groups = [tuple(group[at] for at in places) for group in before.groups]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -38,6 +41,14 @@ def check_samples(**inputs: Any) -> None:
                 first, known = name, index
             elif len(index) == len(known) and not index.equals(known):
                 _compare_orders(name, index, first, known)
+
+
+@contextmanager
+def positions_noted() -> Iterator[None]:
+    """Say no more about the positions of inputs, of which parts are passed on."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* are matched by position", InputWarning)
+        yield
 
 
 def check_length(name: str, n_rows: int, n_samples: int, other: str, is_dict: bool = False) -> None:

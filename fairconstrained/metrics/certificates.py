@@ -349,7 +349,7 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
     families = (0,) if claim.pooled else (table.attributes, table.sets)
     comparable = claim.compared(rates.rows, *families)
     how = None
-    if claim.notion in CAPS:
+    if claim.is_cap:
         bound = bounds.cap_bound(counts, notion, claim.alpha, comparable.kept)
     else:
         how = bounds.DIFFERENCE if claim.ratio is None else bounds.SHORTFALL

@@ -23,7 +23,7 @@ from fairconstrained.inputs.labels import (
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
-from fairconstrained.rate_definitions import CAPS, PARITIES, needs_labels
+from fairconstrained.rate_definitions import CAPS, PARITIES, Rate, needs_labels
 
 OVERALL = "all"
 # What constraints bound, if they have a bound of their own, in units of the violation.
@@ -72,12 +72,23 @@ class Claim(NamedTuple):
     @property
     def decides(self) -> bool:
         """Whether it is about predicted labels; others are about scores."""
-        return self.interval is None and (self.notion in PARITIES or self.notion in CAPS)
+        return self.interval is None and (self.is_cap or self.notion in PARITIES)
+
+    @property
+    def is_cap(self) -> bool:
+        """Whether each rate is compared with a cap, and not with that of another group."""
+        return self.notion in CAPS
+
+    @property
+    def rates(self) -> list[Rate]:
+        """Return the rates of decisions, or of decisions inside an interval, that it is about."""
+        rates = {**PARITIES, **CAPS}.get(self.notion)
+        return [] if rates is None else list(rates([0, 1], [1]))
 
     @property
     def pooled(self) -> bool:
         """Whether it is a cap on all rows together."""
-        return self.notion in CAPS and not self.per_group
+        return self.is_cap and not self.per_group
 
     @property
     def depends_on_groups(self) -> bool:
@@ -89,10 +100,7 @@ class Claim(NamedTuple):
         """Whether it depends on the fractions of the labels within the groups."""
         if self.depends_on_groups or self.notion in DISTRIBUTIONS:
             return True
-        rates = {**PARITIES, **CAPS}.get(self.notion)
-        if rates is None:
-            return False
-        return any(rate.possible.all(axis=0).any() for rate in rates([0, 1], [1]))
+        return any(rate.possible.all(axis=0).any() for rate in self.rates)
 
     @property
     def in_parts(self) -> bool:
@@ -117,7 +125,7 @@ class Claim(NamedTuple):
     def conditions(self) -> Array:
         """Return whether rankings compare rows of each label, negative first: (n_events, 2)."""
         if self.compares_rates_inside:
-            return np.array([r.possible.max(axis=1) for r in PARITIES[self.notion]([0, 1], [1])])
+            return np.array([rate.possible.max(axis=1) for rate in self.rates])
         if self.notion in DISTRIBUTIONS:
             return np.ones((1, 2))
         sets = COMPARISONS[self.notion](2).reshape(-1, 2, 2)  # labels by groups
@@ -130,7 +138,7 @@ class Claim(NamedTuple):
 
     def compared(self, rows: Array, attributes: Any = 0, sets: Any = None) -> Compared:
         """Decide which rates are compared: groups by events, with so many rows."""
-        sets = None if self.notion in CAPS else sets
+        sets = None if self.is_cap else sets
         return compared(rows, self.slack, self.min_group_size, families=attributes, sets=sets)
 
     def about(self, rows: Rows, *columns: Any) -> Claim:

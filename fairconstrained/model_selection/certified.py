@@ -27,7 +27,7 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.samples import check_samples, positions_noted
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.claims import BOUNDS, constraint_bound
@@ -272,7 +272,8 @@ class CertifiedClassifier(DelegatingClassifier):
         metadata = {**fit_params}
         if sensitive_features is not None:
             metadata["sensitive_features"] = sensitive_features
-        with config_context(enable_metadata_routing=True), explained_requests(type(self).__name__):
+        routing, explained = config_context(enable_metadata_routing=True), explained_requests
+        with routing, explained(type(self).__name__), positions_noted():
             routed = process_routing(self, "fit", **metadata).estimator.fit
             own, other = (
                 tuple(rows_of(values, rows) for values in (X, y, sensitive_features))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.arrays import Array, Floats, Ints, check_number
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import (
@@ -19,13 +19,15 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.inputs.description import Description
-from fairconstrained.inputs.groups import group_name, read_groups
+from fairconstrained.inputs.groups import columns_of, group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
+from fairconstrained.metrics.claims import Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
+from fairconstrained.monitoring import betting
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
-from fairconstrained.monitoring.rules import Rule, read_rule
+from fairconstrained.rate_definitions import CAPS, PARITIES
 
 # No alarm before so many rows: a group has to have come by then to have a full share of the stake.
 FIRST_ROWS = 100
@@ -240,15 +242,15 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             When two groups have a hundred rows each and no call has had rows of both.
         """
         self._begin()
-        rule = self._rule
+        claim = self._claim
         check_samples(y_pred=y_pred, sensitive_features=sensitive_features, y_true=y_true)
-        best, orders = rule.claim.pos_label, (order_of(y_pred), order_of(y_true))
+        best, orders = claim.pos_label, (order_of(y_pred), order_of(y_true))
         decisions, seen = read_decisions(y_pred, "y_pred", self._seen, best, orders)
         true = np.zeros(len(decisions), dtype=np.int64)
-        if rule.claim.needs_labels:
+        if claim.needs_labels:
             if y_true is None:
                 raise ValueError(
-                    f"y_true must hold the true labels for {rule.claim.notion!r}; got None."
+                    f"y_true must hold the true labels for {claim.notion!r}; got None."
                 )
             true, seen = read_decisions(y_true, "y_true", seen, best, orders, missing=True)
         check_length("y_true", len(true), len(decisions), "y_pred")  # lazy columns
@@ -326,7 +328,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         if repr(self) != repr(other):
             raise ValueError(f"merge needs monitors of the same rule; got {self!r} and {other!r}.")
         self._begin()
-        if not hasattr(other, "_rule"):
+        if not hasattr(other, "_claim"):
             return self
         seen, in_order = self._seen.also(other._seen), self._seen.placing(other._seen)
         if len(seen.labels) > 2:
@@ -350,7 +352,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def limit_(self) -> float:
         """The largest violation that is allowed."""
         self._begin()
-        return self._rule.claim.slack
+        return self._claim.slack
 
     @property
     def evidence_(self) -> float:
@@ -366,7 +368,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._begin()
         counts = np.array([compared.of.counts for compared in self._comparisons])
         stakes, alpha = np.array(self._stakes), 1.0 - self.confidence
-        return interval(counts, stakes, self._rule.payoffs, alpha)
+        return interval(counts, stakes, self._payoffs, alpha)
 
     @property
     def rates_(self) -> list[dict[str, Any]]:
@@ -375,7 +377,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         low, high = rate_bounds(self._hits, self._rows, 1.0 - self.confidence)
         names, cells = list(map(group_name, self.groups_)), np.argwhere(self._rows >= 0)[:, ::-1]
         columns = {"rows": self._rows.T, "hits": self._hits.T, "rate": self._values().T}
-        return rate_facts(self._rule.events, names, cells, **columns, low=low.T, high=high.T)
+        return rate_facts(self._events, names, cells, **columns, low=low.T, high=high.T)
 
     @property
     def estimate_(self) -> float:
@@ -389,17 +391,17 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         # Groups that are not compared are no extremes.
         low = np.where(kept, values, np.inf).min(axis=1)
         high = np.where(kept, values, -np.inf).max(axis=1)
-        if self._rule.of_cap:
+        if self._claim.is_cap:
             return float(high.max())
-        return float(((high - low) / (high if self._rule.claim.ratio else 1.0)).max())
+        return float(((high - low) / (high if self._claim.ratio else 1.0)).max())
 
     @property
     def left_out_(self) -> list[str]:
         """The groups, pairs of them and groups within a label that are not compared, and why."""
         self._begin()
-        names, rule = list(map(group_name, self.groups_)), self._rule
-        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rule.conditions[e]}")
-        zero = [rule.events[e] for e in np.flatnonzero(self._without_ratio)]
+        names, rates = list(map(group_name, self.groups_)), self._claim.rates
+        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rates[e].condition}")
+        zero = [self._events[e] for e in np.flatnonzero(self._without_ratio)]
         zero = [f"{event} (rates of zero have no ratio)" for event in zero]
         return [*left_out, *zero, *self._apart]
 
@@ -415,9 +417,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     @property
     def _apart(self) -> list[str]:
         """Name the pairs of groups with enough rows for bets of which no call has both."""
-        names, conditions = list(map(group_name, self.groups_)), self._rule.conditions
+        names, rates = list(map(group_name, self.groups_)), self._claim.rates
         return [
-            f"groups {names[g]} and {names[h]}{conditions[event]} (in no call together)"
+            f"groups {names[g]} and {names[h]}{rates[event].condition} (in no call together)"
             for event, (g, *others), comparison in self._comparisons
             for h in others
             if not comparison.counts.any() and self._rows[event, [g, h]].min() >= FIRST_ROWS
@@ -427,30 +429,37 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def _without_ratio(self) -> Array:
         """Whether the rates of an event are zero in all groups that have rows, (n_events,)."""
         zero = (self._rows > 0).any(axis=1) & ~(self._hits > 0).any(axis=1)
-        return np.asarray(zero & bool(self._rule.claim.ratio))
+        return np.asarray(zero & bool(self._claim.ratio))
 
     @property
     def _compared(self) -> Compared:
         """Decide who is in the estimate; the evidence allows for small numbers."""
-        return self._rule.claim.compared(self._rows.T, sets=0)
+        return self._claim.compared(self._rows.T, sets=0)
 
     def _values(self) -> Floats:
         return np.asarray(self._hits / np.where(self._rows > 0, self._rows, np.nan))
 
     def _begin(self) -> None:
         """Check the parameters before the first rows."""
-        if hasattr(self, "_rule"):
+        if hasattr(self, "_claim"):
             return
         check_confidence(self.confidence)
-        self._rule: Rule = read_rule(self.constraint, self.slack, self.pos_label)
+        self._claim: Claim = watched(self.constraint, self.slack, self.pos_label)
+        rates = self._claim.rates
+        self._events = [rate.event + rate.condition for rate in rates]
+        # Of each event and cell, true label 0 or 1 by prediction 0 or 1.
+        self._hit_cells = np.array([rate.hits.ravel() for rate in rates], dtype=np.int8)
+        self._possible_cells = np.array([rate.possible.ravel() > 0 for rate in rates])
         self._seen = Description()
-        self._bets = Bets.on(self._rule.payoffs(self._rule.claim.slack))
-        self.groups_: dict[Any, int] = {OVERALL: 0} if self._rule.claim.pooled else {}
+        of_parity = betting.of_gap if self._claim.ratio is None else betting.of_ratio
+        self._payoffs = betting.of_cap if self._claim.is_cap else of_parity
+        self._bets = Bets.on(self._payoffs(self._claim.slack))
+        self.groups_: dict[Any, int] = {OVERALL: 0} if self._claim.pooled else {}
         self._comparisons: list[_Compared] = []
         self._stakes: list[float] = []  # of each comparison
         self._batch = 0  # of groups
         self._stakes_before: list[float] = []  # of comparisons in earlier batches
-        self._hits = self._rows = np.zeros((len(self._rule.events), 0), dtype=np.int64)
+        self._hits = self._rows = np.zeros((len(self._events), 0), dtype=np.int64)
         self.history_: dict[str, list[float]] = {
             key: [] for key in ("rows", "evidence", "estimate", "low", "high")
         }
@@ -465,7 +474,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self, sensitive_features: Any, n_rows: int, seen: Description
     ) -> tuple[Array, list[Any], Description]:
         """Return the codes of the rows (-1: unknown), their groups, and the description."""
-        if self._rule.claim.pooled:
+        if self._claim.pooled:
+            if sensitive_features is not None:  # they must be columns, as in fits
+                columns_of(sensitive_features)
             return np.zeros(n_rows, dtype=np.int64), [OVERALL], seen
         groups, seen = read_groups(sensitive_features, n_rows, seen)
         codes, labels = groups.certain("FairnessMonitor")
@@ -487,10 +498,10 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             # Earlier comparisons keep their stake: taking from them would change bets that were
             # made.
             self._stakes_before = list(self._stakes)
-        size = 1 if self._rule.of_cap else 2
+        size = 1 if self._claim.is_cap else 2
         self._comparisons += [
             _Compared(event, groups, Comparison(self._bets))
-            for event in range(len(self._rule.events))
+            for event in range(len(self._events))
             for groups in combinations(range(n_groups), size)
             if groups[-1] >= n_before
         ]
@@ -511,7 +522,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         cells, groups = (2 * true + decisions)[order], groups[order]
         came = {g: groups == g for g in np.unique(groups).tolist()}
         begins = {g: int(rows.argmax()) for g, rows in came.items() if g >= n_before}
-        possible, hits = self._rule.possible[:, cells], self._rule.hits[:, cells]
+        possible, hits = self._possible_cells[:, cells], self._hit_cells[:, cells]
         for g, rows in came.items():
             self._rows[:, g] += np.count_nonzero(possible[:, rows], axis=1)
             self._hits[:, g] += (hits * possible)[:, rows].sum(axis=1)
@@ -555,3 +566,17 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             self.history_ = {key: values[::2] for key, values in self.history_.items()}
             self._every *= 2
         self._next = self.n_rows_ + self._every
+
+
+def watched(constraint: Any, slack: Any, pos_label: Any) -> Claim:
+    """Check the parameters of a monitor; return what it watches."""
+    bound = constraint_bound(constraint)
+    most, how = slack if bound is None else bound, {"interval": None, "min_group_size": "auto"}
+    claim = read_claim(constraint, most, pos_label, known=[*PARITIES, *CAPS], **how)
+    if claim.attributes != "crossed":
+        raise ValueError(
+            "FairnessMonitor compares crossed groups (attributes='crossed'): watch each column of "
+            f"sensitive_features by a monitor of its own; got {constraint!r}."
+        )
+    check_number("slack", most, "a number >= 0 and < 1", lambda s: s < 1)
+    return claim

@@ -178,6 +178,17 @@ def test_decisions_of_another_kind_are_refused_and_change_nothing():
         clf.partial_fit(X, Y.astype(str), sensitive_features=WOMAN)
 
 
+@pytest.mark.parametrize("nobody", [[], {"old": []}, PEOPLE[:0], PEOPLE[["old", "woman"]][:0]])
+def test_a_batch_without_rows_says_nothing_about_the_columns_of_others(nobody):
+    """Wherever it comes, and also in a monitor that is merged."""
+    alone = FairnessMonitor().update(Y, sensitive_features=PEOPLE)
+    before = FairnessMonitor().update([], sensitive_features=nobody)
+    merged = FairnessMonitor().merge(alone).merge(before)
+    before.update(Y, sensitive_features=PEOPLE).update([], sensitive_features=nobody)
+    assert before.rates_ == alone.rates_ == merged.rates_
+    assert before.n_rows_ == merged.n_rows_ == N
+
+
 @pytest.mark.parametrize("unknown", [[None] * 3, [np.nan] * 3, pd.Series([pd.NA] * 3)])
 def test_a_batch_of_nobody_counts_once(unknown):
     monitor = FairnessMonitor().update([], sensitive_features=[])

@@ -205,3 +205,38 @@ def test_monitors_of_any_batches_compare_what_the_certificate_of_all_rows_does(
         assert monitor.n_rows_ == n - monitor.n_unknown_
         assert len(monitor.left_out_) == len(certificate.left_out)
     assert certificate.estimate == pytest.approx(gap, abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None)
+@given(**ROWS, lacking=st.sampled_from([(0.0, 0.0), (0.1, 0.3)]), n_batches=st.integers(1, 4))
+def test_a_monitor_in_each_stratum_compares_what_the_certificate_there_does(
+    seed, n, n_small, without_label, slack, criterion, lacking, n_batches
+):
+    """Where nobody is left out, the certificate within strata has the largest of their gaps.
+
+    A stratum may have no row in a batch, or nobody who is known.
+    """
+    rng, _, y, people = drawn(seed, n, n_small, without_label, lacking)
+    decision, notion = rng.integers(0, 2, n), criterion(slack=slack)
+    stratum, batch = rng.choice(["x", "y"], n, p=[0.8, 0.2]), rng.integers(n_batches, size=n)
+    gaps, left_out = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in np.unique(stratum):
+            monitor = FairnessMonitor(notion)
+            for part in range(n_batches):
+                here = (stratum == name) & (batch == part)
+                rows = {"sensitive_features": people[here], "y_true": y[here]}
+                monitor.update(decision[here], **rows)
+            rows = {"y_true": y, "y_pred": decision, "sensitive_features": people}
+            inside = {key: column[stratum == name] for key, column in rows.items()}
+            if people[stratum == name].notna().all(axis=1).any():
+                certificate = certify(**inside, constraint=notion, slack=slack)
+                assert monitor.estimate_ == pytest.approx(certificate.estimate, nan_ok=True)
+                assert len(monitor.left_out_) == len(certificate.left_out)
+            gaps.append(monitor.estimate_)
+            left_out += monitor.left_out_
+        whole = certify(**rows, control_features=stratum, constraint=notion, slack=slack)
+    if not left_out and not whole.left_out:
+        assert whole.estimate == pytest.approx(np.nanmax(gaps), abs=1e-9)

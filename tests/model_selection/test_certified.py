@@ -1,6 +1,7 @@
 """CertifiedClassifier: valid promises, any classifier, scikit-learn's conventions."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
+    InputWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
 )
@@ -243,3 +245,11 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
 def test_wrong_parameters(changed, match):
     with pytest.raises(ValueError, match=match):
         by_c().set_params(**changed).fit(X, Y, sensitive_features=S)
+
+
+def test_labels_at_other_positions_are_said_once():
+    """And not by each fit and certificate of the parts."""
+    groups = pd.Series(S, index=np.arange(len(S)) + 3000)
+    with pytest.warns(InputWarning, match="are matched by position") as told:
+        by_c().fit(X, pd.Series(Y), sensitive_features=groups)
+    assert len([one for one in told if one.category is InputWarning]) == 1

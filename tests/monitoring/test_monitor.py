@@ -266,6 +266,7 @@ def test_a_model_in_a_loop():
         ({}, {"y_pred": [[0, 1], [1, 0]]}, "y_pred must have one label per row"),
         ({}, {"sensitive_features": None}, "sensitive_features must hold one group per row"),
         ({}, {"sensitive_features": ["a"]}, "sensitive_features has 1 row"),
+        ({"constraint": "rejection_rate"}, {"sensitive_features": "sex"}, "the single text 'sex'"),
     ],
 )
 def test_wrong_input_is_refused_and_nothing_is_added(parameters, change, match):
