@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from fairlearn import metrics as fairlearn
 from sklearn.linear_model import LogisticRegression
@@ -400,6 +401,13 @@ def test_outcomes_have_names_and_the_favourable_one_is_not_guessed():
     assert found.outcomes["label"]["favourable"] == "yes"
     assert same.outcomes["label"]["favourable"] == "label = True"
     assert "'granted'" in found.question
+
+
+def test_outcomes_of_a_series_without_a_name_are_named_by_their_part():
+    """A series of polars without a name has the empty one."""
+    for series in (pd.Series, pl.Series):
+        outcomes = report(series(TRUE), series(PRED)).outcomes
+        assert [one["column"] for one in outcomes.values()] == ["decision", "label"]
 
 
 def test_scores_and_decisions_that_go_against_the_labels_are_findings():

@@ -134,6 +134,14 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
     assert RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
 
 
+def test_groups_within_strata_without_a_name_are_named_by_their_column():
+    """As columns of groups without a name are, side by side."""
+    clf = RateConstrainedClassifier(DemographicParity(0.1, attributes="parallel"), max_iter=2)
+    people = pd.DataFrame({"group": GROUPS, "half": np.arange(len(GROUPS)) % 2})
+    with pytest.warns(SmallGroupWarning, match="group group=a & column 0=a "):
+        clf.fit(DATA.data, DATA.target, sensitive_features=people, control_features=GROUPS)
+
+
 def test_a_ratio_of_rates_that_are_all_zero_is_not_kept():
     """Nobody is granted anything by the best constant, which has no ratio: everybody is instead."""
     X = np.zeros((1500, 1))

@@ -247,6 +247,7 @@ def test_wrong_parameters(changed, match):
         by_c().set_params(**changed).fit(X, Y, sensitive_features=S)
 
 
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 def test_labels_at_other_positions_are_said_once():
     """And not by each fit and certificate of the parts."""
     groups = pd.Series(S, index=np.arange(len(S)) + 3000)
