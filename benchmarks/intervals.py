@@ -100,7 +100,7 @@ def coverage(name: str, of: str, n_rows: int, trials: int, seed: int) -> dict[st
         rows = population.draw(n_rows, rng)
         given = rows["true"], rows[reads], rows["group"]
         observed = metric(*given[:2], sensitive_features=given[2])
-        options = {"sensitive_features": given[2], "random_state": t}
+        options = {"sensitive_features": given[2], "n_draws": N_DRAWS, "random_state": t}
         found[t] = *metrics.confidence_interval(metric, *given[:2], **options), observed
     low, high, observed = found.T
     return {
@@ -159,8 +159,9 @@ def of_groups(name: str, case: str, trials: int, seed: int) -> dict[str, float]:
         rows = groups.tables(np.random.default_rng([seed, trial]), n_labels).ravel()
         group, label, decision = (np.repeat(of, rows) for of in cells)
         label = label if n_labels == 2 else np.ones_like(label)
+        draws = intervals.Draws(np.random.RandomState(trial), N_DRAWS)
         _, components_of = read(label, decision, sensitive_features=group, pos_label=1)
-        inverted = intervals._Inverted(components_of(np.random.RandomState(trial)))
+        inverted = intervals._Inverted(components_of(draws))
         proven = inverted.summary.proven(inverted.values, inverted.errors, 0.05)
         below += inverted.too_large(truth, 0.05)
         above += inverted.too_small(truth, 0.05) or proven > truth
@@ -197,7 +198,6 @@ def main() -> None:
     add("--seed", type=int, default=1, help="of the samples; 0 was used to choose constants")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    intervals.N_DRAWS = N_DRAWS
     for case in options.cases:
         complete(options.output, KEY, MEASURED, CASES[case](options))
 

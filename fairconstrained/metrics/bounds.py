@@ -328,6 +328,11 @@ class _Counted:
         self.hits, self.rows = (np.rint(weight).astype(np.int64) for weight in (hits, rows))
         self.values = hits / np.where(rows > 0, rows, np.nan)
 
+    @property
+    def highest(self) -> float:
+        """The largest rate; nan if there is none."""
+        return NAN if np.isnan(self.values).all() else float(np.nanmax(self.values))
+
     def compared(self, g: int, h: int, e: int, words: str) -> str:
         """Return the name of the comparison of two groups' rates."""
         groups = words.format(g=f"group {self.groups[g]}", h=f"group {self.groups[h]}")
@@ -383,10 +388,10 @@ def estimated(
     counts: Counts, notion: Rates, kept: Array, comparison: Comparison | None, sets: Ints
 ) -> float:
     """Return the estimate of :func:`parity_bound`, or without a comparison of :func:`cap_bound`."""
-    values = _Counted(counts, notion, kept).values
-    if comparison is not None:
-        return _worst_comparison(values, kept, comparison, sets)
-    return NAN if np.isnan(values).all() else float(np.nanmax(values))
+    counted = _Counted(counts, notion, kept)
+    if comparison is None:
+        return counted.highest
+    return _worst_comparison(counted.values, kept, comparison, sets)
 
 
 def _worst_comparison(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
@@ -409,8 +414,7 @@ def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound
     upper, binding = float(highs[g, e]), f"{counted.events[e]}, group {counted.groups[g]}"
     if not counted.rows.any(axis=0).all():  # an event without rows is not certified
         upper, binding = 1.0, NOTHING
-    estimate = float(np.nanmax(counted.values))
-    return Bound(estimate, upper, binding, method, counted.bounds(alpha))
+    return Bound(counted.highest, upper, binding, method, counted.bounds(alpha))
 
 
 def partial_parity_bound(

@@ -22,7 +22,7 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from fairconstrained import rate_definitions as rates
-from fairconstrained.arrays import Floats, bisected, rows_of
+from fairconstrained.arrays import Floats, bisected, check_number, rows_of
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exact_auc import COMPARISONS, auc_influences
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
@@ -63,6 +63,7 @@ def confidence_interval(
     control_features: Any = None,
     confidence: float = 0.95,
     method: str = "auto",
+    n_draws: int | None = None,
     sample_weight: ArrayLike | None = None,
     random_state: Any = None,
     X: Any = None,
@@ -89,6 +90,9 @@ def confidence_interval(
         "inversion" tests all values, as described in the notes, for gaps of rates, AUCs and
         losses between groups. "bootstrap" resamples rows, for any metric (Efron's bias-corrected
         percentiles). "auto" prefers the first.
+    n_draws : int, optional
+        Number of draws, at least 100: of errors for "inversion" (default: 10,000), of rows for
+        "bootstrap" (default: 1,000). With more of them the ends depend less on `random_state`.
     sample_weight : array-like of shape (n_samples,), optional
         Non-negative weights of the rows; a group is as certain as its effective number of rows.
     random_state : int, RandomState instance or None, default=None
@@ -173,10 +177,14 @@ def confidence_interval(
         raise ValueError(
             f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
         )
-    rng, alpha = check_random_state(random_state), 1.0 - float(confidence)
-    of_rows = {"sample_weight": sample_weight, "control_features": control_features}
+    if n_draws is not None:
+        whole = "None or an integer >= 100"
+        check_number("n_draws", n_draws, whole, lambda n: n >= 100 and n.is_integer())
+    draws = Draws(check_random_state(random_state), n_draws and int(n_draws))
+    alpha = 1.0 - float(confidence)
+    optional = {"sample_weight": sample_weight, "control_features": control_features}
     given = {"sensitive_features": sensitive_features}
-    given |= {name: values for name, values in of_rows.items() if values is not None}
+    given |= {name: values for name, values in optional.items() if values is not None}
     options = getattr(metric, "keywords", {})  # of a partial
     if options.get("control_features") is not None:
         raise ValueError(
@@ -191,7 +199,7 @@ def confidence_interval(
         inspect.signature(function).bind(y_true, y_pred, **arguments)  # raises TypeError
         options = {name: value for name, value in arguments.items() if name not in PARTS}
         observed, ends = _value_and_interval(
-            READERS[function](y_true, y_pred, **options), alpha, rng
+            READERS[function](y_true, y_pred, **options), alpha, draws
         )
         if ends is not None:
             return ends
@@ -204,7 +212,7 @@ def confidence_interval(
             "method='inversion' needs a metric of fairconstrained.metrics whose components are "
             f"known; got {metric!r}. Use method='bootstrap'."
         )
-    return _checked(observed, _bootstrap(metric, (y_true, y_pred), given, observed, alpha, rng))
+    return _checked(observed, _bootstrap(metric, (y_true, y_pred), given, observed, alpha, draws))
 
 
 def interval_of_counts(
@@ -214,18 +222,19 @@ def interval_of_counts(
 
     They are those of the metric of the rows that were counted.
     """
-    observed, ends = _value_and_interval(_read_counts(compare, counts, notion), alpha, rng)
+    read = _read_counts(compare, counts, notion)
+    observed, ends = _value_and_interval(read, alpha, Draws(rng))
     return observed, *(ends or (np.nan, np.nan))
 
 
 def _value_and_interval(
-    read: Read, alpha: float, rng: Any
+    read: Read, alpha: float, draws: Draws
 ) -> tuple[float, tuple[float, float] | None]:
     """Return a metric and its interval, or None for one whose components are not known."""
     observed, components_of = read
     if np.isnan(observed):
         return observed, (np.nan, np.nan)
-    components = components_of(rng)
+    components = components_of(draws)
     if components is None:
         return observed, None
     return observed, _checked(observed, _Inverted(components).interval(alpha))
@@ -326,20 +335,20 @@ def _bootstrap(
     given: dict[str, Any],
     observed: float,
     alpha: float,
-    rng: Any,
+    draws: Draws,
 ) -> tuple[float, float]:
     """Return percentiles of the metric on resampled rows, with Efron's correction of the median."""
     arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
     given = _indexable(given)
-    draws = np.empty(N_RESAMPLES)
+    drawn = np.empty(draws.number or N_RESAMPLES)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
-        for b in range(N_RESAMPLES):
-            rows = rng.randint(n_rows, size=n_rows)
-            draws[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))
-    values = draws[~np.isnan(draws)]
+        for b in range(len(drawn)):
+            rows = draws.rng.randint(n_rows, size=n_rows)
+            drawn[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))
+    values = drawn[~np.isnan(drawn)]
     below = 0.5 * ((values < observed).mean() + (values <= observed).mean())
-    z = norm.ppf(np.clip(below, 0.5 / N_RESAMPLES, 1.0 - 0.5 / N_RESAMPLES))
+    z = norm.ppf(np.clip(below, 0.5 / len(drawn), 1.0 - 0.5 / len(drawn)))
     levels = norm.cdf(2.0 * z + norm.ppf([alpha / 2, 1 - alpha / 2]))
     low, high = np.quantile(values, levels)
     return float(low), float(high)
@@ -356,7 +365,22 @@ def _indexable(values: Any) -> Any:
 
 # --- components of metrics ------------------------------------------------------------------------
 
-Generator = np.random.RandomState
+
+class Draws(NamedTuple):
+    """A generator, and the number of draws; None: the default."""
+
+    rng: np.random.RandomState
+    number: int | None = None
+
+    def normal(self, covariance: Floats, most: int = N_DRAWS) -> Floats:
+        """Draw normal errors (..., m, n_draws) of this covariance: of influences, their products.
+
+        No more than `most`.
+        """
+        values, vectors = np.linalg.eigh(covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+        n_draws = min(self.number or N_DRAWS, most)
+        return np.asarray(root @ self.rng.normal(size=(*covariance.shape[:-1], n_draws)))
 
 
 class Components(NamedTuple):
@@ -364,18 +388,18 @@ class Components(NamedTuple):
 
     values: Floats  # of the shape that the summary takes
     errors: Errors
-    summary: Range | Highest  # zero for a fair model, larger for larger differences
+    summary: Range | Largest  # zero for a fair model, larger for larger differences
     metric: Callable[[float], float] = float  # from the size to the metric; monotone
     most: float = np.inf  # the largest size there is
 
 
 # The value of a metric, and its components with errors that a generator draws.
-Read = tuple[float, Callable[[Generator], Components | None]]
+Read = tuple[float, Callable[[Draws], Components | None]]
 
 # --- rates of predicted labels --------------------------------------------------------------------
 
 
-def _rates(counts: Counts, notion: rates.Rates, rng: Generator) -> tuple[Floats, Proportions]:
+def _rates(counts: Counts, notion: rates.Rates, draws: Draws) -> tuple[Floats, Proportions]:
     """Return rates (n_groups, n_events) with their errors.
 
     The margins are binomial, and the normal copula has the correlations of rates that share rows.
@@ -386,7 +410,7 @@ def _rates(counts: Counts, notion: rates.Rates, rng: Generator) -> tuple[Floats,
     possible = np.stack([rate.possible.ravel() for rate in definitions], axis=1)
     table = counts.table.reshape(len(counts.groups), -1)
     values, shape = table @ hits / (table @ possible), (len(table), len(definitions))
-    n_draws = max(min(N_DRAWS, MOST_ERRORS // values.size), 1_000)
+    most = max(MOST_ERRORS // values.size, 1_000)
     unit = table.sum(axis=1) / np.maximum(counts.effective, 1e-12)  # the weight of a row
     cells = table + 0.5 * unit[:, None]
     below = cells @ possible
@@ -396,20 +420,18 @@ def _rates(counts: Counts, notion: rates.Rates, rng: Generator) -> tuple[Floats,
     if counts.products is None:
         squares = cells * unit[:, None]
         covariance = np.einsum("gec,gc,gfc->gef", moves, squares, moves)
-        return values, Proportions(
-            table @ possible / unit[:, None], _normal(covariance, n_draws, rng)
-        )
+        return values, Proportions(table @ possible / unit[:, None], draws.normal(covariance, most))
     products = counts.products + 0.5 * np.diag(unit**2)
     covariance = np.einsum("gec,cgh,hfc->gehf", moves, products, moves)
     covariance = covariance.reshape(values.size, values.size)
     rows = rate * (1.0 - rate) / np.diagonal(covariance).reshape(shape)
-    return values, Proportions(rows, _normal(covariance, n_draws, rng).reshape(*shape, -1))
+    return values, Proportions(rows, draws.normal(covariance, most).reshape(*shape, -1))
 
 
 def _difference(
     counts: Counts,
     notion: rates.Rates,
-    rng: Generator,
+    draws: Draws,
     method: str = "between_groups",
     agg: str = "worst_case",
 ) -> Components | None:
@@ -417,34 +439,34 @@ def _difference(
         return None
     mean = functools.partial(np.mean, axis=0)
     summary = Combined(mean) if agg == "mean" else Range()
-    return Components(*_rates(counts, notion, rng), summary, most=1.0)
+    return Components(*_rates(counts, notion, draws), summary, most=1.0)
 
 
 def _ratio(
     counts: Counts,
     notion: rates.Rates,
-    rng: Generator,
+    draws: Draws,
     method: str = "between_groups",
     agg: str = "worst_case",
 ) -> Components | None:
     if method != "between_groups" or agg != "worst_case":
         return None
-    values, errors = _rates(counts, notion, rng)
+    values, errors = _rates(counts, notion, draws)
     return Components(values, errors, Shortfall(), lambda size: 1.0 - size, most=1.0)
 
 
-def _highest(counts: Counts, notion: rates.Rates, rng: Generator) -> Components:
-    values, errors = _rates(counts, notion, rng)
+def _highest(counts: Counts, notion: rates.Rates, draws: Draws) -> Components:
+    values, errors = _rates(counts, notion, draws)
     column = Proportions(errors.rows.reshape(-1, 1), errors.noise.reshape(values.size, 1, -1))
     return Components(values.reshape(-1, 1), column, Highest(), most=1.0)
 
 
-def _summed(counts: Counts, notion: rates.Rates, rng: Generator) -> Components:
+def _summed(counts: Counts, notion: rates.Rates, draws: Draws) -> Components:
     def summed(ranges: Floats) -> Any:
         blocks = ranges.reshape(len(counts.classes.labels), -1, *ranges.shape[1:])
         return blocks.max(axis=1).sum(axis=0)
 
-    return Components(*_rates(counts, notion, rng), Combined(summed))
+    return Components(*_rates(counts, notion, draws), Combined(summed))
 
 
 # The components of each comparison of rates.
@@ -482,14 +504,7 @@ def _read_counts(
 # --- scores and losses ----------------------------------------------------------------------------
 
 
-def _normal(covariance: Floats, n_draws: int, rng: Generator) -> Floats:
-    """Draw normal errors (..., m, n_draws) of this covariance: of influences, their products."""
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-    return np.asarray(root @ rng.normal(size=(*covariance.shape[:-1], n_draws)))
-
-
-def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
+def _auc_gap(ranked: auc.Ranked, draws: Draws, notion: str) -> Components:
     """Return differences of AUCs, with normal errors.
 
     Half a row is added to each cell, of the mean weight of its rows: a half of that above all other
@@ -507,7 +522,7 @@ def _auc_gap(ranked: auc.Ranked, rng: Generator, notion: str) -> Components:
     rows, quarters = np.split(influence, [len(ranked.scores)], axis=1)
     # A quarter of a row moves an AUC by a quarter, and its variance is a quarter: 4^-2 times four.
     influence = np.hstack((cells.by_sample(rows), 2.0 * quarters))
-    errors = Normal(_normal(influence @ influence.T, N_DRAWS, rng)[:, None])
+    errors = Normal(draws.normal(influence @ influence.T)[:, None])
     return Components(ranked.differences(sets)[:, None], errors, Largest(), most=1.0)
 
 
@@ -516,20 +531,20 @@ def _read_aucs(notion: str, *samples: Any, **options: Any) -> Read:
     return ranked.largest_difference(notion), functools.partial(_auc_gap, ranked, notion=notion)
 
 
-def _loss_gap(losses: probabilities.RowLosses, rng: Generator) -> Components:
+def _loss_gap(losses: probabilities.RowLosses, draws: Draws) -> Components:
     member = losses.rows.group == np.arange(len(losses.rows.labels))[:, None]
     weight = member * losses.rows.weight
     weight = weight / weight.sum(axis=1, keepdims=True)
     values = (weight @ losses.losses)[:, None]
     influence = losses.rows.by_sample(weight * (losses.losses - values))
-    errors = Normal(_normal(influence @ influence.T, N_DRAWS, rng)[:, None])
+    errors = Normal(draws.normal(influence @ influence.T)[:, None])
     return Components(values, errors, Range())
 
 
 def _read_losses(*samples: Any, method: str = "between_groups", **options: Any) -> Read:
     losses = probabilities.read_losses(*samples, **options)
     known = method == "between_groups"
-    return losses.gap(method), lambda rng: _loss_gap(losses, rng) if known else None
+    return losses.gap(method), lambda draws: _loss_gap(losses, draws) if known else None
 
 
 # The rates that metrics compare, by how they do it.

@@ -86,16 +86,20 @@ class Normal:
 Errors = Proportions | Normal
 
 
-class Range:
+class Summary:
+    """Base of the summaries."""
+
+    def least_upper(self, n_components: int) -> float:
+        """Return the part of alpha that the upper end keeps, though it may not use it."""
+        return 0.5
+
+
+class Range(Summary):
     """Largest minus smallest over groups, (n_groups, n_events); the event of the largest range.
 
     A test of a size is one of all pairs of groups: the largest of their differences less the size,
     each divided by its standard error, so that a small group does not hide two large ones.
     """
-
-    def least_upper(self, n_groups: int) -> float:
-        """Return the part of alpha that the upper end keeps, though it may not use it."""
-        return 0.5
 
     def line(self, size: float) -> tuple[float, float]:
         """Return a and b: two components x and y differ by this size if a x - y = b."""
@@ -286,27 +290,19 @@ def _clipped(values: Floats, inside: Floats, variance: Floats, line: tuple[float
     return np.asarray(np.clip(np.where(is_cut, values, inside), start, (start + b) / a))
 
 
-class Highest:
-    """Largest of components (n_components, 1).
+class Largest(Summary):
+    """Largest absolute value of contrasts (n_components, 1), each of them zero if fair.
 
     A test of a size is one of all components: the largest less the size, in standard errors.
     """
 
-    def least_upper(self, n_components: int) -> float:
-        """Return the part of alpha that the upper end keeps, though it may not use it.
-
-        The lower end gets the rest. With all of alpha it would be too high too often, the more
-        components there are, since the nearest ones are estimated.
-        """
-        return (1.0 - 1.0 / n_components) / 3.0
-
     def fold(self, components: Floats) -> Floats:
         """Return the quantity whose largest value counts."""
-        return components
+        return np.abs(components)
 
     def shrunk(self, values: Floats, variance: Floats) -> Floats:
-        """Return components less their share of chance."""
-        return _shrunk(values, variance)
+        """Return components less their share of chance: contrasts have no common mean."""
+        return values
 
     def size(self, components: Floats) -> Floats:
         """Return the largest of components (n_components, 1)."""
@@ -345,17 +341,21 @@ class Highest:
         return max(float(low.max()), 0.0)
 
 
-class Largest(Highest):
-    """Largest absolute value of contrasts, each of them zero if fair."""
+class Highest(Largest):
+    """Largest of components (n_components, 1), which have a common mean."""
 
     def least_upper(self, n_components: int) -> float:
-        """Return half of alpha: contrasts depend on each other."""
-        return 0.5
+        """Return the part of alpha that the upper end keeps, though it may not use it.
+
+        The lower end gets the rest. With all of alpha it would be too high too often, the more
+        components there are, since the nearest ones are estimated.
+        """
+        return (1.0 - 1.0 / n_components) / 3.0
 
     def fold(self, components: Floats) -> Floats:
-        """Return absolute values."""
-        return np.abs(components)
+        """Return the components."""
+        return components
 
     def shrunk(self, values: Floats, variance: Floats) -> Floats:
-        """Return the contrasts: they have no common mean."""
-        return values
+        """Return components less their share of chance."""
+        return _shrunk(values, variance)

@@ -41,8 +41,8 @@ MOST_GROUPS = 64
 MOST_RECORDS = 200
 OVERALL = "all"
 _ASSUMPTIONS = (
-    "the rows are independent given their groups, and come in the order of time;",
-    "among each eight rows of two groups, either their rates or their fractions stay as they are;",
+    "the rows are independent given their groups, and come in the order of time.",
+    "among each eight rows of two groups, either their rates or their fractions stay as they are.",
 )
 _MISSING = (
     "the group of {} of {} rows is missing; the others of a group have the predictions of all. "
