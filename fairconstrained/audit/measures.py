@@ -158,9 +158,8 @@ def left_out(
     names = groups.left_out(lambda g, e: by.groups[g], few)
     names += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
     names += [f"{group} (0 rows)" for group in sample.absent(by)]
-    if by.n_hidden:
-        hidden = next(why for why in by.others if why != UNKNOWN).strip("()")
-        names.append(f"{hidden}, neither shown nor compared")
+    hidden = [why.strip("()") for why in by.others if why != UNKNOWN]
+    names += [f"{words}, neither shown nor compared" for words in hidden]
     return [f"{by.attribute}: {words}" for words in names]
 
 

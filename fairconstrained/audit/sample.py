@@ -56,7 +56,6 @@ class Grouping(NamedTuple):
     groups: list[str]
     ranked: bool = False  # whether the groups have an order, as ages have
     others: Mapping[str, Array] = MappingProxyType({})  # the rows in no group, by the reason
-    n_hidden: int = 0  # number of groups with too few rows to show
 
     @property
     def listed(self) -> Grouping:
@@ -81,7 +80,6 @@ class Grouping(NamedTuple):
                 for why, mask in {**unknown, _hidden(int(few.sum()), min_cell): hidden}.items()
                 if mask.any()
             },
-            n_hidden=int(few.sum()),
         )
 
     @property

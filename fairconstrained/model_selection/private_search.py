@@ -19,10 +19,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import as_numpy, check_number, rows_of
+from fairconstrained.arrays import check_number, rows_of
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, PrivacyWarning, warn_caller
 from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.groups import categories, refuse_groups_in
+from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.model_selection.splits import holdout_split
@@ -405,7 +406,7 @@ def _in_whole(X: Any, y: Any, sensitive_features: Any) -> Callable[[NDArray[np.i
     if groups is not None and categories(groups, "sensitive_features") is None:
         groups = GroupsOfAll(groups)
     if categories(y, "y") is None:
-        values = column_or_1d(as_numpy(y))
+        values = column_or_1d(plain_labels(y))
         classes = np.unique(values)
 
     def part(rows: NDArray[np.int64]) -> tuple[Any, Any, dict[str, Any]]:

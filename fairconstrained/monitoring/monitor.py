@@ -23,7 +23,7 @@ from fairconstrained.inputs.groups import columns_of, group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
-from fairconstrained.metrics.claims import Claim, constraint_bound, read_claim
+from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring import betting
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
@@ -39,7 +39,6 @@ MOST_GROUPS = 64
 # Of the history; when there are more, every second one is dropped, so that a year takes no more
 # memory than a day.
 MOST_RECORDS = 200
-OVERALL = "all"
 _ASSUMPTIONS = (
     "the rows are independent given their groups, and come in the order of time.",
     "among each eight rows of two groups, either their rates or their fractions stay as they are.",

@@ -250,6 +250,14 @@ RARE = {  # inputs with something that only the first or the last row has
 
 
 @quiet
+@pytest.mark.parametrize(("dtype", "plain"), [("Int64", int), ("boolean", bool)])
+def test_labels_of_types_of_pandas_are_plain_numbers_and_booleans(dtype, plain):
+    """As in every fit, and no floats."""
+    labels = pd.Series(Y == "yes").astype(dtype)
+    assert search(RATES, labels).classes_.dtype == plain
+
+
+@quiet
 @pytest.mark.parametrize("rare", RARE)
 @pytest.mark.parametrize("name", SEARCHED)
 def test_a_random_part_knows_what_occurs_in_all_rows(name, rare, monkeypatch):
