@@ -19,7 +19,7 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.inputs.description import Description
-from fairconstrained.inputs.groups import columns_of, group_name, read_groups
+from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
@@ -474,8 +474,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Array, list[Any], Description]:
         """Return the codes of the rows (-1: unknown), their groups, and the description."""
         if self._claim.pooled:
-            if sensitive_features is not None:  # they must be columns, as in fits
-                columns_of(sensitive_features)
+            if sensitive_features is not None:  # read as in fits, where they do not matter either
+                encode_groups(sensitive_features, n_rows)
             return np.zeros(n_rows, dtype=np.int64), [OVERALL], seen
         groups, seen = read_groups(sensitive_features, n_rows, seen)
         codes, labels = groups.certain("FairnessMonitor")

@@ -11,6 +11,7 @@ from sklearn.dummy import DummyClassifier
 from fairconstrained import metrics
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
+from fairconstrained.groups import GroupProbabilities
 from fairconstrained.monitoring import FairnessMonitor
 from tests.helpers.fits import CAPS, METRIC_OF
 
@@ -276,6 +277,14 @@ def test_wrong_input_is_refused_and_nothing_is_added(parameters, change, match):
     assert monitor.n_rows_ == 0
     if not parameters:
         assert monitor.update([0, 1], sensitive_features=["a", "b"]).n_rows_ == 2
+
+
+def test_a_cap_on_all_rows_together_does_not_depend_on_groups():
+    """As in fits, they may be known with a probability."""
+    probabilities = GroupProbabilities([[0.2, 0.8], [1.0, 0.0]])
+    for groups in (None, ["a", None], probabilities):
+        monitor = FairnessMonitor("rejection_rate").update([0, 1], sensitive_features=groups)
+        assert (monitor.n_rows_, monitor.estimate_) == (2, 0.5)
 
 
 def test_too_many_groups_are_refused():
