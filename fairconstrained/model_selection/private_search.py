@@ -24,7 +24,7 @@ from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, PrivacyW
 from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.groups import categories, refuse_groups_in
 from fairconstrained.inputs.labels import plain_labels
-from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.samples import check_samples, positions_noted
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.accounting import (
@@ -202,11 +202,12 @@ class PrivateGridSearch(DelegatingClassifier):
         total = replace(
             planned, epsilon=float(self.epsilon), mechanisms=(*planned.mechanisms, _CHOICE)
         )
-        for model in models:
-            _check_rows(model, unit, X, y, sensitive_features, train)
+        with positions_noted():
+            for model in models:
+                _check_rows(model, unit, X, y, sensitive_features, train)
         part_of = _in_whole(X, y, sensitive_features)
         try:
-            with config_context(enable_metadata_routing=True), warnings.catch_warnings():
+            with config_context(enable_metadata_routing=True), positions_noted():
                 # That groups are missing was said of all rows.
                 warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
                 for model in models:

@@ -1,5 +1,8 @@
 """CertifiedClassifier: valid promises, any classifier, scikit-learn's conventions."""
 
+import warnings
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,14 +18,18 @@ from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
-    InputWarning,
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
 )
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.model_selection import CertifiedClassifier
+from fairconstrained.model_selection import (
+    CertifiedClassifier,
+    PrivateGridSearch,
+    tradeoff_curve,
+)
 from fairconstrained.model_selection.certified import FIRST, in_sequences
 from fairconstrained.model_selection.splits import holdout_split
+from fairconstrained.solvers import DPSGDA
 from tests.helpers.marks import with_checks
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)
@@ -247,10 +254,21 @@ def test_wrong_parameters(changed, match):
         by_c().set_params(**changed).fit(X, Y, sensitive_features=S)
 
 
-@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
-def test_labels_at_other_positions_are_said_once():
+@pytest.mark.parametrize(
+    "train",
+    [
+        by_c().fit,
+        partial(tradeoff_curve, LogisticRegression(), param_name="C", param_range=[1.0], cv=2),
+        PrivateGridSearch(
+            RateConstrainedClassifier(solver=DPSGDA(n_steps=2), feature_range=(-4, 4)),
+            {"slack": [0.1, 0.2]},
+        ).fit,
+    ],
+)
+def test_labels_at_other_positions_are_said_once(train):
     """And not by each fit and certificate of the parts."""
     groups = pd.Series(S, index=np.arange(len(S)) + 3000)
-    with pytest.warns(InputWarning, match="are matched by position") as told:
-        by_c().fit(X, pd.Series(Y), sensitive_features=groups)
-    assert len([one for one in told if one.category is InputWarning]) == 1
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        train(X, pd.Series(Y), sensitive_features=groups)
+    assert sum("are matched by position" in str(one.message) for one in told) == 1
