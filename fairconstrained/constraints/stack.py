@@ -105,13 +105,13 @@ class Stack(MomentConstraint):
         return self._of([member.loosened(by) for member in self.members])
 
     def narrowed(self, by: Tensor) -> Self:
-        return self._of([member.narrowed(piece) for member, piece in self._pieces(by)])
+        return self._of([member.narrowed(piece) for member, piece in self.split(by)])
 
     def without_rounding(self, hard: Tensor) -> Tensor:
-        return torch.cat([member.without_rounding(p) for member, p in self._pieces(hard)])
+        return torch.cat([member.without_rounding(p) for member, p in self.split(hard)])
 
     def shifted(self, by: Tensor) -> Self:
-        return self._of([member.shifted(piece) for member, piece in self._pieces(by)])
+        return self._of([member.shifted(piece) for member, piece in self.split(by)])
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         errors = [m.deviations(scores, *args).to(scores) for m, args in self._each(rows, aux)]
@@ -183,25 +183,22 @@ class Stack(MomentConstraint):
             first += len(member.slack)
         raise IndexError(f"There are {first} values; got {j}.")
 
-    def split(self, values: Tensor) -> list[Tensor]:
-        """Split the values by member."""
-        return list(torch.split(values, [len(member.slack) for member in self.members]))
-
-    def _pieces(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
+    def split(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
         """Yield each member with its values."""
-        return zip(self.members, self.split(values), strict=True)
+        pieces = torch.split(values, [len(member.slack) for member in self.members])
+        return zip(self.members, pieces, strict=True)
 
     def measures(self, values: Tensor) -> dict[str, float]:
         """Measure each criterion in its own units, by name; names that occur twice are numbered."""
         names = [member.name for member in self.members]
         keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
-        pieces = zip(keys, self._pieces(values), strict=True)
+        pieces = zip(keys, self.split(values), strict=True)
         return {key: member.measure(piece) for key, (member, piece) in pieces}
 
     def undefined(self, values: Tensor) -> dict[int, str]:
         names: dict[int, str] = {}
         first = 0
-        for member, piece in self._pieces(values):
+        for member, piece in self.split(values):
             names |= {first + j: words for j, words in member.undefined(piece).items()}
             first += len(piece)
         return names
@@ -209,7 +206,7 @@ class Stack(MomentConstraint):
     def measure(self, values: Tensor) -> float:
         """Measure the criterion that exceeds its slack most, in its own units."""
         # Values are relative to their slacks, and comparable; measures are in units of their own.
-        member, values = max(self._pieces(values), key=lambda pair: float(pair[1].max()))
+        member, values = max(self.split(values), key=lambda pair: float(pair[1].max()))
         return member.measure(values)
 
 

@@ -78,7 +78,7 @@ def test_a_stack_is_its_members_one_after_the_other(chosen):
             found = values(one, rows, aux)
             expected = [values(m, rows, a) for m, a in zip(others, each, strict=True)]
             torch.testing.assert_close(found, torch.cat(expected))
-            for share, of_member in zip(one.split(found), expected, strict=True):
+            for (_, share), of_member in zip(one.split(found), expected, strict=True):
                 torch.testing.assert_close(share, of_member)
     moved = soft_values(stack.sharpened(), rows, aux) - soft_values(stack, rows, aux)
     assert moved.abs().max() > 0.01
