@@ -57,7 +57,9 @@ class RowsToPredict:
     def columns(self) -> dict[str, Any]:
         """Return the columns of each role, in memory."""
         names = list(dict.fromkeys(name for columns in self.roles.values() for name in columns))
-        whole = pd.concat(self.gathered(lambda frame: frame[names]), ignore_index=True)
+        parts = self.gathered(lambda frame: [_packed(frame[name]) for name in names])
+        columns = [np.concatenate(list(map(_unpacked, col))) for col in zip(*parts, strict=True)]
+        whole = pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)
         return {
             role: whole[at[0]] if len(at) == 1 else whole[at] for role, at in self.roles.items()
         }
@@ -106,3 +108,19 @@ def where_rows_are(
     if isinstance(X, RowsToPredict):
         return X.outputs(function, model)
     return function(X, sensitive_features)
+
+
+def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:
+    """Pack numbers as they are; texts by codes of few bytes, and each distinct one once."""
+    values = column.to_numpy()
+    if values.dtype.kind in "biuf":
+        return values, None
+    # Texts repeat, and would travel once for each row.
+    codes, texts = pd.factorize(values)
+    return codes.astype(np.min_scalar_type(-len(texts) - 1)), texts.astype(object)
+
+
+def _unpacked(packed: tuple[Any, Any]) -> Any:
+    values, texts = packed
+    # Code -1, a missing value, is the last entry.
+    return values if texts is None else np.concatenate([texts, [None]])[values]
