@@ -74,40 +74,20 @@ def read_scored(
     return Scored(scores[rows.row], rows, read_intervals(interval, rows.labels))
 
 
-class Decided(NamedTuple):
-    """Scores, decisions, and the labels that some metrics need."""
-
-    data: Scored
-    decided: Ints
-    y_true: Any
-    pos_label: Any
-
-    def gap(self, notion: Rates) -> float:
-        """Return the largest difference between groups inside the interval."""
-        rows, intervals = self.data.rows, self.data.intervals
-        labels = Labels(self.decided, self.decided, Classes([False, True], [1], True))
-        if needs_labels(notion):
-            codes, classes, positive = two_labels(self.y_true, "y_true", self.pos_label)
-            true = (codes[rows.row] == positive).astype(np.int64)
-            two = [classes[1 - positive], classes[positive]]
-            labels = labels._replace(true=true, classes=Classes(two, [1], True))
-        rates = counted(rows, labels).rates(notion)
-        inside = intervals.fraction(rates.values())
-        return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
-
-
-def read_decided(
-    y_true: Any,
-    y_score: Any,
-    sensitive_features: Any,
-    interval: Any,
-    threshold: float,
-    sample_weight: ArrayLike | None,
-    pos_label: Any = None,
-) -> Decided:
-    """Decide by the threshold."""
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
-    return Decided(data, data.above(threshold), y_true, pos_label)
+def gap_inside(
+    data: Scored, notion: Rates, threshold: float, y_true: Any, pos_label: Any = None
+) -> float:
+    """Return the largest difference between groups inside the interval, at a threshold."""
+    decided = data.above(threshold)
+    labels = Labels(decided, decided, Classes([False, True], [1], True))
+    if needs_labels(notion):
+        codes, classes, positive = two_labels(y_true, "y_true", pos_label)
+        true = (codes[data.rows.row] == positive).astype(np.int64)
+        two = [classes[1 - positive], classes[positive]]
+        labels = labels._replace(true=true, classes=Classes(two, [1], True))
+    rates = counted(data.rows, labels).rates(notion)
+    inside = data.intervals.fraction(rates.values())
+    return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
 
 
 @metric
@@ -220,8 +200,8 @@ def partial_demographic_parity(
     ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
     0.5
     """
-    decided = read_decided(y_true, y_score, sensitive_features, interval, threshold, sample_weight)
-    return decided.gap(selection_rates)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    return gap_inside(data, selection_rates, threshold, y_true)
 
 
 @metric
@@ -257,10 +237,8 @@ def partial_equal_opportunity(
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
-    decided = read_decided(
-        y_true, y_score, sensitive_features, interval, threshold, sample_weight, pos_label
-    )
-    return decided.gap(true_positive_rates)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    return gap_inside(data, true_positive_rates, threshold, y_true, pos_label)
 
 
 @metric
@@ -294,10 +272,8 @@ def partial_equalized_odds(
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
-    decided = read_decided(
-        y_true, y_score, sensitive_features, interval, threshold, sample_weight, pos_label
-    )
-    return decided.gap(odds)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    return gap_inside(data, odds, threshold, y_true, pos_label)
 
 
 @metric
