@@ -41,7 +41,7 @@ MOST_GROUPS = 64
 MOST_RECORDS = 200
 _ASSUMPTIONS = (
     "the rows are independent given their groups, and come in the order of time.",
-    "among each eight rows of two groups, either their rates or their fractions stay as they are.",
+    "among each eight rows of two groups in one call, either their rates or their fractions stay.",
 )
 _MISSING = (
     "the group of {} of {} rows is missing; the others of a group have the predictions of all. "
