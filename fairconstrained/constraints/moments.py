@@ -141,10 +141,10 @@ class MomentConstraint:
     def without_rounding(self, hard: Tensor) -> Tensor:
         """Replace hard values by 0 where only rounding makes them differ from it.
 
-        Gaps are rounded as those of the metrics: only without a slack may sums of weights make one
-        of nothing.
+        Gaps of labels are rounded as those who count them round: only without a slack may sums of
+        weights make one of nothing.
         """
-        rounds = self.slack.to(hard) <= 0.0
+        rounds = (self.slack.to(hard) <= 0.0) | (not self.label_based)
         return torch.where(rounds & (hard.abs() <= ROUNDING), 0.0, hard)
 
     def shifted(self, by: Tensor) -> Self:
