@@ -87,6 +87,7 @@ class ReleasedMoments(Solver):
     inner: Solver | None = None
 
     def plan(self, n_rows: int, budget: Budget) -> PrivacyGuarantee:
+        """Calibrate the noise of all releases of a fit on `n_rows` rows to the budget."""
         super().check(None)
         if budget.unit != "sensitive_features":
             raise IncompatibleSolverError(
