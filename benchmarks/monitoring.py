@@ -90,7 +90,7 @@ REFERENCE_ALPHA, REFERENCE_ROWS = 0.01, 300
 
 def evidence(outcomes: Array, second: Array, slack: float) -> Array:
     """Return the evidence of a monitor after every row, (n_rows,)."""
-    bets = betting.Bets.on(betting.of_gap(slack))
+    bets = betting.Bets.on(betting.gap_payoffs(slack))
     comparison = betting.Comparison(bets)
     both = 1 + max(second.argmax(), (~second).argmax())  # the row that begins the comparison
     cells = comparison.windows(outcomes[both:], ~second[both:])

@@ -497,9 +497,9 @@ def linear(
     set, unless the sets have a column for them.
     """
     sets = list(map(sp.coo_array, groups))
-    label = np.repeat(np.arange(len(sets)), [of_label.nnz for of_label in sets])
+    label = np.repeat(np.arange(len(sets)), [matrix.nnz for matrix in sets])
     rate, group, weight = (
-        np.concatenate([getattr(of_label, name) for of_label in sets])
+        np.concatenate([getattr(matrix, name) for matrix in sets])
         for name in ("row", "col", "data")
     )
     cell, shape = label * space.shape[1] + group, (sets[0].shape[0], prod(space.shape))

@@ -111,9 +111,17 @@ class PredictiveParity(ParityOfClass):
 
     Examples
     --------
-    >>> from fairconstrained.constraints import PredictiveParity, Space
-    >>> PredictiveParity(slack=0.02).bind(Space([0, 1], ["f", "m"])).describe(0)
-    'predictive_parity of 1: group f against group m'
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import PredictiveParity
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.metrics import predictive_parity_difference
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> clf = RateConstrainedClassifier(PredictiveParity(slack=0.02))
+    >>> predicted = clf.fit(data.data, data.target,
+    ...                     sensitive_features=data.sensitive_features).predict(data.data)
+    >>> predictive_parity_difference(
+    ...     data.target, predicted, sensitive_features=data.sensitive_features) <= 0.021
+    True
     """
 
     name = "predictive_parity"

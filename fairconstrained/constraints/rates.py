@@ -182,9 +182,13 @@ class FalseNegativeRate(CapOfClass):
     --------
     At most a fifth of the positives of each group may be missed:
 
+    >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.constraints import FalseNegativeRate
-    >>> FalseNegativeRate(max=0.2, per_group=True)
-    FalseNegativeRate(max=0.2, per_group=True)
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(FalseNegativeRate(max=0.2, per_group=True))
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
     """
 
     name = "false_negative_rate"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -77,11 +77,19 @@ def as_records(
 # ---------------------------------------------------------------------- columns
 
 
-def learn(fit: Fit) -> Fit:
-    """Return the fit with its columns, as one batch; every sum over them is a release of all."""
-    # The columns stay as they are given, near their public range. Dense and sparse sums round
-    # differently, by many rows where a range is far from zero: one entry must not decide between
-    # them.
+def range_of_columns(fit: Fit) -> Any:
+    """Return the public range of the columns, by their model or the user, or None."""
+    by_model = fit.task.specification.column_range
+    return fit.task.feature_range if by_model is None else by_model
+
+
+def learn(fit: Fit, choose_range: Callable[[Fit], Any] = range_of_columns) -> Fit:
+    """Return the fit with its columns, as one batch; every sum over them is a release of all.
+
+    The columns stay as they are given, near their public range. Dense and sparse sums round
+    differently, by many rows where a range is far from zero: one entry must not decide between
+    them.
+    """
     fit = with_noise(fit)
     # A frozen model may warn of single rows, such as unknown categories.
     with warnings.catch_warnings():
@@ -89,12 +97,10 @@ def learn(fit: Fit) -> Fit:
         table, device = learn_table(fit), fit.task.device
         is_sparse = sparse.issparse(table)
         X = as_features(table, device) if is_sparse else dense_features(table, device)
-        by_model = fit.task.specification.column_range
-        ends = fit.task.feature_range if by_model is None else by_model
-        public = public_range(fit.task, ends, X.shape[1])
+        public = public_range(fit.task, choose_range(fit), X.shape[1])
         if public.ends is None:  # the range of each column is yet to be released
-            largest = torch.full_like(public.coordinates.scale, 2.0 * LARGEST)  # in the last bin
-            X = X.bounded(-largest, largest)
+            ends = torch.full_like(public.coordinates.scale, 2.0 * LARGEST)  # in the last bin
+            X = X.bounded(-ends, ends)
         else:
             X = cut(X, public.coordinates)
         data = replace(rows_on_device(fit.rows, (X,), device=device), workers=ALONE)

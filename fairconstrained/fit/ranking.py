@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -46,8 +46,10 @@ def surrogate_of(task: Task) -> Any:
 
 
 def as_ranking(task: Task) -> Task:
-    """Return the task with the steps of a fit without privacy."""
-    # The problem is one of moments only if the solver, where one is given, takes it.
+    """Return the task with the steps of a fit without privacy.
+
+    Its problem is one of moments only if the solver, where one is given, takes it.
+    """
     suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
     free = task.solver is None or solves(task.solver, MomentERM)
     problem_class = MomentERM if task.is_linear and suffice and free else FairERM
@@ -113,18 +115,21 @@ def as_private_ranking(task: Task) -> Task:
                 f"{task.name}.{name} must be {allowed} with epsilon: a private ranking is computed "
                 f"from released moments; got {task.params[name]!r}."
             )
-    if task.feature_range is None:  # no scales are released
-        task = replace(task, feature_range=(0.0, 1.0))
     return private.as_private(
         task,
         solver=AugmentedLagrangian(),
         problem_class=PrivateMomentERM,
-        learn=private_records.learn,
+        learn=partial(private_records.learn, choose_range=given_range),
         pose=pose_privately,
         solve=solve_privately,
         attributes=private_attributes,
         plan=lambda n_rows: plan_moments(budget),  # for whatever number of rows
     )
+
+
+def given_range(fit: Fit) -> Any:
+    """Return the public range of the columns, (0, 1) by default: no scales are released."""
+    return (0.0, 1.0) if fit.task.feature_range is None else fit.task.feature_range
 
 
 def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:

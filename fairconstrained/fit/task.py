@@ -113,6 +113,11 @@ def check_parameters(owner: str, params: Mapping[str, Any], units: Sequence[str]
 # ---------------------------------------------------------------------- tasks
 
 
+def mean_log_loss(rows: Any) -> Objective:
+    """Return the objective of most fits, for whatever rows."""
+    return MeanLoss(log_loss)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
     """The checked parameters of one fit, and the functions that do it.
@@ -128,7 +133,7 @@ class Task:
     specification: Any  # a Specification; `learn` fits it
     solver: Any = None  # a Solver, once the task is complete
     problem_class: Any = None  # says what the problem will offer to solvers
-    risk: Callable[[Any], Objective] = lambda rows: MeanLoss(log_loss)
+    risk: Callable[[Any], Objective] = mean_log_loss  # of the rows
     multi_class: bool
     within_strata: bool  # whether criteria may be within strata of control features
     alpha: float

@@ -207,7 +207,11 @@ class PrivateGridSearch(DelegatingClassifier):
                 _check_rows(model, unit, X, y, sensitive_features, train)
         part_of = _in_whole(X, y, sensitive_features)
         try:
-            with config_context(enable_metadata_routing=True), positions_noted():
+            with (
+                config_context(enable_metadata_routing=True),
+                positions_noted(),
+                warnings.catch_warnings(),
+            ):
                 # That groups are missing was said of all rows.
                 warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
                 for model in models:

@@ -39,8 +39,7 @@ class Standardize(nn.Module):
 class PiecewiseLinear(nn.Module):
     r"""Piecewise linear encoding of columns: the first layer of a perceptron, without parameters.
 
-    Output j is a column shifted, scaled and clipped, by the index c, centre m, scale s, low a and
-    high b:
+    Output j is a column shifted, scaled and clipped,
 
     .. math::
 
@@ -50,8 +49,27 @@ class PiecewiseLinear(nn.Module):
     :math:`2 / \sqrt n` within the bin: together they have about the norm of a standardised column.
     A linear layer on them is any continuous function of the column with kinks at the ends of bins.
     A column of two values gives one output, divided by its range. Outputs have mean zero on the
-    rows by which they were chosen, and are bounded whatever x is. (Gorishniy, Rubachev and Babenko,
-    "On Embeddings for Numerical Features in Tabular Deep Learning", 2022, Section 3.2.)
+    rows by which they were chosen, and are bounded whatever x is.
+
+    Parameters
+    ----------
+    index, centre, scale, low, high : Tensor of shape (n_outputs,)
+        :math:`c(j)`, m, s, a and b.
+
+    References
+    ----------
+    Gorishniy, Rubachev and Babenko, "On Embeddings for Numerical Features in Tabular Deep
+    Learning", 2022, Section 3.2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fairconstrained.models.features import DenseFeatures
+    >>> from fairconstrained.models.encodings import PiecewiseLinear
+    >>> X = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
+    >>> layer = PiecewiseLinear.of(DenseFeatures(X), torch.ones(3).double(), n_bins=2)
+    >>> (3 * 2**0.5 * layer(X)).round().tolist()  # bins from 0 to 1 and from 1 to 3
+    [[-4.0, -2.0], [2.0, -2.0], [2.0, 4.0]]
     """
 
     index: Tensor

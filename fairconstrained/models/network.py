@@ -269,7 +269,7 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
             "itself and remember none."
         )
     parameters = {name: p.detach() for name, p in trial.named_parameters()}
-    row_gradient = grad(lambda own, row: functional_call(trial, own, (row[None],)).sum())
+    row_gradient = grad(lambda weights, row: functional_call(trial, weights, (row[None],)).sum())
     try:  # after a release it would be too late
         vmap(row_gradient, in_dims=(None, 0), randomness="different")(parameters, rows)
     except RuntimeError as error:

@@ -74,7 +74,7 @@ class _Outcomes(NamedTuple):
     times: Ints  # (n_terms, n_payoffs): how often each payoff comes
     part: Floats  # of the bet that is on each payoff
 
-    def of_cells(self, some: NDArray[np.bool_]) -> _Outcomes:
+    def select(self, some: NDArray[np.bool_]) -> _Outcomes:
         """Return the terms of some cells, with new numbers."""
         number, terms = np.cumsum(some) - 1, some[self.cell]
         chance, times, part = self.chance[terms], self.times[terms], self.part[terms]
@@ -119,17 +119,17 @@ _OUTCOMES = {
 Payoffs = Callable[[float], Floats]
 
 
-def of_gap(v: float) -> Floats:
+def gap_payoffs(v: float) -> Floats:
     """Return payoffs against a gap of at most v, of either group's rate less the other's."""
     return np.array([[0, -1, 1, 0], [0, 1, -1, 0]]) / (1.0 + v) - v / (1.0 + v)
 
 
-def of_ratio(v: float) -> Floats:
+def ratio_payoffs(v: float) -> Floats:
     """Return payoffs against ratios of at least 1 - v, of either group's rate to the other's."""
     return np.array([[0.0, -1.0, 1.0 - v, -v], [0.0, 1.0 - v, -1.0, -v]])
 
 
-def of_cap(v: float) -> Floats:
+def cap_payoffs(v: float) -> Floats:
     """Return payoffs against a rate of at most v, of one row."""
     return np.array([[-v, 1.0 - v]])
 
@@ -276,7 +276,7 @@ def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> t
     some = np.asarray(counts.any(axis=0))
     if not some.any():
         return 0.0, 1.0
-    outcomes, counts = _OUTCOMES[payoffs(0.0).shape[1]].of_cells(some), counts[:, some]
+    outcomes, counts = _OUTCOMES[payoffs(0.0).shape[1]].select(some), counts[:, some]
 
     def exceeds(v: float) -> bool:
         wealth = mixtures(counts, outcomes.log_factors(payoffs(v)))

@@ -41,7 +41,7 @@ MOST_GROUPS = 64
 MOST_RECORDS = 200
 _ASSUMPTIONS = (
     "the rows are independent given their groups, and come in the order of time.",
-    "among each eight rows of two groups in one call, either their rates or their fractions stay.",
+    "in windows of at most eight rows of two groups, either their rates or their fractions stay.",
 )
 _MISSING = (
     "the group of {} of {} rows is missing; the others of a group have the predictions of all. "
@@ -180,7 +180,6 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     """
 
     _seen: Description  # of groups and labels so far
-    _n_apart = 0  # pairs of groups that a warning has named
     alarm_: bool = False
     alarm_at_: int | None = None
     n_rows_ = n_unknown_ = n_unlabelled_ = 0
@@ -261,17 +260,17 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         first, self.n_unknown_ = not self.n_unknown_, self.n_unknown_ + n_unknown
         self.n_unlabelled_ += len(usable) - n_unknown - n_usable
         self.n_rows_ += n_usable
+        apart_before = self._apart
         self._add(true[usable], decisions[usable], known[codes[usable]], n_before)
         if first and n_unknown:
             warn_caller(f"FairnessMonitor: {self._missing}", MissingSensitiveFeaturesWarning)
-        apart = self._apart
-        if len(apart) > self._n_apart:
+        apart = [pair for pair in self._apart if pair not in apart_before]
+        if apart:
             warn_caller(
                 f"FairnessMonitor does not compare {'; '.join(apart)}: pass groups together in one "
                 "call, such as all rows of a day.",
                 SmallGroupWarning,
             )
-        self._n_apart = len(apart)
         self._look()
         return self
 
@@ -398,8 +397,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def left_out_(self) -> list[str]:
         """The groups, pairs of them and groups within a label that are not compared, and why."""
         self._begin()
-        names, rates = list(map(group_name, self.groups_)), self._claim.rates
-        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rates[e].condition}")
+        names, conditions = list(map(group_name, self.groups_)), self._conditions
+        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{conditions[e]}")
         zero = [self._events[e] for e in np.flatnonzero(self._without_ratio)]
         zero = [f"{event} (rates of zero have no ratio)" for event in zero]
         return [*left_out, *zero, *self._apart]
@@ -416,12 +415,15 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     @property
     def _apart(self) -> list[str]:
         """Name the pairs of groups with enough rows for bets of which no call has both."""
-        names, rates = list(map(group_name, self.groups_)), self._claim.rates
+        names = list(self.groups_)
         return [
-            f"groups {names[g]} and {names[h]}{rates[event].condition} (in no call together)"
+            f"groups {group_name(names[g])} and {group_name(names[h])}{self._conditions[event]} "
+            "(in no call together)"
             for event, (g, *others), comparison in self._comparisons
+            # Those that have begun to spend their stake have seen both.
+            if comparison.unspent == 1.0
             for h in others
-            if not comparison.counts.any() and self._rows[event, [g, h]].min() >= FIRST_ROWS
+            if self._rows[event, [g, h]].min() >= FIRST_ROWS
         ]
 
     @property
@@ -445,13 +447,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         check_confidence(self.confidence)
         self._claim: Claim = watched(self.constraint, self.slack, self.pos_label)
         rates = self._claim.rates
+        self._conditions = [rate.condition for rate in rates]
         self._events = [rate.event + rate.condition for rate in rates]
         # Of each event and cell, true label 0 or 1 by prediction 0 or 1.
         self._hit_cells = np.array([rate.hits.ravel() for rate in rates], dtype=np.int8)
         self._possible_cells = np.array([rate.possible.ravel() > 0 for rate in rates])
         self._seen = Description()
-        of_parity = betting.of_gap if self._claim.ratio is None else betting.of_ratio
-        self._payoffs = betting.of_cap if self._claim.is_cap else of_parity
+        parity_payoffs = betting.gap_payoffs if self._claim.ratio is None else betting.ratio_payoffs
+        self._payoffs = betting.cap_payoffs if self._claim.is_cap else parity_payoffs
         self._bets = Bets.on(self._payoffs(self._claim.slack))
         self.groups_: dict[Any, int] = {OVERALL: 0} if self._claim.pooled else {}
         self._comparisons: list[_Compared] = []

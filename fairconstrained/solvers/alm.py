@@ -73,9 +73,12 @@ class ALM(StochasticSolver):
     Examples
     --------
     >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import ALM
-    >>> RateConstrainedClassifier(model=(64,), solver=ALM(step_size=0.1))
-    RateConstrainedClassifier(model=(64,), solver=ALM(step_size=0.1))
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=ALM(step_size=0.1), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
     """
 
     dual_step_size: float = positive(0.05)

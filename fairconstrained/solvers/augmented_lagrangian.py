@@ -92,9 +92,12 @@ class AugmentedLagrangian(Solver):
     Examples
     --------
     >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import AugmentedLagrangian
-    >>> RateConstrainedClassifier(solver=AugmentedLagrangian(penalty=20.0))
-    RateConstrainedClassifier(solver=AugmentedLagrangian(penalty=20.0))
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(solver=AugmentedLagrangian(penalty=20.0))
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
     """
 
     requires = ("exact", "sharpness")

@@ -204,9 +204,14 @@ class StochasticIDCA(StochasticSolver):
     Examples
     --------
     >>> from fairconstrained import PartialParityClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.models import Network
     >>> from fairconstrained.solvers import StochasticIDCA
-    >>> PartialParityClassifier(model=(64,), solver=StochasticIDCA(n_steps=3000))
-    PartialParityClassifier(model=(64,), solver=StochasticIDCA(n_steps=3000))
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> network, solver = Network((8,), n_bins=None), StochasticIDCA(n_steps=30)
+    >>> clf = PartialParityClassifier(slack=0.2, model=network, solver=solver, random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
     """
 
     requires = ("draws", "convex_bounds")

@@ -58,9 +58,12 @@ class SGDA(StochasticSolver):
     Examples
     --------
     >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import SGDA
-    >>> RateConstrainedClassifier(model=(64,), solver=SGDA(batch_size=128))
-    RateConstrainedClassifier(model=(64,), solver=SGDA(batch_size=128))
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=SGDA(batch_size=128), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
     """
 
     dual_step_size: float = positive(0.2)

@@ -6,12 +6,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from fairconstrained import AUCFairClassifier
 from fairconstrained.constraints import AUCParity, SoftBins
+from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exact_auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
+from fairconstrained.models import Posteriors
 from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.solvers import QCQP, SGDA, LevelSet, ProximalLevelSet
 from tests.helpers.auc_fits import METRIC_OF, auc, fitted, measured, table
@@ -226,3 +229,17 @@ def test_probabilities_are_calibrated_over_everybody(model, objective):
     assert ((clf.decision_function(X) > 0) == clf.predict(X)).all()
     high = proba > 0.7
     assert y[high].mean() == pytest.approx(proba[high].mean(), abs=0.08)
+
+
+@pytest.mark.filterwarnings("ignore:By the released norms most rows")
+def test_a_private_ranking_takes_frozen_classifiers():
+    """Their posteriors are its columns, and the user gives no range of these."""
+    public, data = (make_biased_classification(600, random_state=seed) for seed in (0, 1))
+    frozen = [
+        FrozenEstimator(LogisticRegression().fit(public.data, target))
+        for target in (public.target, public.sensitive_features)
+    ]
+    clf = AUCFairClassifier(epsilon=2.0, model=Posteriors(*frozen), random_state=0)
+    clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    assert clf.privacy_.epsilon <= 2.0
+    assert clf.decision_function(data.data).std() > 0

@@ -12,12 +12,12 @@ from fairconstrained.monitoring.betting import (
     WINDOW,
     Bets,
     Comparison,
+    cap_payoffs,
+    gap_payoffs,
     interval,
     log_factors,
-    of_cap,
-    of_gap,
-    of_ratio,
     rate_bounds,
+    ratio_payoffs,
 )
 
 
@@ -30,10 +30,10 @@ def after(comparison, cells):
 
 # Rates of the second group at which each claim is just kept, by rates of the first.
 AT_THE_LIMIT = {
-    (of_gap, 0): lambda p: p - 0.1,
-    (of_gap, 1): lambda p: p + 0.1,
-    (of_ratio, 0): lambda p: 0.9 * p,
-    (of_ratio, 1): lambda p: p / 0.9,
+    (gap_payoffs, 0): lambda p: p - 0.1,
+    (gap_payoffs, 1): lambda p: p + 0.1,
+    (ratio_payoffs, 0): lambda p: 0.9 * p,
+    (ratio_payoffs, 1): lambda p: p / 0.9,
 }
 MOVING = np.array([0.2, 0.8, 0.3, 0.7, 0.5, 0.15, 0.4, 0.85])
 
@@ -73,7 +73,8 @@ def test_no_growth_is_expected_if_rates_or_composition_stand_still(
 def test_rows_of_large_calls_are_compared_with_each_other_only():
     """Rows that wait are a window of their own then; those of small calls wait for a whole one."""
     outcomes, first = np.random.default_rng(0).integers(2, size=(2, 50))
-    comparison, apart = Comparison(Bets.on(of_gap(0.05))), Comparison(Bets.on(of_gap(0.05)))
+    bets = Bets.on(gap_payoffs(0.05))
+    comparison, apart, one_by_one = (Comparison(bets) for _ in range(3))
     for start, stop in ((0, 3), (3, 5), (5, 18), (18, 42)):
         rows = slice(start, stop)
         comparison.bet(comparison.windows(outcomes[rows], first[rows]))
@@ -81,7 +82,6 @@ def test_rows_of_large_calls_are_compared_with_each_other_only():
         rows = slice(start, stop)
         apart.bet(apart.windows(outcomes[rows], first[rows]))
     np.testing.assert_array_equal(comparison.counts, apart.counts)
-    one_by_one = Comparison(Bets.on(of_gap(0.05)))
     for row in range(50):
         one = slice(row, row + 1)
         one_by_one.bet(one_by_one.windows(outcomes[one], first[one]))
@@ -90,14 +90,14 @@ def test_rows_of_large_calls_are_compared_with_each_other_only():
 
 def test_if_both_move_small_bets_grow_by_their_covariance():
     share, second = MOVING, np.linspace(0.1, 0.8, WINDOW)
-    growth = mean_growth(of_gap, 0, share, second + 0.1, second)
+    growth = mean_growth(gap_payoffs, 0, share, second + 0.1, second)
     most = 8 * np.cov(share, second, ddof=0)[0, 1] / 1.1
     assert (growth[-1] - 1) / BETS[-1] == pytest.approx(most, rel=0.02)
 
 
 def test_wealth_grows_by_what_bets_win():
     """If no bet is expected to grow, neither is wealth."""
-    comparison = Comparison(Bets.on(of_gap(0.1)))
+    comparison = Comparison(Bets.on(gap_payoffs(0.1)))
     n_cells = len(comparison.counts)
     comparison.bet(np.random.default_rng(0).integers(n_cells, size=20))  # some history
     chances = np.random.default_rng(1).dirichlet(np.ones(n_cells))
@@ -110,13 +110,13 @@ def test_wealth_grows_by_what_bets_win():
 
 def test_caps_bet_on_single_rows():
     cap = 0.3
-    comparison = Comparison(Bets.on(of_cap(cap)))
+    comparison = Comparison(Bets.on(cap_payoffs(cap)))
     comparison.bet(np.array([1, 0, 0, 1]))
     no, yes = (after(comparison, [x]) for x in (0, 1))
     assert (1 - cap) * no + cap * yes == pytest.approx(comparison.wealth, rel=1e-12)
 
 
-@pytest.mark.parametrize("payoffs", [of_gap, of_ratio, of_cap])
+@pytest.mark.parametrize("payoffs", [gap_payoffs, ratio_payoffs, cap_payoffs])
 def test_wealth_stays_positive_and_falls_with_the_limit(payoffs):
     """Whatever happens, so that bounds can be found by bisection."""
     growth = np.stack([log_factors(payoffs(v)) for v in np.linspace(0, 1, 21)])
@@ -126,11 +126,11 @@ def test_wealth_stays_positive_and_falls_with_the_limit(payoffs):
 
 def test_intervals_move_with_the_counts_and_hold_the_observed_value():
     rng = np.random.default_rng(0)
-    comparison, widths = Comparison(Bets.on(of_gap(0.05))), []
+    comparison, widths = Comparison(Bets.on(gap_payoffs(0.05))), []
     for _ in range(3):
         first = rng.random(4000) < 0.5
         comparison.bet(comparison.windows(rng.random(4000) < np.where(first, 0.5, 0.3), first))
-        low, high = interval(comparison.counts[None], np.ones(1), of_gap, 0.05)
+        low, high = interval(comparison.counts[None], np.ones(1), gap_payoffs, 0.05)
         assert low < 0.2 < high
         widths.append(high - low)
     assert widths[0] > widths[1] > widths[2]
@@ -152,5 +152,5 @@ def test_without_rows_nothing_is_known():
     nothing = np.zeros((1, 1), dtype=int)
     low, high = rate_bounds(nothing, nothing, 0.05)
     assert (low.item(), high.item()) == pytest.approx((0.0, 1.0), abs=1e-4)
-    counts = Comparison(Bets.on(of_gap(0.05))).counts
-    assert interval(counts[None], np.ones(1), of_gap, 0.05) == (0.0, 1.0)
+    counts = Comparison(Bets.on(gap_payoffs(0.05))).counts
+    assert interval(counts[None], np.ones(1), gap_payoffs, 0.05) == (0.0, 1.0)

@@ -88,7 +88,10 @@ def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
     """
     X = read_once(X)
     if all(getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models):
-        tables = [_codes(X, model) for model in models]
+        # Converted once for all of them.
+        numbers = isinstance(X, np.ndarray) and X.size and X.dtype.kind in "biuf"
+        read = np.ascontiguousarray(X, dtype=float) if numbers else X
+        tables = [_codes(read, model) for model in models]
         if not any(table is None for table in tables):
             return list(zip(map(_reads_codes, models), tables, strict=True))
     return [(model, X.X if isinstance(X, Words) else X) for model in models]
@@ -99,10 +102,8 @@ def _codes(X: Any, model: Any) -> Floats | None:
     if isinstance(X, Words):
         return X.codes_for(model)
     plain = not hasattr(model, "feature_names_in_") and model.is_categorical_ is None
-    numbers = isinstance(X, np.ndarray) and X.size and X.dtype.kind in "biuf"
-    if not (plain and numbers and X.shape[1:] == (model.n_features_in_,)):
-        return None
-    return np.ascontiguousarray(X, dtype=float)
+    numbers = isinstance(X, np.ndarray) and X.size and X.dtype == float
+    return X if plain and numbers and X.shape[1:] == (model.n_features_in_,) else None
 
 
 def _reads_codes(model: Any) -> Any:

@@ -123,10 +123,13 @@ class DPFERMI(_NoisySaddle):
     Examples
     --------
     >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import DPFERMI
-    >>> clf = DPFermiClassifier(epsilon=1.0, solver=DPFERMI(n_steps=50))
-    >>> clf.planned_privacy(5000).n_steps
-    50
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=DPFERMI(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.epsilon <= 1.0
+    True
     """
 
     dual_step_size: float = positive(0.2)
@@ -164,9 +167,12 @@ class NoisyTables(_NoisySaddle):
     Examples
     --------
     >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import NoisyTables
-    >>> clf = DPFermiClassifier(epsilon=1.0, protect="record", solver=NoisyTables(n_steps=50))
-    >>> clf.planned_privacy(5000).n_steps
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=NoisyTables(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.n_steps
     50
     """
 

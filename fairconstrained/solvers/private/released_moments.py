@@ -69,9 +69,12 @@ class ReleasedMoments(Solver):
     Examples
     --------
     >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import ReleasedMoments
-    >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2))
-    >>> clf.planned_privacy(2000).unit
+    >>> data = make_biased_classification(2000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=ReleasedMoments(n_rounds=2), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.unit
     'sensitive_features'
     """
 
