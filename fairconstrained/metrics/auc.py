@@ -19,6 +19,7 @@ from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
 from fairconstrained.metrics.metric import examples, metric, warn_absent, warn_single_group
+from fairconstrained.numerics import without_rounding
 
 
 def auc_between(
@@ -128,7 +129,7 @@ class Ranked(NamedTuple):
         if absent:
             warn_absent(absent)
         differences = self.differences(comparisons.reshape(-1, 4, 2 * len(groups)))
-        return float(np.abs(differences).max(initial=0.0))
+        return without_rounding(float(np.abs(differences).max(initial=0.0)))
 
 
 def ranked_rows(

@@ -19,6 +19,7 @@ from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
 from fairconstrained.metrics.metric import examples, gap, metric, zero_or_nan
+from fairconstrained.numerics import without_rounding
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 from fairconstrained.rate_definitions import (
     Rates,
@@ -42,7 +43,8 @@ class Scored(NamedTuple):
 
     def worst(self, values: Array) -> float:
         """Return the largest of values, or nan if a group has no weight."""
-        return zero_or_nan(self.rows.sums(np.ones(1)), self.rows.names) + float(values.max())
+        undefined = zero_or_nan(self.rows.sums(np.ones(1)), self.rows.names)
+        return undefined + without_rounding(float(values.max()))
 
     def above(self, threshold: float) -> Ints:
         """Return one for scores above a threshold, zero for others."""
