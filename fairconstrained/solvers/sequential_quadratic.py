@@ -36,13 +36,11 @@ _LARGE_VIOLATION = 0.02
 # Hard values move row by row: steps leave this much slack unused.
 _ROOM = 5e-4
 # Contradictory constraints would have infinite multipliers; bounded ones make a compromise, and a
-# small bound keeps the error low where many small groups contradict each other: .28 on average of
-# 28 tables of four to six groups, .30 with the large one. That gives up error for constraints, and
-# is for problems in which no step was feasible.
+# small bound keeps the error low where small groups contradict each other. The large one gives up
+# error for constraints, for problems in which no step was feasible (decisions: two sharpnesses).
 _LARGEST_MULTIPLIERS = (5.0, 100.0)
-# Gradients do not see the last rows of small groups, random moves do: on these tables they lower
-# the average error to .27. From each of so many points they end after so many moves in a row
-# without progress, or when they have read so many rows, which limits their share of the time.
+# Random moves end, from each of so many points, after so many moves in a row without progress, or
+# when they have read so many rows, which limits their share of the time.
 _N_MOVED, _PATIENCE, _ROWS_READ = 6, 60, 2_000_000
 
 
