@@ -42,6 +42,8 @@ _LARGEST_MULTIPLIERS = (5.0, 100.0)
 # Random moves end, from each of so many points, after so many moves in a row without progress, or
 # when they have read so many rows, which limits their share of the time.
 _N_MOVED, _PATIENCE, _ROWS_READ = 6, 60, 2_000_000
+# Error that they accept for less of a violation; with twice as much they end at the same points.
+_ERROR_OF_EXCESS = 4.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -245,18 +247,18 @@ def _moved_at_random(
     best = best_feasible([iterate for _, iterate in seen])
     most = float(best.hard[0]) - ERROR_TOL if best.excess <= FEASIBILITY_TOL else np.inf
     near = [
-        pair
-        for pair in seen
+        (problem, iterate)
+        for problem, iterate in seen
         # Where groups are large, a little more of the slack does not buy so much error.
-        if 0.0 < pair[1].excess <= _LARGE_VIOLATION
-        and float(pair[1].hard[0]) + pair[1].excess < most
+        if 0.0 < iterate.excess <= _LARGE_VIOLATION
+        and float(iterate.hard[0]) + iterate.excess < most
     ]
-    near.sort(key=lambda pair: float(pair[1].hard[0]) + 4.0 * pair[1].excess)
+    near.sort(key=lambda pair: float(pair[1].hard[0]) + _ERROR_OF_EXCESS * pair[1].excess)
     starts: list[tuple[Sharpenable, Iterate]] = []
-    for pair in near:  # points of the same place succeed or fail together
-        x = pair[1].x
+    for problem, iterate in near:  # points of the same place succeed or fail together
+        x = iterate.x
         if all((x - start.x).norm() > 0.003 * x.norm() for _, start in starts):
-            starts.append(pair)
+            starts.append((problem, iterate))
     for problem, iterate in starts[:_N_MOVED]:
         yield problem, _towards_feasible(problem, iterate)
 
@@ -267,7 +269,7 @@ def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
     size = 0.01 * float(x.norm()) / len(x) ** 0.5
 
     def merit(hard: Tensor) -> float:
-        return float(hard[0] + 4.0 * hard[1:].clamp_min(0.0).sum())
+        return float(hard[0] + _ERROR_OF_EXCESS * hard[1:].clamp_min(0.0).sum())
 
     failures = 0
     for _ in range(_ROWS_READ // problem.n_rows):
