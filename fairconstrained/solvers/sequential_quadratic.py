@@ -33,15 +33,18 @@ from fairconstrained.solvers.run import repair, repair_candidates
 _NEAR_BINDING = 0.02
 # Larger violations are halved in a step: thresholds for small gaps say nothing about large ones.
 _LARGE_VIOLATION = 0.02
-# Hard values move row by row: steps leave this much slack unused.
-_ROOM = 5e-4
+# Hard values move row by row: steps leave this much slack unused. Where nothing else is feasible,
+# some leave a multiple of the excess besides: a row of a small group moves its ranks by more.
+_ROOM, _MORE_ROOM = 5e-4, (2.0, 4.0, 8.0)
 # Contradictory constraints would have infinite multipliers; bounded ones make a compromise, and a
 # small bound keeps the error low where small groups contradict each other. The large one gives up
 # error for constraints, for problems in which no step was feasible (decisions: two sharpnesses).
 _LARGEST_MULTIPLIERS = (5.0, 100.0)
 # Random moves end, from each of so many points, after so many moves in a row without progress, or
 # when they have read so many rows, which limits their share of the time.
-_N_MOVED, _PATIENCE, _ROWS_READ = 6, 60, 2_000_000
+_N_MOVED, _PATIENCE, _ROWS_READ = 6, 150, 2_000_000
+# Larger violations do not come from single rows, and no random move removes them.
+_OF_ROWS = 0.05
 # Error that they accept for less of a violation; with twice as much they end at the same points.
 _ERROR_OF_EXCESS = 4.0
 
@@ -68,8 +71,8 @@ class SequentialQuadratic(Solver):
     are within the slack: gradients do not see single rows. The result is the feasible point of
     least error. With up to 1000 rows the shifts are then fixed and the problem is solved to
     rounding. If no point is feasible, all is repeated with larger multipliers, and then
-    :class:`AugmentedLagrangian` goes on for some iterations. If that fails as well, the result is
-    the point of least violation.
+    :class:`AugmentedLagrangian` goes on for some iterations, and then steps that leave more of the
+    slack unused. If that fails as well, the result is the point of least violation.
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
     distributions. From a start far from feasible it first solves problems with more slack, which
@@ -165,16 +168,26 @@ class SequentialQuadratic(Solver):
         tol: float,
         rng: Generator,
     ) -> Steps[Iterate, None, Iterate]:
-        """Search for a feasible point by moving targets, and on lines."""
+        """Search for a feasible point by moving targets, on lines, and by steps with more room."""
         # Quadratic programs cannot cross infeasible regions; moving targets often can.
-        solver, none, nearest = AugmentedLagrangian(), torch.zeros_like(best.dual), [best, *nearest]
+        solver, none, start = AugmentedLagrangian(), torch.zeros_like(best.dual), best
+        nearest = [best, *nearest]
         for other in islice(solver.iterate(problem, best.x, none, tol, rng), 15):
             rescue = other._replace(residual=torch.inf)
             yield rescue
             best, nearest = best_feasible([best, rescue]), repair_candidates(nearest, rescue)
             if rescue.excess <= FEASIBILITY_TOL:
                 return best
-        return best_feasible([best, repair(problem, nearest)])
+        best = best_feasible([best, repair(problem, nearest)])
+        for times in _MORE_ROOM:
+            if best.excess <= FEASIBILITY_TOL:
+                break
+            room = _ROOM + times * start.excess
+            for iterate in self._moving(problem, start.x, none, _LARGEST_MULTIPLIERS[-1], room):
+                yield iterate
+                start = best_feasible([start, iterate])
+            best = best_feasible([best, start])
+        return best
 
     def _approach(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, largest: float
@@ -195,14 +208,14 @@ class SequentialQuadratic(Solver):
             yield Iterate(x, soft, hard, dual, torch.inf)
 
     def _moving(
-        self, problem: Problem, x: Tensor, dual: Tensor, largest: float
+        self, problem: Problem, x: Tensor, dual: Tensor, largest: float, room: float = _ROOM
     ) -> Iterator[Iterate]:
         """Take steps with shifts that follow the hard values; residuals are infinite."""
         state = _SQPState(problem, x, dual, largest)
         soft, hard = problem.evaluate(x)
         shift, fraction, moved = hard[1:] - soft[1:], 1.0, torch.inf
         for _ in range(self.n_steps):
-            iterate = state.step(shift + _ROOM)
+            iterate = state.step(shift + room)
             yield iterate._replace(residual=torch.inf)
             change = iterate.hard[1:] - iterate.soft[1:] - shift
             last, moved = moved, float(change.abs().max())
@@ -250,10 +263,10 @@ def _moved_at_random(
         (problem, iterate)
         for problem, iterate in seen
         # Where groups are large, a little more of the slack does not buy so much error.
-        if 0.0 < iterate.excess <= _LARGE_VIOLATION
-        and float(iterate.hard[0]) + iterate.excess < most
+        if 0.0 < iterate.excess <= _OF_ROWS and float(iterate.hard[0]) + iterate.excess < most
     ]
-    near.sort(key=lambda pair: float(pair[1].hard[0]) + _ERROR_OF_EXCESS * pair[1].excess)
+    # Equal values of different orders of rows agree to so many digits.
+    near.sort(key=lambda p: round(float(p[1].hard[0]) + _ERROR_OF_EXCESS * p[1].excess, 12))
     starts: list[tuple[Sharpenable, Iterate]] = []
     for problem, iterate in near:  # points of the same place succeed or fail together
         x = iterate.x
@@ -269,7 +282,8 @@ def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
     size = 0.01 * float(x.norm()) / len(x) ** 0.5
 
     def merit(hard: Tensor) -> float:
-        return float(hard[0] + _ERROR_OF_EXCESS * hard[1:].clamp_min(0.0).sum())
+        merit = float(hard[0] + _ERROR_OF_EXCESS * hard[1:].clamp_min(0.0).sum())
+        return round(merit, 12)  # equal merits of different orders of rows agree
 
     failures = 0
     for _ in range(_ROWS_READ // problem.n_rows):
@@ -357,6 +371,8 @@ class _QuadraticProgram:
             room = self._free - values[self.near].cpu().numpy()
             target = -np.linalg.solve(self._root, room)
             active = lsq_linear(self._root.T, target, bounds=(0.0, largest), method="bvls").x
+            # A multiplier that is only rounding would put its constraint into the next program.
+            active[active <= NEGLIGIBLE] = 0.0
             dual[self.near] = torch.as_tensor(active).to(values)
         weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
         return -(self.curved @ weights), dual
