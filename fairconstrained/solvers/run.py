@@ -33,6 +33,9 @@ from fairconstrained.solvers.base import (
     check_solves,
 )
 
+# Larger violations do not come from single rows; neither line moves nor random ones remove them.
+MOVABLE = 0.05
+
 
 def run(
     solver: Solver,
@@ -224,8 +227,7 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
     moves, longest, cheap = 10, 1.0, 20_000
     for iterate in nearest:
         small = problem.n_rows * len(iterate.x) <= cheap
-        # Larger violations do not come from single rows, and no move removes them.
-        for _ in range(moves if iterate.excess <= 0.05 else 0):
+        for _ in range(moves if iterate.excess <= MOVABLE else 0):
             # A move must remove its share of the violation, or ten moves will not suffice.
             goal = max((1.0 - 1.0 / moves) * iterate.excess, FEASIBILITY_TOL)
             better = best_on_lines(problem, iterate, _directions(problem, iterate), longest)

@@ -27,7 +27,7 @@ from fairconstrained.solvers.base import (
     violation,
 )
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
-from fairconstrained.solvers.run import repair, repair_candidates
+from fairconstrained.solvers.run import MOVABLE, repair, repair_candidates
 
 # Constraints with at most this much room enter the quadratic program: each costs a gradient.
 _NEAR_BINDING = 0.02
@@ -43,8 +43,6 @@ _LARGEST_MULTIPLIERS = (5.0, 100.0)
 # Random moves end, from each of so many points, after so many moves in a row without progress, or
 # when they have read so many rows, which limits their share of the time.
 _N_MOVED, _PATIENCE, _ROWS_READ = 6, 150, 2_000_000
-# Larger violations do not come from single rows, and no random move removes them.
-_OF_ROWS = 0.05
 # Error that they accept for less of a violation; with twice as much they end at the same points.
 _ERROR_OF_EXCESS = 4.0
 
@@ -263,7 +261,7 @@ def _moved_at_random(
         (problem, iterate)
         for problem, iterate in seen
         # Where groups are large, a little more of the slack does not buy so much error.
-        if 0.0 < iterate.excess <= _OF_ROWS and float(iterate.hard[0]) + iterate.excess < most
+        if 0.0 < iterate.excess <= MOVABLE and float(iterate.hard[0]) + iterate.excess < most
     ]
     # Equal values of different orders of rows agree to so many digits.
     near.sort(key=lambda p: round(float(p[1].hard[0]) + _ERROR_OF_EXCESS * p[1].excess, 12))
@@ -278,26 +276,27 @@ def _moved_at_random(
 
 def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
     """Accept random moves that decrease the sum of the violations, in units of error."""
-    rng, x, hard = np.random.default_rng(0), iterate.x, iterate.hard
+    rng, x = np.random.default_rng(0), iterate.x
     size = 0.01 * float(x.norm()) / len(x) ** 0.5
 
     def merit(hard: Tensor) -> float:
-        merit = float(hard[0] + _ERROR_OF_EXCESS * hard[1:].clamp_min(0.0).sum())
-        return round(merit, 12)  # equal merits of different orders of rows agree
+        violations = hard[1:].clamp_min(0.0).sum()
+        # Equal merits of different orders of rows agree to so many digits.
+        return round(float(hard[0] + _ERROR_OF_EXCESS * violations), 12)
 
-    failures = 0
+    least, failures = merit(iterate.hard), 0
     for _ in range(_ROWS_READ // problem.n_rows):
         if iterate.excess <= FEASIBILITY_TOL or failures == _PATIENCE:
             break
         trial = x + size * torch.as_tensor(rng.standard_normal(len(x))).to(x)
-        soft, there = problem.evaluate(trial)
-        if merit(there) < merit(hard):
+        soft, hard = problem.evaluate(trial)
+        value = merit(hard)
+        if value < least:
             failures, size = 0, 1.4 * size
         else:
             failures, size = failures + 1, 0.95 * size
-        # Equal merits are a way across a plateau.
-        if merit(there) <= merit(hard):
-            x, hard = trial, there
+        if value <= least:  # equal merits are a way across a plateau
+            x, least = trial, value
             iterate = Iterate(x, soft, hard, iterate.dual, torch.inf)
     return iterate
 
