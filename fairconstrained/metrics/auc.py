@@ -227,8 +227,7 @@ def intra_group_auc_gap(
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
 
-    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons",
-    2019.)
+    (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
 
     Returns
     -------
@@ -260,8 +259,7 @@ def positive_equality_gap(
 
     .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
 
-    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
-    protected group; here the worst group.)
+    (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
 
     Returns
     -------
@@ -293,8 +291,7 @@ def negative_equality_gap(
 
     .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
 
-    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
-    protected group; here the worst group.)
+    (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
 
     Returns
     -------
@@ -326,8 +323,7 @@ def bpsn_bnsp_gap(
 
     .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
 
-    (Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019, for one
-    protected group; here the worst group.)
+    (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
 
     Returns
     -------

@@ -301,8 +301,6 @@ class Bound(NamedTuple):
 
 NOTHING, NAN = "no rates to compare", float("nan")
 
-# --- rates ----------------------------------------------------------------------------------------
-
 
 def rate_facts(
     events: Sequence[str], groups: Sequence[str], cells: Array, **columns: Array

@@ -114,14 +114,12 @@ def certify(
     ----------
     estimator : fitted classifier, optional
         Any with ``predict``; rankings need ``decision_function`` or ``predict_proba``. The
-        predictions for `X` then stand for `y_pred` or `y_score`, and `y` for `y_true`.
+        predictions for `X` then stand for `y_pred` or `y_score`.
     X : array-like of shape (n_samples, n_features), optional
         Or a table of Dask, Ray or Spark, whose columns the others are then, by name.
-    y : array-like of shape (n_samples,), optional
-        True labels.
-    y_true : array-like of shape (n_samples,), optional
-        True labels. Demographic parity, "group_auc" and the partial criteria "statistical_parity",
-        "rank_parity" and "demographic_parity" do not need them.
+    y, y_true : array-like of shape (n_samples,), optional
+        True labels, with `X` or with predictions. Demographic parity, "group_auc" and the partial
+        criteria "statistical_parity", "rank_parity" and "demographic_parity" do not need them.
     y_pred : array-like of shape (n_samples,), optional
         Predicted labels, for gaps and caps of rates.
     y_score : array-like of shape (n_samples,), optional
@@ -179,9 +177,7 @@ def certify(
 
     Notes
     -----
-    The certificate rests on two assumptions: the rows are independent draws from the population
-    that the statement is about, and neither the training nor the choice of the model has seen them.
-    If the population changes, certify a later sample, and compare.
+    The certificate names its assumptions. If the population changes, certify a later sample.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
     "bpsn_bnsp") need one more, which ``assumptions`` of the certificate names: within each label
@@ -211,12 +207,6 @@ def certify(
     ...                       sensitive_features=data.sensitive_features[test],
     ...                       constraint="demographic_parity")
     >>> certificate.kept
-    True
-
-    Of decisions alone:
-
-    >>> certify(y_pred=model.predict(data.data[test]), slack=0.5, constraint="demographic_parity",
-    ...         sensitive_features=data.sensitive_features[test]).upper == certificate.upper
     True
     """
     check_confidence(confidence)

@@ -14,12 +14,7 @@ from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.description import warn_of_spellings
 from fairconstrained.inputs.groups import columns_of, named_columns
-from fairconstrained.inputs.labels import (
-    UNSEEN,
-    check_labels,
-    classes_of,
-    encode_labels,
-)
+from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
 from fairconstrained.inputs.values import kind_of
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
@@ -101,11 +96,6 @@ class Claim(NamedTuple):
         if self.depends_on_groups or self.notion in DISTRIBUTIONS:
             return True
         return any(rate.possible.all(axis=0).any() for rate in self.rates)
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether groups are compared within strata, or by several attributes."""
-        return self.in_strata or self.attributes == "parallel"
 
     @property
     def at_corners(self) -> bool:

@@ -18,13 +18,13 @@ from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
     choose,
     examples,
+    gap,
     metric,
     summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.metrics.parity import demographic_parity_difference
-from fairconstrained.rate_definitions import odds, predictive_values
+from fairconstrained.rate_definitions import odds, predictive_values, selection_rates
 
 
 @metric
@@ -53,18 +53,12 @@ def independence_gap(
     Examples
     --------
     >>> from fairconstrained.metrics import independence_gap
-    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
-    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
-    >>> round(independence_gap(y_true, y_pred, sensitive_features=groups), 4)
-    0.375
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(independence_gap(y, y_pred, sensitive_features=groups), 4)
+    0.6
     """
-    return demographic_parity_difference(
-        y_true,
-        y_pred,
-        sensitive_features=sensitive_features,
-        sample_weight=sample_weight,
-        pos_label=pos_label,
-    )
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return gap(counts.rates(selection_rates))
 
 
 @metric
@@ -92,10 +86,9 @@ def separation_gap(
     Examples
     --------
     >>> from fairconstrained.metrics import separation_gap
-    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
-    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
-    >>> round(separation_gap(y_true, y_pred, sensitive_features=groups), 4)
-    0.75
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(separation_gap(y, y_pred, sensitive_features=groups), 4)
+    1.1667
     """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     return summed_gap(counts.rates(odds))
@@ -126,10 +119,9 @@ def sufficiency_gap(
     Examples
     --------
     >>> from fairconstrained.metrics import sufficiency_gap
-    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
-    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
-    >>> round(sufficiency_gap(y_true, y_pred, sensitive_features=groups), 4)
-    0.4
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(sufficiency_gap(y, y_pred, sensitive_features=groups), 4)
+    0.75
     """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     return summed_gap(counts.rates(predictive_values))

@@ -428,54 +428,38 @@ def _rates(counts: Counts, notion: rates.Rates, draws: Draws) -> tuple[Floats, P
     return values, Proportions(rows, draws.normal(covariance, most).reshape(*shape, -1))
 
 
-def _difference(
+def _components(
+    compare: Callable[..., float],
     counts: Counts,
     notion: rates.Rates,
     draws: Draws,
+    /,
     method: str = "between_groups",
     agg: str = "worst_case",
 ) -> Components | None:
-    if method != "between_groups":
-        return None
-    mean = functools.partial(np.mean, axis=0)
-    summary = Combined(mean) if agg == "mean" else Range()
-    return Components(*_rates(counts, notion, draws), summary, most=1.0)
+    """Return the rates that a comparison summarises; None for options that only it knows."""
 
-
-def _ratio(
-    counts: Counts,
-    notion: rates.Rates,
-    draws: Draws,
-    method: str = "between_groups",
-    agg: str = "worst_case",
-) -> Components | None:
-    if method != "between_groups" or agg != "worst_case":
-        return None
-    values, errors = _rates(counts, notion, draws)
-    return Components(values, errors, Shortfall(), lambda size: 1.0 - size, most=1.0)
-
-
-def _highest(counts: Counts, notion: rates.Rates, draws: Draws) -> Components:
-    values, errors = _rates(counts, notion, draws)
-    column = Proportions(errors.rows.reshape(-1, 1), errors.noise.reshape(values.size, 1, -1))
-    return Components(values.reshape(-1, 1), column, Highest(), most=1.0)
-
-
-def _summed(counts: Counts, notion: rates.Rates, draws: Draws) -> Components:
     def summed(ranges: Floats) -> Any:
         blocks = ranges.reshape(len(counts.classes.labels), -1, *ranges.shape[1:])
         return blocks.max(axis=1).sum(axis=0)
 
-    return Components(*_rates(counts, notion, draws), Combined(summed))
-
-
-# The components of each comparison of rates.
-_COMPONENTS: Mapping[Callable[..., float], Callable[..., Components | None]] = {
-    gap: _difference,
-    ratio: _ratio,
-    summed_gap: _summed,
-    highest: _highest,
-}
+    summaries: dict[Any, Range | Largest] = {
+        (gap, "worst_case"): Range(),
+        (gap, "mean"): Combined(functools.partial(np.mean, axis=0)),
+        (ratio, "worst_case"): Shortfall(),
+        (summed_gap, "worst_case"): Combined(summed),
+        (highest, "worst_case"): Highest(),
+    }
+    summary = summaries.get((compare, agg))
+    if summary is None or method != "between_groups":
+        return None
+    values, errors = _rates(counts, notion, draws)
+    if compare is highest:  # over all groups and events alike
+        errors = Proportions(errors.rows.reshape(-1, 1), errors.noise.reshape(values.size, 1, -1))
+        values = values.reshape(-1, 1)
+    size_to_metric = (lambda size: 1.0 - size) if compare is ratio else float
+    most = np.inf if compare is summed_gap else 1.0
+    return Components(values, errors, summary, size_to_metric, most)
 
 
 def _read_rates(
@@ -498,7 +482,7 @@ def _read_counts(
     compare: Callable[..., float], counts: Counts, notion: rates.Rates, **options: str
 ) -> Read:
     observed = compare(counts.rates(notion, by_ratio=compare is ratio), **options)
-    return observed, functools.partial(_COMPONENTS[compare], counts, notion, **options)
+    return observed, functools.partial(_components, compare, counts, notion, **options)
 
 
 # --- scores and losses ----------------------------------------------------------------------------

@@ -276,6 +276,8 @@ SmallGroupWarning
     only group where there is nothing to compare: the metric is nan then. Strata and attributes
     with a single group are left out by name. Every cell with a row counts, however few they are;
     fits, certificates, audits and monitors leave out cells with too few rows by name.
+UndefinedMetricWarning
+    Names rates that are zero in every group: they have no ratio, and are left out.
 
 """
 

@@ -115,7 +115,7 @@ class Proportions:
         `positive` says whether the true label is the positive one. Too few rows for a sample have a
         probability of at most `failure`.
         """
-        if claim.in_parts:
+        if claim.in_strata or claim.attributes == "parallel":
             raise ValueError(
                 "population must hold Weights for parity within strata, or by several attributes: "
                 f"Proportions say nothing about either; got {self!r}."

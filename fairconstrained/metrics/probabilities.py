@@ -39,7 +39,6 @@ class RowLosses(NamedTuple):
 def read_losses(
     y_true: ArrayLike,
     y_proba: ArrayLike,
-    *,
     sensitive_features: Any,
     loss: str = "log",
     sample_weight: ArrayLike | None = None,
@@ -108,16 +107,8 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    losses = read_losses(
-        y_true,
-        y_proba,
-        sensitive_features=sensitive_features,
-        loss=loss,
-        sample_weight=sample_weight,
-        pos_label=pos_label,
-        labels=labels,
-    )
-    return losses.gap(method)
+    arguments = y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels
+    return read_losses(*arguments).gap(method)
 
 
 def _columns(values: ArrayLike, name: str, dtype: Any = np.float64) -> Floats:

@@ -62,7 +62,7 @@ class Proportions:
 
 
 class Normal:
-    """Errors that are normal, whatever the truth is."""
+    """Errors that are normal, whatever the truth is; methods as of :class:`Proportions`."""
 
     support = (-np.inf, np.inf)
 
@@ -70,15 +70,12 @@ class Normal:
         self.noise = noise  # (*shape, n_draws)
 
     def variance(self, centre: Floats) -> Floats:
-        """Return the variance of estimates."""
         return np.asarray(self.noise.var(axis=-1))
 
     def estimates(self, centre: Floats) -> Floats:
-        """Draw estimates where this is the truth."""
         return np.asarray(centre[..., None] + self.noise)
 
     def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
-        """Return bounds of each component, z standard errors away."""
         half = z * np.sqrt(self.variance(values))
         return values - half, values + half
 
@@ -204,7 +201,6 @@ class Shortfall(Range):
         return max(1.0 - size, 1e-9), 0.0
 
     def size(self, components: Floats) -> Floats:
-        """Return the largest shortfall of components (n_groups, n_events)."""
         least, most = components.min(axis=0), components.max(axis=0)
         return np.asarray((1.0 - least / np.where(most > 0, most, 1.0)).max(axis=0))
 
@@ -225,18 +221,15 @@ class Combined(Range):
         self.combine = combine  # ranges (n_events, ...), one after another
 
     def size(self, components: Floats) -> Floats:
-        """Return the combined range of components (n_groups, n_events)."""
         return np.asarray(self.combine(np.ptp(components, axis=0)))
 
     def statistic(self, components: Floats, variance: Floats, size: float) -> Floats:
-        """Return the combined range."""
         return self.size(components)
 
     def farthest(
         self, centre: Floats, variance: Floats, size: float, support: tuple[float, float]
     ) -> float:
-        """Return infinity: other pairs of groups count as well."""
-        return np.inf
+        return np.inf  # other pairs of groups count as well
 
     def _moved(
         self, values: Floats, variance: Floats, size: float, support: tuple[float, float]
@@ -251,8 +244,7 @@ class Combined(Range):
         return np.concatenate(list(columns), axis=1)
 
     def proven(self, values: Floats, errors: Errors, alpha: float) -> float:
-        """Return zero: no pair of groups bounds a combination."""
-        return 0.0
+        return 0.0  # no pair of groups bounds a combination
 
 
 def _shrunk(values: Floats, variance: Floats) -> Floats:
@@ -345,17 +337,12 @@ class Highest(Largest):
     """Largest of components (n_components, 1), which have a common mean."""
 
     def least_upper(self, n_components: int) -> float:
-        """Return the part of alpha that the upper end keeps, though it may not use it.
-
-        The lower end gets the rest. With all of alpha it would be too high too often, the more
-        components there are, since the nearest ones are estimated.
-        """
+        # The lower end gets the rest. With all of alpha it would be too high too often, the more
+        # components there are, since the nearest ones are estimated.
         return (1.0 - 1.0 / n_components) / 3.0
 
     def fold(self, components: Floats) -> Floats:
-        """Return the components."""
         return components
 
     def shrunk(self, values: Floats, variance: Floats) -> Floats:
-        """Return components less their share of chance."""
         return _shrunk(values, variance)

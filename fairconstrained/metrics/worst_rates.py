@@ -48,10 +48,9 @@ def false_negative_rate(
     Examples
     --------
     >>> from fairconstrained.metrics import false_negative_rate
-    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
-    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
-    >>> round(false_negative_rate(y_true, y_pred, sensitive_features=groups), 4)
-    0.5
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_negative_rate(y, y_pred, sensitive_features=groups), 4)
+    0.6667
     """
     groups = groups_or_one(sensitive_features, y_pred)
     counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
@@ -83,9 +82,8 @@ def false_positive_rate(
     Examples
     --------
     >>> from fairconstrained.metrics import false_positive_rate
-    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
-    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
-    >>> round(false_positive_rate(y_true, y_pred, sensitive_features=groups), 4)
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_positive_rate(y, y_pred, sensitive_features=groups), 4)
     0.5
     """
     groups = groups_or_one(sensitive_features, y_pred)
@@ -119,10 +117,9 @@ def rejection_rate(
     Examples
     --------
     >>> from fairconstrained.metrics import rejection_rate
-    >>> y_true, groups = [0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1], list("aaaabbbbbbbb")
-    >>> y_pred = [0, 1, 1, 1, 0, 0, 0, 1, 0, 0, 1, 1]
-    >>> round(rejection_rate(y_true, y_pred, sensitive_features=groups), 4)
-    0.625
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(rejection_rate(y, y_pred, sensitive_features=groups), 4)
+    0.8
     """
     groups = groups_or_one(sensitive_features, y_pred)
     counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)

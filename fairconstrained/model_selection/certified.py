@@ -154,15 +154,13 @@ class CertifiedClassifier(DelegatingClassifier):
     has, its first such model is tested with at most :math:`\alpha`. The training samples decide
     which is which: thresholds come first if the strictest candidate hardly holds on them.
 
-    Rates near 0 and 1 vary little. With few samples only models that hardly ever take one of their
-    two decisions can be certified for a gap between rates of decisions; look at their ``accuracy``
-    in `candidates_`.
+    With few samples only models that hardly ever take one of their two decisions can be certified
+    for a gap between rates of decisions; look at their ``accuracy`` in `candidates_`.
 
     Samples are split at random within each group, which keeps them independent draws of the group;
-    for a cap on all samples together they are split without regard to groups, which keeps them
-    independent draws of the population. Certificates ignore `sample_weight`. Where groups are
-    missing, a model that keeps the slack only without those rows is not certified:
-    :func:`~fairconstrained.metrics.certify` says more.
+    for a cap on all samples together they are split without regard to groups. Certificates ignore
+    `sample_weight`. Where groups are missing, a model that keeps the slack only without those rows
+    is not certified: :func:`~fairconstrained.metrics.certify` says more.
 
     References
     ----------
@@ -364,24 +362,23 @@ class CertifiedClassifier(DelegatingClassifier):
         )
         if passed:
             return
+        category: type[Warning] = ConstraintNotSatisfiedWarning
         if best.found is None:
             message = (
                 "sensitive_features is not given: CertifiedClassifier cannot compare groups and "
                 "certifies nothing. Pass them to fit, through a pipeline or search with "
                 "sklearn.set_config(enable_metadata_routing=True)."
             )
-            category: type[Warning] = MissingSensitiveFeaturesWarning
+            category = MissingSensitiveFeaturesWarning
         elif np.isnan(best.found.estimate):
             left_out = "; ".join(best.found.left_out)
             message = f"No candidate is certified: nothing is left to compare ({left_out})."
-            category = ConstraintNotSatisfiedWarning
         elif not useful:
             message = (
                 "No useful model was found among the candidates: on the rows split off, the "
                 f"predictions of all up to {tested[-1].words} are within {CONSTANT:g} of a "
                 "constant. Give looser candidates, a larger slack, or more rows."
             )
-            category = ConstraintNotSatisfiedWarning
         elif best.found.undecided:
             message = (
                 "No useful model was found that is certified, since groups are missing: where rows "
@@ -389,7 +386,6 @@ class CertifiedClassifier(DelegatingClassifier):
                 f"strictest, {best.words}, has {best.found.constraint} of "
                 f"{best.found.standing:.3g}, above the slack of {best.found.slack:g}."
             )
-            category = ConstraintNotSatisfiedWarning
         else:
             message = (
                 f"No useful model was found that is certified: the strictest, {best.words}, has "
@@ -398,7 +394,6 @@ class CertifiedClassifier(DelegatingClassifier):
                 f"({best.found.binding}; {best.found.n_samples} rows). More rows, a larger "
                 "certify_size or slack, or stricter candidates can help."
             )
-            category = ConstraintNotSatisfiedWarning
         if self.on_failure == "raise":
             raise NotCertifiedError(message)
         warn_caller(message, category)

@@ -135,28 +135,23 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     calls of their own are not compared; a warning says so.
 
     A window in which both move favours the bets by the product of the two movements. That is little
-    if eight rows are a short time: simulated streams in which both jump, or follow a cycle of a
-    hundred rows or more, have at most 5 % of alarms. **Shorter cycles in which both swing far raise
-    false alarms**: with equal rates between 5 % and 95 %, in up to half of the streams at cycles of
-    40 rows, and in nearly all at 24. Within eight rows such a cycle looks like a gap, as movements
-    from row to row would to any monitor: the rows of one group come where rates are high. Then pass
-    shorter times in calls of their own.
+    if eight rows are a short time. **Cycles of less than a hundred rows in which both swing far
+    raise false alarms**, with equal rates between 5 % and 95 % in nearly all streams at 24 rows.
+    Then pass shorter times in calls of their own; the guide says more.
 
     A call that is sorted by group, each in one piece, has no order in time: its rows are shuffled,
     and rates are assumed constant within it.
 
     `estimate_` and `rates_` are about all rows so far. If rates and composition have moved
-    together, rates of all rows differ though the groups never did: then `estimate_` may lie outside
-    of `interval_`, which compares rows of the same time only. Bounds of a rate are those of a
-    constant one.
+    together, `estimate_` may lie outside of `interval_`, which compares rows of the same time only.
+    Bounds of a rate are those of a constant one.
 
-    Nine tenths of the stake are bet from the start and one tenth little by little later, so that a
-    model that goes astray after a long time of good conduct is found too, though later. All
+    Nine tenths of the stake are bet from the start, and one tenth little by little later. All
     comparisons of the groups that come among the first 100 rows share the stake equally, and each
     later batch of groups has half of what is left of a tenth.
 
-    The state is one table of 406 counts, up to seven rows that wait and a few numbers for each pair
-    of groups and event, whatever the number of rows; ``pickle`` it to survive a restart.
+    The state is a small table for each pair of groups and event, whatever the number of rows;
+    ``pickle`` it to survive a restart.
 
     References
     ----------
@@ -318,10 +313,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
         Notes
         -----
-        The order of merging matters a little, the promise does not depend on it. Counts add, and
-        with them the bets from the start. Of the bets that began later the mean of the two parts is
-        taken, so that of three monitors the last one counts half. Groups keep the stakes that they
-        have here; those that are new here come as a later batch.
+        The order of merging matters a little, the promise does not depend on it: of the bets that
+        began later the mean of the two parts is taken. Groups that are new here come as a later
+        batch.
         """
         if repr(self) != repr(other):
             raise ValueError(f"merge needs monitors of the same rule; got {self!r} and {other!r}.")
