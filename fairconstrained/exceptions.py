@@ -13,6 +13,8 @@ A fit that runs unattended must not go on without groups:
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = [
@@ -39,6 +41,15 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def ignoring(*categories: type[Warning]) -> Iterator[None]:
+    """Ignore warnings of these categories."""
+    with warnings.catch_warnings():
+        for category in categories:
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 class MissingSensitiveFeaturesWarning(UserWarning):

@@ -253,14 +253,6 @@ class RecordedGroups(UncertainGroups):
     >>> groups = RecordedGroups(["f", "m", "m"], [[0.9, 0.1], [0.0, 1.0]])
     >>> groups.encoded().codes.round(2).tolist()  # each "f" stands for a ninth more, from the "m"
     [[1.11, -0.11], [0.0, 1.0], [0.0, 1.0]]
-
-    The largest gap if each entry may be .05 off:
-
-    >>> from fairconstrained.metrics import demographic_parity_difference
-    >>> y_pred = [1, 0, 1]
-    >>> round(max(demographic_parity_difference(y_pred, y_pred, sensitive_features=own)
-    ...           for own in groups.corners(0.05)), 3)
-    0.607
     """
 
     def __init__(self, sensitive_features: Any, confusion: Any):

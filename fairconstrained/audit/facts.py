@@ -19,12 +19,14 @@ from fairconstrained.audit.counts import Counted
 from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certified, rows_needed
 from fairconstrained.audit.measures import Facts
+from fairconstrained.audit.pages import framed, rendered
 from fairconstrained.audit.predictions import decisions_and_scores, is_model
 from fairconstrained.audit.presets import RULES, above_median, preset_question
-from fairconstrained.audit.sample import MIN_CELL, Sample, read_sample, without_warnings_of_values
+from fairconstrained.audit.sample import MIN_CELL, Sample, read_sample
 from fairconstrained.audit.wording import Question
 from fairconstrained.comparison import Compared
 from fairconstrained.engines.columns import accepts_tables
+from fairconstrained.exceptions import InputWarning, ignoring
 from fairconstrained.inputs.labels import order_of
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.populations import Weights
@@ -99,9 +101,7 @@ class Audit(Findings):
         -------
         str
         """
-        from fairconstrained.audit.pages import html
-
-        return html(self)
+        return rendered("audit.html", self)
 
     def to_markdown(self) -> str:
         """Return the page in Markdown, without pictures.
@@ -110,14 +110,10 @@ class Audit(Findings):
         -------
         str
         """
-        from fairconstrained.audit.pages import markdown
-
-        return markdown(self)
+        return rendered("audit.md", self)
 
     def _repr_html_(self) -> str:
-        from fairconstrained.audit.pages import framed
-
-        return framed(self)
+        return framed(self.to_html())
 
 
 @accepts_tables(
@@ -255,7 +251,7 @@ def report(
     return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))
 
 
-@without_warnings_of_values()
+@ignoring(InputWarning)  # notes say how values are spelled
 def audited(sample: Sample, question: Question) -> Audit:
     """Audit a sample that was read."""
     if question.criterion != "demographic_parity" and sample.label is None:

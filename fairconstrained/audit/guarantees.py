@@ -9,9 +9,10 @@ from scipy.stats import norm
 
 from fairconstrained.arrays import Array, bisected
 from fairconstrained.audit.counts import favourable_name, labels_for
-from fairconstrained.audit.measures import quiet
+from fairconstrained.audit.measures import UNDEFINED
 from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.audit.wording import Question
+from fairconstrained.exceptions import ignoring
 from fairconstrained.metrics import Certificate, Weights, certify
 from fairconstrained.metrics.bounds import DIFFERENCE, SHORTFALL
 
@@ -26,7 +27,7 @@ def certified(sample: Sample, grouping: Grouping, rows: Array, question: Questio
     population = None
     if sample.weight is not None and sample.most is not None:
         population = Weights(sample.weight[rows], sample.most)
-    with quiet():
+    with ignoring(*UNDEFINED):
         return certify(
             y_true=label[rows].astype(int),
             y_pred=sample.decision[rows].astype(int),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ from fairconstrained.arrays import Array
 from fairconstrained.audit.counts import Cells, Counted, event_cells, named_events
 from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, Compared
-from fairconstrained.exceptions import SmallGroupWarning
+from fairconstrained.exceptions import SmallGroupWarning, ignoring
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import interval_of_counts
@@ -40,15 +38,8 @@ COMPARED = {
 _ERROR_RATES = dict.fromkeys(rate for name in list(COMPARED)[1:] for rate in COMPARED[name])
 # Criteria whose ratios of the smallest to the largest rate are shown as well.
 RATIOS = ("demographic_parity", "equal_opportunity", "equalized_odds")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Ignore warnings of rates that are not defined; the page shows that they are missing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallGroupWarning)
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        yield
+# Of rates that are not defined, which the page shows as missing.
+UNDEFINED = SmallGroupWarning, UndefinedMetricWarning
 
 
 def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
@@ -241,7 +232,7 @@ def _measured(
 ) -> tuple[float, float, float]:
     """Return a comparison of the rates of these cells, and its interval."""
     counts, seed = cells.where(where).counts(), np.random.RandomState(0)
-    with quiet():
+    with ignoring(*UNDEFINED):
         return interval_of_counts(compare, counts, PARITIES[criterion], alpha, seed)
 
 
@@ -260,7 +251,7 @@ def _before(
 def _compared(compare: Any, criterion: str, rows: Cells, where: Array) -> float:
     """Return a comparison of the rates of these cells."""
     counts = rows.where(where).counts()
-    with quiet():
+    with ignoring(*UNDEFINED):
         return float(compare(counts.rates(PARITIES[criterion], by_ratio=compare is ratio)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html as escapes
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jinja2
@@ -78,24 +78,15 @@ class Section(NamedTuple):
         return self.title.lower().replace(" ", "-").replace(",", "")
 
 
-def html(audit: Findings) -> str:
-    """Return one page that needs nothing else."""
-    return _rendered("audit.html", audit)
-
-
-def markdown(audit: Findings) -> str:
-    """Return the same without pictures."""
-    return _rendered("audit.md", audit)
-
-
-def framed(audit: Findings) -> str:
-    """Return the page in a frame, so that its styles stay inside."""
-    page = escapes.escape(html(audit))
+def framed(page: str) -> str:
+    """Return a page in a frame, so that its styles stay inside."""
     style = "width: 100%; height: 40em; border: 1px solid"
-    return f'<iframe title="Audit" sandbox style="{style}" srcdoc="{page}"></iframe>'
+    srcdoc = escapes.escape(page)
+    return f'<iframe title="Audit" sandbox style="{style}" srcdoc="{srcdoc}"></iframe>'
 
 
-def _rendered(name: str, audit: Findings) -> str:
+def rendered(template: str, audit: Findings) -> str:
+    """Return the page by one of the templates, for HTML or, without pictures, Markdown."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fairconstrained", "audit/templates"),
         autoescape=jinja2.select_autoescape(["html"]),
@@ -104,7 +95,7 @@ def _rendered(name: str, audit: Findings) -> str:
     )
     environment.filters["cell"] = lambda text: text.replace("<", "&lt;").replace("|", "\\|")
     more = audit.answer.removeprefix(audit.headline).strip()
-    return environment.get_template(name).render(
+    return environment.get_template(template).render(
         audit=audit, more=more, sections=list(_sections(audit))
     )
 
@@ -141,6 +132,16 @@ def _by_attribute(facts: Facts) -> dict[str, Facts]:
         lists.setdefault(fact["attribute"], []).append(fact)
     everybody = lists.pop(EVERYBODY, [])
     return {attribute: [*rows, *everybody] for attribute, rows in lists.items()}
+
+
+def _grids(
+    title: str, facts: Facts, columns: list[str], cells: Callable[[dict[str, Any]], list[str]]
+) -> list[Grid]:
+    """Return a table for each attribute, with a row for each of its facts."""
+    return [
+        Grid(f"{title} by {attribute}", columns, list(map(cells, rows)))
+        for attribute, rows in _by_attribute(facts).items()
+    ]
 
 
 def _ends(fact: dict[str, Any], name: str) -> str:
@@ -208,6 +209,16 @@ def _summary(audit: Findings) -> Picture | None:
     return _picture(f"Largest gap ({name}), in points", numbers, limit, " ".join(notes), "")
 
 
+def _rate_pictures(audit: Findings, names: dict[str, str]) -> list[Picture]:
+    """Return pictures of rates, which have names, by each attribute."""
+    facts = _by_attribute(audit.groups + audit.intersections)
+    return [
+        _rate_picture(audit, attribute, rows, rate, name)
+        for attribute, rows in facts.items()
+        for rate, name in names.items()
+    ]
+
+
 def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
     """Return a picture of a rate by group, with a line where the slack ends."""
     numbers = [
@@ -237,16 +248,14 @@ def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name
 def _rates(audit: Findings) -> Section:
     confidence, rate = audit.provenance["confidence"], "selection_rate"
     favourable = audit.outcomes["decision"]["favourable"]
-    grids, pictures = [], []
-    for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
-        rows = [[f["group"], _count(audit, f["samples"]), _ends(f, rate)] for f in facts]
-        columns = ["group", "rows", f"{favourable} (interval)"]
-        grids.append(Grid(f"Rates of {favourable} by {attribute}", columns, rows))
-        name = f"Rates of {favourable}"
-        pictures.append(_rate_picture(audit, attribute, facts, rate, name))
+    name, columns = f"Rates of {favourable}", ["group", "rows", f"{favourable} (interval)"]
+    grids = _grids(
+        *(name, audit.groups + audit.intersections, columns),
+        lambda f: [f["group"], _count(audit, f["samples"]), _ends(f, rate)],
+    )
     text = f"Fractions of the rows with the decision {favourable!r}, each with its "
     text += f"{100 * confidence:g} % interval. Larger groups have shorter intervals."
-    return Section("Rates by group", [text], [], grids, pictures)
+    return Section("Rates by group", [text], [], grids, _rate_pictures(audit, {rate: name}))
 
 
 def _ratios(audit: Findings) -> Section:
@@ -291,21 +300,15 @@ def _ratios(audit: Findings) -> Section:
 
 
 def _errors(audit: Findings) -> Section:
-    grids, pictures = [], []
+    def cells(f: dict[str, Any]) -> list[str]:
+        rates = [_ends(f, rate) for rate, _ in RATES.values()]
+        return [f["group"], _count(audit, f["labelled"]), *rates]
+
+    columns = ["group", "rows with a label", *RATES]
+    grids = _grids("Errors", audit.groups + audit.intersections, columns, cells)
     criterion = _question(audit).criterion
-    for attribute, facts in _by_attribute(audit.groups + audit.intersections).items():
-        rows = [
-            [
-                *(f["group"], _count(audit, f["labelled"])),
-                *(_ends(f, rate) for rate, _ in RATES.values()),
-            ]
-            for f in facts
-        ]
-        columns = ["group", "rows with a label", *RATES]
-        grids.append(Grid(f"Errors by {attribute}", columns, rows))
-        for rate in COMPARED[criterion] if criterion != "demographic_parity" else ():
-            name = RATE_NAMES[rate][0].upper() + RATE_NAMES[rate][1:]
-            pictures.append(_rate_picture(audit, attribute, facts, rate, name))
+    shown = COMPARED[criterion] if criterion != "demographic_parity" else ()
+    names = {rate: RATE_NAMES[rate][0].upper() + RATE_NAMES[rate][1:] for rate in shown}
     label, decision = (audit.outcomes[name]["favourable"] for name in ("label", "decision"))
     texts = [
         f"The favourable label is {label!r}. Wrongly refused: of the rows with it, the share "
@@ -313,25 +316,16 @@ def _errors(audit: Findings) -> Section:
         "share with this decision. Right if granted: of the rows with this decision, the share "
         "with this label."
     ]
-    return Section("Errors of each kind", texts, [], grids, pictures)
+    return Section("Errors of each kind", texts, [], grids, _rate_pictures(audit, names))
 
 
 def _calibration(audit: Findings) -> Section:
+    def cells(f: dict[str, Any]) -> list[str]:
+        numbers = str(f["bin"]), f"{f['samples']:,}", f"{f['mean_score']:.3f}"
+        return [f["group"], *numbers, _ends(f, "observed")]
+
     columns = ["group", "fifth", "rows", "mean score", "favourable labels (interval)"]
-    grids = [
-        Grid(
-            f"Calibration by {attribute}",
-            columns,
-            [
-                [
-                    *(f["group"], str(f["bin"]), f"{f['samples']:,}", f"{f['mean_score']:.3f}"),
-                    _ends(f, "observed"),
-                ]
-                for f in facts
-            ],
-        )
-        for attribute, facts in _by_attribute(audit.calibration).items()
-    ]
+    grids = _grids("Calibration", audit.calibration, columns, cells)
     aucs = [
         f"{f['group']}: AUC {f['auc']:.3f} ({f['auc_low']:.3f} to {f['auc_high']:.3f})."
         for f in audit.groups
@@ -347,19 +341,18 @@ def _calibration(audit: Findings) -> Section:
 
 
 def _changes(audit: Findings) -> Section:
-    cells = {"lost it": "lost", "gained it": "gained", "kept it": "kept", "never had it": "never"}
+    counts = {"lost it": "lost", "gained it": "gained", "kept it": "kept", "never had it": "never"}
     errors = {"error before": "error_before", "error now": "error_now"}
     errors = errors if "error_now" in audit.changes[0] else {}
-    grids = []
-    for attribute, facts in _by_attribute(audit.changes).items():
-        columns = ["group", "rows", *cells, *errors, *(["change"] if errors else [])]
-        rows = []
-        for f in facts:
-            counts = [f"{f[name]:,} ({percent(f[name] / f['samples'])})" for name in cells.values()]
-            error_rates = [percent(f[name]) for name in errors.values()]
-            change = [points(f["error_change"])] if errors else []
-            rows.append([f["group"], f"{f['samples']:,}", *counts, *error_rates, *change])
-        grids.append(Grid(f"Changed decisions by {attribute}", columns, rows))
+
+    def cells(f: dict[str, Any]) -> list[str]:
+        decisions = [f"{f[name]:,} ({percent(f[name] / f['samples'])})" for name in counts.values()]
+        error_rates = [percent(f[name]) for name in errors.values()]
+        change = [points(f["error_change"])] if errors else []
+        return [f["group"], f"{f['samples']:,}", *decisions, *error_rates, *change]
+
+    columns = ["group", "rows", *counts, *errors, *(["change"] if errors else [])]
+    grids = _grids("Changed decisions", audit.changes, columns, cells)
     total = audit.changes[0]
     text = (
         f"Of {total['samples']:,} rows with both decisions, {total['lost']:,} had the favourable "

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Array, Floats, Ints, computed, in_rows
-from fairconstrained.exceptions import InputWarning
+from fairconstrained.exceptions import InputWarning, ignoring
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns, recoded
 from fairconstrained.inputs.labels import label_array, one_column, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
@@ -33,14 +31,6 @@ MIN_CELL = 10
 _DOWNWARDS = re.compile(r"less|under|below|younger|up to|<", re.IGNORECASE)
 _UPWARDS = re.compile(r"greater|more|over|above|older|>|\+", re.IGNORECASE)
 _NAMES = {"y_pred": "decision", "y_true": "label", "before": "earlier decision"}
-
-
-@contextmanager
-def without_warnings_of_values() -> Iterator[None]:
-    """Ignore warnings about spellings of values, as the notes of an audit have them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)
-        yield
 
 
 def without_stratum(attribute: str) -> str:
@@ -294,7 +284,7 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
 
 def _grouping(people: pd.DataFrame, min_cell: int) -> Grouping:
     """Cross the columns into the combinations that occur; hide those with few rows."""
-    with without_warnings_of_values():
+    with ignoring(InputWarning):  # the notes of an audit say it
         codes, labels = encode_groups(people)
     known = codes >= 0
     names = [group_name(label) for label in labels.tolist()]

@@ -145,20 +145,10 @@ class TradeoffDisplay:
         score, violation : str
             Names in the `scoring` of the search. The plot shows 1 - score, for scores of at most 1,
             and the negated violation, because fairness scorers return negated gaps.
-        chosen : int, optional
-            The candidate to mark, such as ``search.best_index_``.
-        slack, name
-            As in the class.
+        chosen, slack, name
+            As in the class; `chosen` may be ``search.best_index_``.
         ax, **kwargs
             As in :meth:`plot`.
-
-        Examples
-        --------
-        >>> from fairconstrained.display import TradeoffDisplay
-        >>> results = {"mean_test_accuracy": [0.9, 0.8], "std_test_accuracy": [0.01, 0.01],
-        ...            "mean_test_dp": [-0.2, -0.1], "std_test_dp": [0.02, 0.03]}
-        >>> TradeoffDisplay.from_cv_results(results).violation
-        array([0.2, 0.1])
         """
         keys = [f"{what}_test_{which}" for which in (score, violation) for what in ("mean", "std")]
         if missing := [key for key in keys if key not in cv_results]:
@@ -215,15 +205,6 @@ class TradeoffDisplay:
             The confidence of the intervals; None leaves them out.
         chosen, slack, ax, name, **kwargs
             As in :meth:`from_cv_results`.
-
-        Examples
-        --------
-        >>> from fairconstrained.display import TradeoffDisplay
-        >>> y_preds = [[0, 1, 1, 1], [0, 1, 0, 0]]
-        >>> display = TradeoffDisplay.from_predictions([0, 1, 0, 1], y_preds,
-        ...                                            sensitive_features=["a", "a", "b", "b"])
-        >>> display.error, display.violation
-        (array([0.25, 0.25]), array([0.5, 0.5]))
         """
         arguments = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         violations = np.array([metric(y_true, y_pred, **arguments) for y_pred in y_preds])

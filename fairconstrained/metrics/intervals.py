@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ from fairconstrained import rate_definitions as rates
 from fairconstrained.arrays import Floats, bisected, check_number, rows_of
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exact_auc import COMPARISONS, auc_influences
-from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.exceptions import SmallGroupWarning, ignoring, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, dependence, parity, probabilities, worst_rates
 from fairconstrained.metrics.bounds import check_confidence
@@ -341,8 +340,7 @@ def _bootstrap(
     arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
     given = _indexable(given)
     drawn = np.empty(draws.number or N_RESAMPLES)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the metric has spoken about the rows themselves
+    with ignoring(Warning):  # the metric has spoken about the rows themselves
         for b in range(len(drawn)):
             rows = draws.rng.randint(n_rows, size=n_rows)
             drawn[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -25,6 +24,7 @@ from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
     NotCertifiedError,
     SmallGroupWarning,
+    ignoring,
     warn_caller,
 )
 from fairconstrained.inputs.samples import check_samples, positions_noted
@@ -315,8 +315,7 @@ class CertifiedClassifier(DelegatingClassifier):
             )
 
         def holds(model: Any) -> bool:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SmallGroupWarning)  # the test warns of them
+            with ignoring(SmallGroupWarning):  # the test warns of them
                 return certified(model, train, CAUTION).kept
 
         tested: dict[int, _Tested] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -20,7 +19,12 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.validation import indexable
 
 from fairconstrained.arrays import check_number, rows_of
-from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, PrivacyWarning, warn_caller
+from fairconstrained.exceptions import (
+    MissingSensitiveFeaturesWarning,
+    PrivacyWarning,
+    ignoring,
+    warn_caller,
+)
 from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.groups import categories, refuse_groups_in
 from fairconstrained.inputs.labels import plain_labels
@@ -210,17 +214,14 @@ class PrivateGridSearch(DelegatingClassifier):
             with (
                 config_context(enable_metadata_routing=True),
                 positions_noted(),
-                warnings.catch_warnings(),
+                ignoring(MissingSensitiveFeaturesWarning),  # it was said of all rows
             ):
-                # That groups are missing was said of all rows.
-                warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
                 for model in models:
                     X_train, y_train, groups = part_of(train)
                     model.fit(X_train, y_train, **groups)
             X_held, y_held, _ = part_of(held_out)
             # Warnings depend on single entries.
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with np.errstate(all="ignore"), ignoring(Warning):
                 right = [part._count_right(model, X_held, np.asarray(y_held)) for model in models]
             best = self._choose([_private_part(model) for model in models], right, unit)
             self.privacy_ = total
@@ -388,8 +389,7 @@ def _check_rows(
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         steps = clone(model[:-1])
         try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with np.errstate(all="ignore"), ignoring(Warning):
                 table = steps.fit(rows_of(X, train), rows_of(y, train)).transform(X)
         except Exception as error:
             if unit == "sensitive_features":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from fairconstrained.arrays import check_number
-from fairconstrained.exceptions import NoUsefulModelError
+from fairconstrained.exceptions import NoUsefulModelError, ignoring
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.sharing import follow
@@ -159,8 +158,7 @@ class SmallestGapClassifier(DelegatingClassifier):
                 "model or more columns."
             )
         best, low = tried[0], 0.0
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of fits that cannot keep both
+        with ignoring(Warning):  # of fits that cannot keep both
             while best.kept and best.gap - low > self.tol:
                 slack = 0.5 * (low + best.gap)
                 tried.append(fitted(slack))

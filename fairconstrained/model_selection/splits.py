@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
 from fairconstrained.arrays import in_rows
-from fairconstrained.exceptions import SmallGroupWarning, warn_caller
+from fairconstrained.exceptions import SmallGroupWarning, ignoring, warn_caller
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import check_labels, encode_labels
 from fairconstrained.inputs.samples import check_samples
@@ -95,8 +94,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
         if small.any():
             message = f"Fewer rows than n_splits={self.n_splits}, hence missing in some folds: "
             warn_caller(message + listed, SmallGroupWarning)
-        with warnings.catch_warnings():  # the scikit-learn warning speaks of classes, not strata
-            warnings.simplefilter("ignore", UserWarning)
+        with ignoring(UserWarning):  # scikit-learn's speaks of classes, not strata
             folds = list(super().split(X, strata))
         yield from folds
 

@@ -16,15 +16,16 @@ from matplotlib.figure import Figure
 from sklearn import config_context
 
 from fairconstrained.audit.facts import Audit, report
-from fairconstrained.audit.measures import quiet
+from fairconstrained.audit.measures import UNDEFINED
 from fairconstrained.audit.program import write
-from fairconstrained.audit.sample import without_warnings_of_values
 from fairconstrained.audit.wording import points
 from fairconstrained.display import GroupReportDisplay, TradeoffDisplay
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
+    InputWarning,
     MissingSensitiveFeaturesWarning,
+    ignoring,
 )
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.metrics import certify, group_report
@@ -35,7 +36,7 @@ from fairconstrained.quickstart.steps import Result, Table
 Chosen = tuple[str, float]  # method and slack
 
 
-@without_warnings_of_values()
+@ignoring(InputWarning)  # notes say how values are spelled
 def run(options: argparse.Namespace) -> None:
     """Run the quick start; `Unusable` says why it cannot."""
     if options.csv is not None:
@@ -49,13 +50,11 @@ def run(options: argparse.Namespace) -> None:
     proxies = steps.proxies(train, test)
     print("\n".join([_headline(table, train, test, options), *proxies]))
     with (
-        # Of a constraint that is not kept, and of unknown groups: the first lines say so.
-        warnings.catch_warnings(),
+        # The first lines speak of a constraint that is not kept, and of unknown groups.
+        ignoring(ConstraintNotSatisfiedWarning, MissingSensitiveFeaturesWarning),
         config_context(enable_metadata_routing=True),
         one_openmp_thread(train.X),
     ):
-        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
         # Of unknown words and few iterations; and of near constants, which the table names.
         warnings.filterwarnings("ignore", module="sklearn")
         warnings.filterwarnings("ignore", ".* has no score, but nan")
@@ -108,7 +107,7 @@ def _prove(
 ) -> None:
     """Certify and audit the chosen model on the held-out rows; write this and the model."""
     (name, slack), (table, test), folder = chosen, tables, options.output
-    with quiet():  # it names the groups that it leaves out
+    with ignoring(*UNDEFINED):  # it names the groups that it leaves out
         certificate = certify(
             *(model, test.X, test.y),
             sensitive_features=test.groups,
