@@ -49,10 +49,7 @@ def computed(values: Any, *methods: str) -> Any:
 
 
 def read_columns(X: Any, column: Any) -> dict[str, Any]:
-    """Return columns of X, any kind of table, by their places in the list `column`.
-
-    They are given by name or position; an integer that is no column's name is a position.
-    """
+    """Return columns of X, any kind of table, that are given by names or else positions."""
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     return {str(i): column_at(X, place) for i, place in enumerate(_places(X, column))}
 
@@ -124,10 +121,7 @@ def dtype_kind(values: Any) -> str:
 
 
 def is_number(value: Any, kind: type = Real) -> bool:
-    """Return whether a value is a number of this kind.
-
-    True is a number for Python, and most likely a mistake here.
-    """
+    """Return whether a value is a number of this kind; True is one for Python only."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 

@@ -54,10 +54,7 @@ class Compared(NamedTuple):
         return self.enough & ~self.alone
 
     def left_out(self, name: Callable[..., str], hidden: int = 0) -> list[str]:
-        """Name each rate that is left out, with its rows and the reason; `name` takes its place.
-
-        Numbers of rows below `hidden` are not told, except that there are none.
-        """
+        """Name each rate that is left out, and why; numbers of rows below `hidden` are not told."""
         places = map(tuple, np.argwhere(~self.kept).tolist())
         return list(dict.fromkeys(f"{name(*at)} ({self._reason(at, hidden)})" for at in places))
 
@@ -85,11 +82,9 @@ def compared(
     `rows` (n_groups, n_events) are numbers of rows of known group. `min_rows` is the fewest that a
     rate may rest on, or "auto": so many that one of them moves it by no more than the slack, but no
     more than a quarter of what the second largest group of the same family has. So a small table
-    keeps its groups, and a mistyped label is left out of a large one. `families` and `sets` have a
-    number for each group: the attribute that it is a value of (-1: it is no single group, and one
-    row is enough), and those that are compared with each other, such as the groups of a stratum.
-    Without `sets` nobody is alone: each rate is capped by itself. No rate rests on fewer rows than
-    the `floor`.
+    keeps its groups, and a mistyped label is left out of a large one. `families` and `sets` number
+    the attribute of each group (-1: it is no single group, and one row is enough) and those that
+    are compared with each other. Without `sets` nobody is alone: each rate is capped by itself.
     """
     rows = np.asarray(rows)
     families = np.broadcast_to(families, len(rows))

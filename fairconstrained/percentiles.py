@@ -29,10 +29,7 @@ Numbers = Any  # an array or a tensor: the functions below work on both
 
 
 class Intervals(NamedTuple):
-    """A union of intervals of ranks for each of several groups.
-
-    Unions with fewer intervals are padded with empty ones.
-    """
+    """A union of intervals of ranks for each of several groups, padded with empty ones."""
 
     lower: Floats  # (n_groups, n_pieces)
     upper: Floats
@@ -53,9 +50,8 @@ class Intervals(NamedTuple):
     def may_contain(self, low: Floats, high: Floats) -> NDArray[np.bool_]:
         """Return whether ranks between two bounds, (n_groups, m), can lie in the intervals.
 
-        Ranks descend in each row, and ties can jump over a whole interval: the ranks on both sides
-        of it then count as inside. With the bounds in each other's place: whether they lie there
-        for sure.
+        Ties can jump over a whole interval: the ranks on both sides of it then count as inside.
+        With the bounds in each other's place: whether they lie there for sure.
         """
         lower, upper = self.lower[:, None], self.upper[:, None]
         nonempty = upper > lower

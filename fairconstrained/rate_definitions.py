@@ -139,10 +139,7 @@ CAPS: Mapping[str, Rates] = {
 
 
 def is_symmetric(rates: Rates, by_ratio: bool = False) -> bool:
-    """Return whether a comparison is the same whichever of two labels is the favourable one.
-
-    Differences of selection rates, odds and predictive values are, but their ratios are not.
-    """
+    """Return whether a comparison is the same whichever of two labels is the favourable one."""
     if rates in (selection_rates, odds, predictive_values):
         return not by_ratio
     return rates is error_rates

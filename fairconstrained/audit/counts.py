@@ -82,10 +82,7 @@ class Counted:
         return Cells.of(self.by, label, sample.before, sample.weight)
 
     def standing(self, criterion: str) -> Cells | None:
-        """Return the same with known rows that stand for all of their label, as in metrics.
-
-        None where that changes nothing: within labels, or if all groups are known.
-        """
+        """Return the same with known rows for all of their label; None if that changes nothing."""
         sample, events = self.sample, event_cells(criterion)
         known = sample.known(self.by)
         if (

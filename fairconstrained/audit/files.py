@@ -55,10 +55,7 @@ class File(NamedTuple):
 
 
 def load(path: Path, form: Form, columns: Sequence[str]) -> File:
-    """Read a table of any kind; `Unusable` says what is wrong and the options that would help.
-
-    The columns that are asked for decide between separators and between sheets.
-    """
+    """Read a table of any kind; the columns asked for decide between sheets and separators."""
     name = "standard input" if str(path) == "-" else path.name
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     digest, notes = hashlib.sha256(data).hexdigest(), list[str]()

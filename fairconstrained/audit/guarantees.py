@@ -44,11 +44,10 @@ def certified(sample: Sample, grouping: Grouping, rows: Array, question: Questio
 
 
 def rows_needed(certificate: Certificate, question: Question) -> float | None:
-    """Estimate how many times the rows would certify the slack, if rates and sizes stay as here.
+    """Estimate how many times the rows would certify the slack at these rates; None if no number.
 
-    None if no number would. The exact test of the certificate is repeated on m times the rows, from
-    the normal approximation on; comparisons that need the most rows come first, others need one
-    test.
+    The exact test is repeated on m times the rows, from the normal approximation on. Comparisons
+    that need the most rows come first, and others need one test.
     """
     comparison = DIFFERENCE if question.ratio is None else SHORTFALL
     alpha, times = 1.0 - certificate.confidence, 0.0

@@ -178,11 +178,9 @@ def comparisons(
 ) -> tuple[Facts, Facts]:
     """Return differences and ratios of rates between the groups, each with an interval.
 
-    Where other groups are compared in each event, the worst event counts, and each interval of an
-    event holds with a part of the probability of error. "before" is the value that the earlier
-    decisions had on the same rows; nan if there are none, or too few of a group to show its rate.
-    "standing" is the value where known rows stand for all rows of their label, as in metrics; nan
-    where that is the same.
+    Where other groups are compared in each event, the worst event counts, and each interval holds
+    with a part of the probability of error. "before" is the value of the earlier decisions, nan if
+    too few of a group have one. "standing" is nan where it is the same.
     """
     differences: Facts = []
     ratios: Facts = []
@@ -258,8 +256,7 @@ def _compared(compare: Any, criterion: str, rows: Cells, where: Array) -> float:
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:
     """Compare rates of groups with the reference, or with the group that has the largest rate.
 
-    "groups" and "gaps" have ratios and differences of rates of favourable decisions, "errors" the
-    differences of other rates if the group is named.
+    "errors" has differences of other rates, if the group is named.
     """
     rows = {row["group"]: row for row in groups if row["group"] in compared}
     rate = {group: row["selection_rate"] for group, row in rows.items()}
@@ -278,10 +275,7 @@ def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> d
 
 
 def calibration(sample: Sample, grouping: Grouping) -> Facts:
-    """Compare mean scores with rates of favourable labels, by group and fifth of the scores.
-
-    Fifths of a group with few rows are left out.
-    """
+    """Compare mean scores with rates of favourable labels, by group and fifth with enough rows."""
     if sample.label is None or sample.score is None:
         return []
     rows = (grouping.codes >= 0) & ~np.isnan(sample.label)

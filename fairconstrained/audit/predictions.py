@@ -20,11 +20,7 @@ _METHODS = ("inplace_predict", "predict", "__call__")
 def decisions_and_scores(
     model: Any, X: Any, groups: Any, *, threshold: float | None, pos_label: Any, orders: Any = ()
 ) -> tuple[Any, Any]:
-    """Return the decisions of a model, and its scores or None.
-
-    With a threshold its outputs are scores. Otherwise scores are probabilities of favourable
-    classes.
-    """
+    """Return the decisions of a model and its scores: its outputs, if there is a threshold."""
     if X is None:
         raise ValueError(f"X must hold the rows for {type(model).__name__} to predict; got None.")
     output = where_rows_are(partial(_output, model), model, X, groups)

@@ -35,10 +35,7 @@ def exit_with_message(
 
 
 def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
-    """Return a table that has these columns, without blanks around words, and notes about it.
-
-    Raises `Unusable`, which names a column that is not there together with those most like it.
-    """
+    """Return a table of these columns; `Unusable` names the columns most like a lacking one."""
     form = Form(options.sep, options.decimal, options.encoding, options.sheet)
     file = load(options.csv, form, columns)
     frame = file.frame

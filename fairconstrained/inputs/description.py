@@ -14,10 +14,7 @@ from fairconstrained.inputs.values import alternatives, kind_of, listed
 
 @dataclass(frozen=True)
 class Description:
-    """The columns of groups as they were first given, and the labels.
-
-    A column that came without a name gets one later.
-    """
+    """The columns of groups as they were first given or named, and the labels."""
 
     columns: tuple[Any, ...] | None = None  # names in order; None: none given, or uncertain groups
     groups: tuple[Any, ...] = ()  # in the order in which they came
@@ -102,10 +99,7 @@ def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -
 
 
 def examples_of(groups: Sequence[Any]) -> tuple[Any, ...]:
-    """Return a value of each column of groups, which shows the kind of all; () of no group.
-
-    None of a column says that no group has a value there.
-    """
+    """Return a value of each column of groups, which shows its kind; None where there is none."""
     rows = [group if isinstance(group, tuple) else (group,) for group in groups]
     if rows and None not in rows[0]:  # groups that lack a value come last
         return rows[0]

@@ -23,10 +23,7 @@ _MISSING = {"float", "NoneType", "NAType", "NaTType"}  # types of missing values
 
 
 def check_numbers(X: Any) -> None:
-    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted.
-
-    TypeError for entries that are collections, as by scikit-learn.
-    """
+    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
     wrong = _not_real(X)
     if not wrong:
         return
@@ -49,10 +46,7 @@ def check_numbers(X: Any) -> None:
 
 
 def refuse_texts_and_dates(X: Any) -> None:
-    """Raise ValueError if a column of X holds texts, dates or lengths of time; no entry is quoted.
-
-    The error for other columns is scikit-learn's.
-    """
+    """Raise ValueError if X has texts, dates or lengths of time; no entry is quoted."""
     if words := _texts_and_dates(X):
         raise ValueError(f"X must hold numbers; {words}")
 

@@ -66,8 +66,7 @@ class Groups(NamedTuple):
 class UncertainGroups:
     """Base of sensitive features that are known with some uncertainty, sliced like arrays.
 
-    A subclass calls ``__init__`` with an array that has a row per sample, the labels of the groups
-    and, of pandas, the index.
+    A subclass calls ``__init__`` with a row per sample, the labels, and the index of pandas.
     """
 
     def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
@@ -287,10 +286,7 @@ def _strata(control_features: Any) -> dict[Any, Any]:
 
 
 def as_described(sensitive_features: Any, before: Description | None) -> Any:
-    """Return columns in the order of a model's, if they have its names; others stay as they are.
-
-    Raises ValueError if a column holds values of another kind than the model's of this name.
-    """
+    """Return columns in the order of a model's of these names; refuse other kinds of values."""
     if before is None or before.columns is None or sensitive_features is None:
         return sensitive_features
     examples = {

@@ -41,8 +41,7 @@ def favourable_values(
 ) -> list[Any]:
     """Return the favourable ones of these values: one or several named ones, or 1 and True.
 
-    Case, and blanks around words, do not matter, and neither does the type: "1", 1 and 1.0 are one
-    value. Raises ValueError, which says `parameter`, if there is no answer.
+    Case, blanks and types do not matter. Raises ValueError, which says `parameter`, without any.
     """
     seen = f"the values of {name} are {listed(sorted(values, key=str)) or 'missing'}"
     if pos_label is None and not is_known(values):

@@ -94,10 +94,7 @@ def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, In
 
 
 def texts(column: Any, name: str) -> Array:
-    """Return the values of a column as texts, None where they are missing.
-
-    Raises ValueError for two values of the same name, such as 1 and "1".
-    """
+    """Return a column as texts, None where values are missing; 1 beside "1" is an error."""
     levels, codes = levels_of(to_array(whole_numbers(column, name), name), name)
     return np.array([*map(str, levels.tolist()), None], dtype=object)[codes]
 

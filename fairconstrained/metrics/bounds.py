@@ -46,9 +46,8 @@ def check_confidence(confidence: Any) -> None:
 def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[Array, Array]:
     """Return the score interval of a rate (Wilson 1927): p with |hits / n - p| within z sd(p).
 
-    Rows may be fractions, such as effective numbers; without rows both ends are nan. Brown, Cai and
-    DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16 (2001),
-    recommend it.
+    Rows may be fractions; without rows both ends are nan. Recommended by Brown, Cai and DasGupta,
+    "Interval estimation for a binomial proportion", Statistical Science 16 (2001).
     """
     n = _positive(rows)
     p, z = np.asarray(hits, dtype=float) / n, norm.ppf(0.5 + confidence / 2)
@@ -61,8 +60,7 @@ def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[
 def clopper_pearson(hits: ArrayLike, rows: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
     """Bound a proportion on both sides, each at level alpha, exactly (Clopper and Pearson 1934).
 
-    Each holds with probability at least 1 - alpha, whatever the proportion; both together with
-    1 - 2 alpha. Without rows they are 0 and 1.
+    Both hold with probability at least 1 - 2 alpha. Without rows they are 0 and 1.
     """
     k, n = np.asarray(hits, dtype=float), np.asarray(rows, dtype=float)
     with np.errstate(invalid="ignore"):

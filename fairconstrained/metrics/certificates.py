@@ -249,10 +249,7 @@ def certify(
 
 
 def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Claim, Rows]:
-    """Return the claim, about all labels and groups that the model and these columns know.
-
-    The rows have the columns of their groups in the order of the model's.
-    """
+    """Return the claim, about all that is known, and rows with columns in the order of a model."""
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
     known += [label for column in labels for label in declared(column)]
     true, decided = (

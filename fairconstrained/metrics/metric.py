@@ -55,10 +55,7 @@ def gap(rates: GroupRates, method: str = "between_groups", agg: str = "worst_cas
 
 
 def summed_gap(rates: GroupRates) -> float:
-    """Return the largest difference between groups given each condition, summed over these.
-
-    The events of one condition stand side by side.
-    """
+    """Return the sum over conditions of the largest gap; the events of one stand side by side."""
     low, high = _bounds(rates, "between_groups")
     gaps = (high - low).max(axis=0).reshape(len(set(rates.conditions)), -1)
     return float(gaps.max(axis=1).sum())
@@ -140,10 +137,7 @@ _BY_ROW = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "samp
 def parts_of(
     arguments: dict[str, Any], control_features: Any, attributes: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the arguments of a metric in each stratum, and for each of several parallel attributes.
-
-    Words name the stratum and the attribute.
-    """
+    """Yield the arguments of a metric, with words, in each stratum and by each attribute."""
     groups = arguments["sensitive_features"]
     in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
     columns: dict[str, Any] = {"": groups}

@@ -152,10 +152,7 @@ def _relative(report: pd.DataFrame, reference: str) -> pd.DataFrame:
 
 
 def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator[GroupedRows]:
-    """Yield the rows in named groups: by each column, crossed, and all samples as one group.
-
-    A row that lacks one of several values counts by the others.
-    """
+    """Yield the rows in named groups: by each column that has a value, crossed, and all as one."""
     groups, description = read_groups(sensitive_features, len(label), required=0)
     complete = n_complete(groups.labels)
     if len(names := column_names(description.columns or ())) > 1:
@@ -173,10 +170,7 @@ def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator
 
 
 def compute_rates(counts: Counts, squares: Counts, confidence: float) -> dict[str, Array]:
-    """Compute the rates of each group with their intervals.
-
-    Tables have the weights of the rows, and the squares of these weights.
-    """
+    """Compute rates of groups with intervals, from weights of rows and squares of the weights."""
     table: dict[str, Array] = {}
     for name, notion in GROUP_RATES.items():
         hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])

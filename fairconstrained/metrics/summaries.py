@@ -248,10 +248,7 @@ class Combined(Range):
 
 
 def _shrunk(values: Floats, variance: Floats) -> Floats:
-    """Shrink columns towards their means, by the variance between their true values.
-
-    DerSimonian and Laird's estimate of it (1986).
-    """
+    """Shrink columns towards their means, by DerSimonian and Laird (1986)."""
     weight = 1.0 / variance
     total = weight.sum(axis=0)
     mean = (weight * values).sum(axis=0) / total

@@ -294,10 +294,7 @@ def _measure(
 def _table(
     grid: Mapping[str, Any], place: Any, measured: Sequence[Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """Return a row for each value, given the results of each fold and their places there.
-
-    Means and deviations come first, then the test scores of single folds.
-    """
+    """Return means, deviations and single scores of each value, by its place in the folds."""
     columns: dict[str, Any] = dict(grid)
     single: dict[str, Any] = {}
     useful = []

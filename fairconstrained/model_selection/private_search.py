@@ -403,10 +403,7 @@ def _check_rows(
 
 
 def _in_whole(X: Any, y: Any, sensitive_features: Any) -> Callable[[NDArray[np.int64]], Any]:
-    """Return a function of places to rows that know the labels, groups and gaps of all.
-
-    What is public of the whole is none of a random part.
-    """
+    """Return a function of places to rows that know the labels, groups and gaps of all."""
     groups, values, classes = sensitive_features, y, None
     if groups is not None and categories(groups, "sensitive_features") is None:
         groups = GroupsOfAll(groups)

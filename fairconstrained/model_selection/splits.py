@@ -108,10 +108,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
 def holdout_split(
     n_samples: int, test_size: float, random_state: Any, sensitive_features: Any = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split rows at random into those for training and those for tests, within each group.
-
-    Warns of groups of a single row, which no test has.
-    """
+    """Split rows at random, within each group, for training and tests; warn of single rows."""
     groups = np.zeros(n_samples) if sensitive_features is None else sensitive_features
     group, labels = encode_groups(groups, n_samples).certain("CertifiedClassifier")
     group %= len(labels) + 1  # rows of unknown group are one more

@@ -246,9 +246,8 @@ class Comparison:
     def merge(self, other: Comparison, swapped: bool) -> None:
         """Add the windows of other rows; rows that wait there are lost.
 
-        Wealths of one bet on separate windows multiply: counts add. Those of bets that began later
-        in either part depend on an order that the parts do not have: their mean is taken, so that
-        merging three parts gives a little more weight to the last one.
+        Wealths of one bet on separate windows multiply: counts add. Bets that began later depend on
+        an order that the parts do not have: their mean is taken.
         """
         self.counts += other.counts[_SWAPPED] if swapped else other.counts
         late = other.late.reshape(-1, len(BETS))
@@ -269,9 +268,8 @@ def _cells(outcomes: Ints, first: Ints) -> Ints:
 def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> tuple[float, float]:
     """Bound the largest violation of the comparisons; the bounds hold at all times together.
 
-    The lower one is exceeded by no violation v of which the mixture of all comparisons has less
-    than 2 / alpha. The upper one needs no correction for their number: it is wrong only if it is
-    wrong about the largest.
+    The upper one needs no correction for their number: it is wrong only if it is wrong about the
+    largest.
     """
     some = np.asarray(counts.any(axis=0))
     if not some.any():

@@ -95,8 +95,7 @@ def dataset(name: str) -> Table:
 def from_file(options: argparse.Namespace) -> Table:
     """Read a user's file, or raise `Unusable`.
 
-    Rows without a label are left out. The sensitive columns are no features, so that the model can
-    be used where they are not known. Without `positive`, 1 or True is favourable.
+    The sensitive columns are no features, so that the model can be used where they are not known.
     """
     label, sensitive, drop = options.label, options.sensitive, options.drop
     file = read_table(options, [label, *sensitive, *drop])
@@ -302,10 +301,7 @@ def _coded(words: list[str], **options: Any) -> Any:
 
 
 def proxies(train: Table, test: Table) -> list[str]:
-    """Name the features that tell the group, or the label, of more than 99 % of the held-out rows.
-
-    A tree on one feature predicts each; groups and labels count alike, whatever their sizes.
-    """
+    """Name features on which a tree tells the group, or the label, of 99 % of the held-out rows."""
     columns = _coded(train.words)
     columns.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
     features = columns.fit_transform(train.X), columns.transform(test.X)
@@ -343,8 +339,7 @@ def cross_validate(
 ) -> tuple[str, float, Any, list[Result]]:
     """Search over method and slack; score the unconstrained models on the same folds.
 
-    Returns the method and slack that are most accurate among those whose mean violation on the
-    folds is small enough, this model fitted on all training rows, and all results.
+    Returns the chosen method and slack, this model fitted on all training rows, and all results.
     """
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
