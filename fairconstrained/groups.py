@@ -50,11 +50,11 @@ class GroupProbabilities(UncertainGroups):
     Notes
     -----
     Rates are estimated without bias if the event and the group are independent given what the
-    probabilities were computed from. It is enough that the probabilities are calibrated for
-    whatever the predictions are made of: that of all rows with these features (and, for rates
-    within a label, with this label) a fraction :math:`p_{ig}` is in group g.
-    :func:`fairconstrained.models.estimate_group_probabilities` aims at that. Hard guesses, the most
-    likely group of each row, are biased even then.
+    probabilities were computed from. It is enough that they are calibrated for whatever the
+    predictions are made of: that of all rows with these features (and, for rates within a label,
+    this label) a fraction :math:`p_{ig}` is in group g, at which
+    :func:`fairconstrained.models.estimate_group_probabilities` aims. The most likely group of each
+    row is biased even then.
 
     References
     ----------
@@ -129,11 +129,9 @@ class EstimatedGroups(UncertainGroups):
     Notes
     -----
     Rates are estimated without bias if groups are missing at random within each label, however
-    wrong the probabilities are: these decide only how much more certain the rates are than those of
-    the known rows alone (augmented inverse probability weighting, prediction-powered inference).
-    The products of a row's shares have the variance of all this, so that intervals include the
-    uncertainty of membership. Where labels are not enough, rates are unbiased if the probabilities
-    are right. As for :class:`RecordedGroups`, criteria of ranks within an interval refuse negative
+    wrong the probabilities are (augmented inverse probability weighting, prediction-powered
+    inference); elsewhere, if they are right. Good ones make rates more certain, and intervals
+    include the uncertainty of membership. Criteria of ranks within an interval refuse negative
     shares: give them `probabilities`.
 
     References
@@ -236,11 +234,9 @@ class RecordedGroups(UncertainGroups):
 
     Notes
     -----
-    This is right if errors of the record depend on the true group only: within a group they know
-    neither label nor features. The estimates are less certain than those of as many rows of known
-    groups, by a factor that grows as C becomes singular. Criteria of ranks within an interval need
-    distributions, which negative fractions do not give: these refuse such groups. If C is known
-    within bounds only: :class:`fairconstrained.constraints.RobustParity`.
+    This is right if errors of the record depend on the true group only. The estimates are the less
+    certain, the closer C is to a singular matrix. Criteria of ranks within an interval refuse such
+    groups. If C is known within bounds only: :class:`fairconstrained.constraints.RobustParity`.
 
     References
     ----------

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.display._style import finished, new_label, next_style, panels_of, slack_line
+from fairconstrained.metrics.metric import choose
 
 # Panels of ConvergenceDisplay from top to bottom, with the entries of the history in each.
 _PANELS = {
@@ -108,8 +109,7 @@ class ConvergenceDisplay:
         return list(lines)
 
     def _positions(self, x: str) -> NDArray[Any]:
-        if x not in _X_AXES:
-            raise ValueError(f"x must be one of {list(_X_AXES)}; got {x!r}.")
+        choose(_X_AXES, "x", x)
         if x in self.history and not np.isnan(self.history[x]).all():
             return np.asarray(self.history[x])
         if x == "time" and x in self.history:

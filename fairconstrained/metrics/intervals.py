@@ -29,7 +29,7 @@ from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics import auc, dependence, parity, probabilities, worst_rates
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.metric import PARTS, gap, highest, ratio, summed_gap
+from fairconstrained.metrics.metric import PARTS, choose, gap, highest, ratio, summed_gap
 from fairconstrained.metrics.summaries import (
     Combined,
     Errors,
@@ -117,10 +117,9 @@ def confidence_interval(
 
     Notes
     -----
-    Most metrics of fairness are a largest difference: not smooth where groups are alike, biased
-    upwards on small groups, and never below zero. Bootstrap percentiles then cover far too
-    rarely (never, if the truth is zero). "inversion" tests every value :math:`\delta` that the
-    metric could truly have, and the interval contains those that are not rejected:
+    Most metrics of fairness are a largest difference, biased upwards on small groups: bootstrap
+    percentiles cover far too rarely (never, if the truth is zero). "inversion" tests every value
+    :math:`\delta` that the metric could truly have; the interval contains those not rejected:
 
     .. math:: P_\delta(T^* \geq T) \geq \alpha - a(\delta), \quad
               P_\delta(T^* \leq T) \geq a(\delta), \quad
@@ -141,9 +140,8 @@ def confidence_interval(
 
     The lower end is never below the largest lower bound of a pair among those that hold together
     (Newcombe 1998, with Bonferroni's levels; of ratios Donner and Zou 2012; of caps Wilson): a
-    small group does not hide what two large ones prove. ``benchmarks/intervals.py`` measures
-    coverage, and the user guide shows it. If a group of a few rows has a rate near 0 or 1, and
-    could be an outermost one, an interval that is right wherever the truth is covers too often.
+    small group does not hide what two large ones prove. If a group of a few rows has a rate near 0
+    or 1, and could be an outermost one, intervals cover too often.
 
     "bootstrap" treats the metric as a smooth function of the rows. If the true gap is near zero,
     its interval lies above it too often. It is the only method for metrics inside an interval of
@@ -172,10 +170,7 @@ def confidence_interval(
     0.08 to 0.17
     """
     check_confidence(confidence)
-    if method not in ("auto", "inversion", "bootstrap"):
-        raise ValueError(
-            f"method must be one of ['auto', 'inversion', 'bootstrap']; got {method!r}."
-        )
+    inverts = choose({"auto": True, "inversion": True, "bootstrap": False}, "method", method)
     if n_draws is not None:
         whole = "None or an integer >= 100"
         check_number("n_draws", n_draws, whole, lambda n: n >= 100 and n.is_integer())
@@ -194,7 +189,7 @@ def confidence_interval(
     if isinstance(metric, functools.partial) and not metric.args:
         function, arguments = metric.func, {**options, **given}
     in_parts = control_features is not None or options.get("attributes", "crossed") != "crossed"
-    if method != "bootstrap" and function in READERS and not in_parts:
+    if inverts and function in READERS and not in_parts:
         inspect.signature(function).bind(y_true, y_pred, **arguments)  # raises TypeError
         options = {name: value for name, value in arguments.items() if name not in PARTS}
         observed, ends = _value_and_interval(

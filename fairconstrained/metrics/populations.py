@@ -52,12 +52,10 @@ class Proportions:
     Notes
     -----
     Rates of a group given the label depend on neither, selection and error rates of a group on the
-    labels only, and caps on all rows on both: the certificate says so, and uses all rows where
-    nothing depends on what is declared. Else it is about samples drawn from the rows in the
-    declared fractions, so that a fraction that is much larger than that of the rows leaves few of
-    them. Of intervals, every corner is certified: a criterion is largest at one of them, since it
-    is a ratio of linear functions of the fractions of the groups, and of those of the labels of
-    each group.
+    labels only, and caps on all rows on both. Where nothing depends on what is declared, all rows
+    are used. Else samples are drawn from them in the declared fractions: one that is much larger
+    than that of the rows leaves few of them. Of intervals, every corner is certified: a criterion
+    is largest at one of them, as a ratio of linear functions of the fractions.
 
     References
     ----------

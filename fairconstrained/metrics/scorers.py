@@ -57,16 +57,12 @@ def fairness_scorer(
         of this package or of fairlearn.
     column : column name, position, or list of them, optional
         Columns of X that hold the sensitive features: X as given to the search, before any step
-        of a pipeline; a pandas or polars DataFrame, a numpy array or a sparse matrix. An integer
-        that is no column's name is a position.
+        of a pipeline. An integer that is no column's name is a position.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
         Groups that the scorer holds, for callers that route no metadata, such as
         :func:`sklearn.inspection.permutation_importance`. From a pandas Series or DataFrame the
-        rows with the index of X are taken, so X may be a part of the rows. Otherwise X must have
-        the same rows in the same order.
-
-        Without `column` and `sensitive_features` the scorer asks for ``sensitive_features``
-        through scikit-learn's metadata routing.
+        rows with the index of X are taken; otherwise X must have the same rows in the same order.
+        Without `column` and this the scorer asks for ``sensitive_features`` by metadata routing.
     response_method : str or list of str, default="predict"
         The response that the metric takes: "predict", "predict_proba" (of the positive class if
         there are two), or "decision_function". Of several it is the first that the estimator has.
@@ -80,9 +76,8 @@ def fairness_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y)``; it can be pickled. The routed one is a scikit-learn scorer and
-        also works in ``TunedThresholdClassifierCV`` (which gives its scorer no X, hence no
-        column and no index). To weight it too, call
+        ``scorer(estimator, X, y)``; it can be pickled. The routed one also works in
+        ``TunedThresholdClassifierCV``, which gives its scorer no X. To weight it too, call
         ``scorer.set_score_request(sensitive_features=True, sample_weight=True)`` on a scorer of
         your own, with routing enabled.
 

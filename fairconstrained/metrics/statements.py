@@ -38,8 +38,7 @@ class Certificate:
     groups : dict of str to int
         Rows of each group.
     left_out : list of str
-        Groups, or groups within a label, about which it says nothing, and why; the statement names
-        them below the verdict.
+        Groups, or groups within a label, about which it says nothing, and why.
     rates : list of dict
         Every rate involved, with bounds that hold for all of them together.
     estimator : str
@@ -58,8 +57,7 @@ class Certificate:
     Attributes
     ----------
     kept : bool
-        Whether the constraint is certified: the upper bound is at most the slack, and so is
-        `standing`.
+        Whether the constraint is certified: `upper` and `standing` are at most the slack.
     undecided : bool
         Whether the estimate is within the slack only since groups are missing: `standing` is not.
 

@@ -54,13 +54,12 @@ def select_feasible(
     -------
     callable
         For the parameter `refit` of ``GridSearchCV`` and the like; it can be pickled. It returns
-        the index of the highest mean score among the feasible candidates (ties go to the smaller
-        violation), or if none is feasible, with a ConstraintNotSatisfiedWarning, of the smallest
-        violation (ties go to the better score). Candidates with a nan are never chosen: a fairness
-        scorer gives it where predictions of a fold are within 0.01 of a constant. It raises
-        ValueError for a name that is not in `scoring` and a violation that is not a negated gap,
-        and a NoUsefulModelError if every candidate has a nan. Of a :func:`tradeoff_curve` it leaves
-        out the values that are not ``useful``.
+        the index of the highest mean score among the feasible candidates, or if none is feasible,
+        with a ConstraintNotSatisfiedWarning, of the smallest violation; ties go by the other one.
+        Candidates with a nan, which fairness scorers give to near constants, and values of a
+        :func:`tradeoff_curve` that are not ``useful`` are never chosen. It raises ValueError for a
+        name that is not in `scoring` and a violation that is not a negated gap, and a
+        NoUsefulModelError if every candidate has a nan.
 
     Notes
     -----
@@ -203,12 +202,9 @@ def tradeoff_curve(
 
     Notes
     -----
-    Metadata routing is enabled inside, whatever the global setting. Errors in a fit or a scorer are
-    raised, not turned into nan.
-
-    A classifier as the model is fitted once for a fold, whatever the slack and the criterion.
-    Slacks are taken from the largest down, and linear models, also those on columns of a
-    classifier, start at the solution for the slack before.
+    Metadata routing is enabled inside. Errors in a fit or a scorer are raised, not turned into nan.
+    A classifier as the model is fitted once for a fold. Slacks are taken from the largest down, and
+    linear models start at the solution for the slack before.
 
     Examples
     --------

@@ -20,9 +20,8 @@ from fairconstrained.model_selection._common import DelegatingClassifier
 class SensitiveColumnsClassifier(DelegatingClassifier):
     """A classifier that takes its sensitive features from columns of X.
 
-    For meta-estimators that do not pass metadata on, such as
-    :class:`sklearn.ensemble.AdaBoostClassifier`, or that change the rows, such as the samplers of
-    imbalanced-learn.
+    For meta-estimators that do not pass metadata on, such as ``AdaBoostClassifier``, or that change
+    the rows, such as the samplers of imbalanced-learn.
 
     Parameters
     ----------
@@ -42,9 +41,8 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
 
     Notes
     -----
-    Predictions take X with the same columns. They use the groups only if the ``predict`` of the
-    estimator takes ``sensitive_features``, or the last step of a pipeline has
-    ``group_features=True``.
+    Predictions take X with the same columns. They use the groups only if ``predict`` takes
+    ``sensitive_features``, or the last step of a pipeline has ``group_features=True``.
 
     Examples
     --------

@@ -72,8 +72,8 @@ class PrivateGridSearch(DelegatingClassifier):
         Fraction of the rows that are held out.
     random_state : int, RandomState or None, default=None
         Seed of the split and of the noise of the choice; with None the noise is the operating
-        system's. Candidates have that of `estimator`; `param_grid` must hold none. Pickles, copies
-        and displays of a fitted search have neither, unless its attribute ``keeps_seed`` is True.
+        system's. Candidates have that of `estimator`; `param_grid` must hold none. A fitted search
+        does not pickle or show them, unless its attribute ``keeps_seed`` is True.
 
     Attributes
     ----------
@@ -107,10 +107,8 @@ class PrivateGridSearch(DelegatingClassifier):
       predictions and labels are public and need no noise.
 
     Both hold at once, with different rows (parallel composition), so the search costs (epsilon,
-    delta), the held-out scores included. Cross-validation would put every row into all training
-    sets but one. The theorem on private selection from private candidates [3]_ costs about three
-    times the epsilon of a fit, however many candidates there are. Up to some ten candidates
-    composition costs less.
+    delta), the held-out scores included. Private selection from private candidates [3]_ would cost
+    about three times the epsilon of a fit, which is more up to some ten candidates.
 
     References
     ----------

@@ -39,16 +39,13 @@ class SmallestGapClassifier(DelegatingClassifier):
         \min_w \; \mathrm{gap}(w) \quad \text{s.t.} \quad \text{quality}_j(w) \le \max_j
         \quad \text{for all floors } j ,
 
-    the opposite of the usual direction, in which the slack is given and the error is minimal. Those
-    who have to look for *less discriminatory alternatives* to a model ask this: how much of the gap
-    goes away at a quality that the business can bear?
+    as asked by those who have to look for *less discriminatory alternatives* to a model: how much
+    of the gap goes away at a quality that the business can bear?
 
     It is solved by bisection over the slack of the estimator. Each fit minimises its own objective
     under both constraints, so that the result is a model like any other, with probabilities. The
-    smallest gap found is that of predicted labels on the training rows. It is an upper bound on
-    the smallest one that models of this kind can have: another kind of model, or more
-    features, may have a smaller one, and this class says nothing about these. Nor does it say what
-    quality is good enough.
+    gap is that of predicted labels on the training rows, and an upper bound on the smallest one of
+    models of this kind: other models, or more features, may have a smaller one.
 
     Parameters
     ----------
