@@ -67,12 +67,7 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
         few = rows_of_rate < sample.min_cell
         for name in (name for name in table if name.startswith(rate)):
             table[name] = np.where(few, np.nan, table[name])
-    columns = {name: values.tolist() for name, values in table.items()}
-    facts = [
-        {"attribute": by.attribute, "group": group}
-        | {name: values[g] for name, values in columns.items()}
-        for g, group in enumerate(counted.by.groups)
-    ]
+    facts = _facts(counted.by, table)
     for fact in facts:
         sizes = {name: fact[name] for name in ("samples", "labelled") if name in fact}
         fact |= dict.fromkeys(name for name, rows in sizes.items() if rows < sample.min_cell)
@@ -326,10 +321,14 @@ def changes(sample: Sample, grouping: Grouping) -> Facts:
         for name, decision in (("error_before", before), ("error_now", now)):
             table[name] = sizes(known & (decision != good)) / shown
         table["error_change"] = table["error_now"] - table["error_before"]
+    return [fact for fact in _facts(grouping, table) if fact["samples"] >= sample.min_cell]
+
+
+def _facts(by: Grouping, table: dict[str, Array]) -> Facts:
+    """Return a record of each group, with its entries of the columns."""
     columns = {name: values.tolist() for name, values in table.items()}
     return [
-        {"attribute": grouping.attribute, "group": group}
+        {"attribute": by.attribute, "group": group}
         | {name: values[g] for name, values in columns.items()}
-        for g, group in enumerate(grouping.groups)
-        if columns["samples"][g] >= sample.min_cell
+        for g, group in enumerate(by.groups)
     ]

@@ -43,13 +43,14 @@ class Grid(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A number with its interval, and its earlier value: places on the axis, in percent of it."""
+    """A number with its interval and its earlier value, also in words."""
 
     name: str
     value: float
     low: float
     high: float
     before: float | None
+    text: str
 
 
 class Picture(NamedTuple):
@@ -58,6 +59,7 @@ class Picture(NamedTuple):
     title: str
     text: str
     marks: list[Mark]
+    scale: float  # from numbers to places on the axis, in percent of it
     ticks: list[tuple[float, str]]
     limit: float | None  # the slack, as a line
     note: str
@@ -166,47 +168,37 @@ def _count(audit: Findings, samples: int | None) -> str:
     return f"fewer than {audit.provenance['min_cell']}" if samples is None else f"{samples:,}"
 
 
-def _picture(
-    title: str, numbers: list[dict[str, Any]], limit: float | None, note: str, unit: str
-) -> Picture:
-    """Return a picture of numbers with a name, a value, ends and perhaps an earlier value."""
-    ends = [n[end] for n in numbers for end in ("value", "high", "before") if n[end] is not None]
+def _picture(title: str, marks: list[Mark], limit: float | None, note: str, unit: str) -> Picture:
+    """Return a picture of numbers, on an axis with room for all and for the limit."""
+    ends = [end for m in marks for end in (m.value, m.high, m.before) if end is not None]
     top = min(1.0, max([*ends, limit or 0.0, 0.05]))
     step = next((step for step in _STEPS if top / step <= 6), _STEPS[-1])
     top = step * math.ceil(top / step - 1e-9)
-    text = "; ".join(f"{n['name']} {n['text']}" for n in numbers)
-    scale = 100 / top
-    marks = [
-        Mark(
-            *(n["name"], scale * n["value"], scale * n["low"], scale * n["high"]),
-            None if n["before"] is None else scale * n["before"],
-        )
-        for n in numbers
-    ]
+    text, scale = "; ".join(f"{mark.name} {mark.text}" for mark in marks), 100 / top
     ticks = [
         (scale * step * i, f"{100 * step * i:.0f}{unit}") for i in range(round(top / step) + 1)
     ]
-    return Picture(title, text, marks, ticks, None if limit is None else scale * limit, note)
+    return Picture(title, text, marks, scale, ticks, limit, note)
 
 
 def _summary(audit: Findings) -> Picture | None:
     """Return a picture of the gap by each attribute, before and now, with the slack as a line."""
-    question = _question(audit)
-    numbers = []
+    question, marks = _question(audit), []
     for gap in question._replace(ratio=None).measured(vars(audit)):
         before = None if math.isnan(gap["before"]) else gap["before"]
         text = _gap(gap) + ("" if before is None else f", {points(before)} before")
-        numbers.append({**gap, "name": f"by {gap['attribute']}", "before": before, "text": text})
-    if not numbers:
+        ends = gap["value"], gap["low"], gap["high"], before
+        marks.append(Mark(f"by {gap['attribute']}", *ends, text))
+    if not marks:
         return None
     limit = question.slack if question.ratio is None else None
     notes = ["Filled: now, with its interval."]
-    if any(number["before"] is not None for number in numbers):
+    if any(mark.before is not None for mark in marks):
         notes.append("Hollow: before.")
     if limit is not None:
         notes.append(f"Dashed: the slack, {points(limit)}.")
     name = question.criterion.replace("_", " ")
-    return _picture(f"Largest gap ({name}), in points", numbers, limit, " ".join(notes), "")
+    return _picture(f"Largest gap ({name}), in points", marks, limit, " ".join(notes), "")
 
 
 def _rate_pictures(audit: Findings, names: dict[str, str]) -> list[Picture]:
@@ -221,28 +213,20 @@ def _rate_pictures(audit: Findings, names: dict[str, str]) -> list[Picture]:
 
 def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
     """Return a picture of a rate by group, with a line where the slack ends."""
-    numbers = [
-        {
-            "name": fact["group"],
-            "value": fact[rate],
-            "low": fact[f"{rate}_low"],
-            "high": fact[f"{rate}_high"],
-            "before": None,
-            "text": _ends(fact, rate),
-        }
-        for fact in facts
-        if not math.isnan(fact[rate])
+    marks = [
+        Mark(f["group"], f[rate], f[f"{rate}_low"], f[f"{rate}_high"], None, _ends(f, rate))
+        for f in facts
+        if not math.isnan(f[rate])
     ]
     question, limit = _question(audit), None
     compared = compared_groups(audit.ratios, attribute)
-    rates = [number["value"] for number in numbers if number["name"] in compared]
+    rates = [mark.value for mark in marks if mark.name in compared]
     if question.slack is not None and rate in COMPARED[question.criterion] and rates:
-        limit = (
-            max(rates) - question.slack if question.ratio is None else max(rates) * question.ratio
-        )
-        limit = limit if limit > 0 else None
+        ratio = question.ratio
+        lowest = max(rates) - question.slack if ratio is None else max(rates) * ratio
+        limit = lowest if lowest > 0 else None
     note = "" if limit is None else "Dashed: the lowest rate that the question allows."
-    return _picture(f"{name} by {attribute}", numbers, limit, note, " %")
+    return _picture(f"{name} by {attribute}", marks, limit, note, " %")
 
 
 def _rates(audit: Findings) -> Section:

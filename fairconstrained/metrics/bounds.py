@@ -324,11 +324,6 @@ class _Counted:
         self.hits, self.rows = (np.rint(weight).astype(np.int64) for weight in (hits, rows))
         self.values = hits / np.where(rows > 0, rows, np.nan)
 
-    @property
-    def highest(self) -> float:
-        """The largest rate; nan if there is none."""
-        return NAN if np.isnan(self.values).all() else float(np.nanmax(self.values))
-
     def compared(self, g: int, h: int, e: int, words: str) -> str:
         """Return the name of the comparison of two groups' rates."""
         groups = words.format(g=f"group {self.groups[g]}", h=f"group {self.groups[h]}")
@@ -350,7 +345,6 @@ def parity_bound(
     Cells that are `kept` count; `sets` has the number of each group's set.
     """
     counted, pairs = _Counted(counts, notion, kept), _compared_pairs(kept, sets)
-    estimate = _worst_comparison(counted.values, kept, comparison, sets)
     # The likely ones come first, so that others need one test each.
     p = (counted.hits + 1) / (counted.rows + 2)
     variance = p * (1 - p) / (counted.rows + 1)
@@ -367,6 +361,7 @@ def parity_bound(
     if len({e for *_, e in pairs}) < len(counted.events):  # an event without pairs is not certified
         upper, binding = 1.0, NOTHING
     method = f"{comparison.method}; rates: Clopper-Pearson, jointly"
+    estimate = estimated(counts, notion, kept, comparison, sets)
     return Bound(estimate, upper, binding, method, counted.bounds(alpha))
 
 
@@ -383,15 +378,10 @@ def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
 def estimated(
     counts: Counts, notion: Rates, kept: Array, comparison: Comparison | None, sets: Ints
 ) -> float:
-    """Return the estimate of :func:`parity_bound`, or without a comparison of :func:`cap_bound`."""
-    counted = _Counted(counts, notion, kept)
+    """Return the worst comparison of rates or, without one, the largest rate; nan without any."""
+    values = _Counted(counts, notion, kept).values
     if comparison is None:
-        return counted.highest
-    return _worst_comparison(counted.values, kept, comparison, sets)
-
-
-def _worst_comparison(values: Floats, kept: Array, comparison: Comparison, sets: Ints) -> float:
-    """Return the worst comparison of rates (n_groups, n_events); nan if there is none."""
+        return NAN if np.isnan(values).all() else float(np.nanmax(values))
     rates, compared = values.tolist(), comparison.of_rates
     pairs = ((rates[g][e], rates[h][e]) for g, h, e in _compared_pairs(kept, sets))
     # Rates of zero have no ratio.
@@ -410,7 +400,8 @@ def cap_bound(counts: Counts, notion: Rates, alpha: float, kept: Array) -> Bound
     upper, binding = float(highs[g, e]), f"{counted.events[e]}, group {counted.groups[g]}"
     if not counted.rows.any(axis=0).all():  # an event without rows is not certified
         upper, binding = 1.0, NOTHING
-    return Bound(counted.highest, upper, binding, method, counted.bounds(alpha))
+    highest = float(np.nanmax(counted.values))
+    return Bound(highest, upper, binding, method, counted.bounds(alpha))
 
 
 def partial_parity_bound(

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.utils import get_tags
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from fairconstrained.arrays import computed
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.inputs.labels import plain_labels
+from fairconstrained.inputs.samples import positions_noted
 from fairconstrained.privacy.seeds import HiddenSeed, private_parts, without_seeds
 
 
@@ -82,10 +84,11 @@ def plain_objects(y: Any) -> Any:
 
 
 @contextmanager
-def explained_requests(user: str) -> Iterator[None]:
-    """Add to scikit-learn's error how an estimator says whether it uses metadata."""
+def passing_metadata(user: str) -> Iterator[None]:
+    """Route metadata; scikit-learn's error says too how an estimator says whether it uses them."""
     try:
-        yield
+        with config_context(enable_metadata_routing=True), positions_noted():
+            yield
     except UnsetMetadataPassedError as error:
         names = ", ".join(f"{name}=True" for name in error.unrequested_params)
         raise ValueError(

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import FixedThresholdClassifier
@@ -27,7 +26,7 @@ from fairconstrained.exceptions import (
     ignoring,
     warn_caller,
 )
-from fairconstrained.inputs.samples import check_samples, positions_noted
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.claims import BOUNDS, constraint_bound
@@ -41,7 +40,7 @@ from fairconstrained.metrics.inputs import (
 from fairconstrained.metrics.statements import Certificate
 from fairconstrained.model_selection._common import (
     DelegatingClassifier,
-    explained_requests,
+    passing_metadata,
     plain_objects,
     warn_of_exact_scores,
 )
@@ -270,8 +269,7 @@ class CertifiedClassifier(DelegatingClassifier):
         metadata = {**fit_params}
         if sensitive_features is not None:
             metadata["sensitive_features"] = sensitive_features
-        routing, explained = config_context(enable_metadata_routing=True), explained_requests
-        with routing, explained(type(self).__name__), positions_noted():
+        with passing_metadata(type(self).__name__):
             routed = process_routing(self, "fit", **metadata).estimator.fit
             own, other = (
                 tuple(rows_of(values, rows) for values in (X, y, sensitive_features))

@@ -23,11 +23,11 @@ from fairconstrained.exceptions import (
     NoUsefulModelError,
     warn_caller,
 )
-from fairconstrained.inputs.samples import check_samples, positions_noted
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.metrics.scorers import USEFUL, fairness_scorer, scoring_all_models
 from fairconstrained.model_selection._common import (
-    explained_requests,
+    passing_metadata,
     plain_objects,
     warn_of_exact_scores,
 )
@@ -237,8 +237,7 @@ def tradeoff_curve(
     ordered = {name: [values[i] for i in order] for name in grid}
     task = estimator, ordered, scorers, {"X": X, "y": y, **metadata}
 
-    routing, explained = config_context(enable_metadata_routing=True), explained_requests
-    with routing, explained("tradeoff_curve"), positions_noted():
+    with passing_metadata("tradeoff_curve"):
         routes = MetadataRouter(owner="tradeoff_curve").add(
             splitter=cv, method_mapping=MethodMapping().add(caller="fit", callee="split")
         )
