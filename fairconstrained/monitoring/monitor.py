@@ -107,9 +107,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         nan while there is nothing to compare.
     left_out_ : list of str
         The groups, or groups within a label, with too few rows or with none to be compared with, by
-        the rule of fits and certificates (``min_group_size="auto"``): they are in `rates_`, and no
-        part of `estimate_`. Also pairs of groups that no call has together: they are no part of
-        `evidence_` and `interval_`.
+        the rule of fits and certificates: they are no part of `estimate_`. Also pairs of groups
+        that no call has together: they are no part of `evidence_` and `interval_`.
     history_ : dict of str to list
         "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture.
     n_rows_, n_unknown_, n_unlabelled_ : int
@@ -117,41 +116,31 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         which do not.
     assumptions_ : list of str
         The assumptions of all this. Where rows of unknown group came in, one of them is that the
-        others have their decisions. Fits and metrics assume so within each label only; labels may
-        come late here.
+        others have their decisions; fits and metrics assume so within each label only.
 
     Notes
     -----
     Rows are assumed to be independent given their groups, and to come in the order of time. Rates
-    may drift in any way, as long as the rule is kept by the rates of the time, and so may the
-    composition of the rows: two groups are compared within windows of at most eight of their rows
-    that follow each other (of those that the criterion is about, such as rows with a positive
-    label). The promise is exact if within each window either the rates or the fractions of the
-    groups stay as they are; ``fairconstrained/monitoring/betting.py`` proves it.
+    and composition may drift in any way, as long as the rule is kept by the rates of the time: two
+    groups are compared within windows of at most eight rows that follow each other (of those that
+    the criterion is about). The promise is exact if within each window either the rates or the
+    fractions of the groups stay as they are; ``fairconstrained/monitoring/betting.py`` proves it.
+    **Cycles of less than a hundred rows in which both swing far raise false alarms**, with equal
+    rates between 5 % and 95 % in nearly all streams at 24 rows: pass shorter times in calls of
+    their own.
 
-    **Rows of a call are compared with each other only**, if it has four or more of two groups:
-    rates and composition may both jump from call to call. So pass together what belongs together,
-    such as the rows of an hour. Rows of smaller calls wait for a whole window. Groups that come in
-    calls of their own are not compared; a warning says so.
-
-    A window in which both move favours the bets by the product of the two movements. That is little
-    if eight rows are a short time. **Cycles of less than a hundred rows in which both swing far
-    raise false alarms**, with equal rates between 5 % and 95 % in nearly all streams at 24 rows.
-    Then pass shorter times in calls of their own; the guide says more.
-
-    A call that is sorted by group, each in one piece, has no order in time: its rows are shuffled,
-    and rates are assumed constant within it.
+    **Rows of a call are compared with each other only**, if it has four or more of two groups, so
+    pass together what belongs together, such as the rows of an hour. Rows of smaller calls wait for
+    a whole window. Groups that come in calls of their own are not compared; a warning says so. A
+    call that is sorted by group has no order in time: its rows are shuffled.
 
     `estimate_` and `rates_` are about all rows so far. If rates and composition have moved
     together, `estimate_` may lie outside of `interval_`, which compares rows of the same time only.
     Bounds of a rate are those of a constant one.
 
-    Nine tenths of the stake are bet from the start, and one tenth little by little later. All
-    comparisons of the groups that come among the first 100 rows share the stake equally, and each
-    later batch of groups has half of what is left of a tenth.
-
-    The state is a small table for each pair of groups and event, whatever the number of rows;
-    ``pickle`` it to survive a restart.
+    Comparisons of the groups that come among the first 100 rows share nine tenths of the stake
+    equally, and each later batch of groups has half of what is left. The state is a small table for
+    each pair of groups and event, whatever the number of rows; ``pickle`` it to survive a restart.
 
     References
     ----------
@@ -297,9 +286,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         ----------
         other : FairnessMonitor
             It must have seen other rows, such as those of another server; it is not changed. The
-            last rows of each pair of groups, up to seven, which fill no window there, are lost. So
-            is its alarm: two watches with a false alarm in 5 % of the cases each would have more
-            together.
+            last rows of each pair of groups, which fill no window there, are lost, and so is its
+            alarm: two watches would have more false alarms together.
 
         Returns
         -------
