@@ -46,10 +46,8 @@ class _ScoreDisplay:
 
         Parameters
         ----------
-        y_score, sensitive_features, interval, sample_weight
-            As in the class.
-        ax, **kwargs
-            As in :meth:`plot`.
+        y_score, sensitive_features, interval, sample_weight, ax, **kwargs
+            As in the class and in :meth:`plot`.
         """
         columns = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         display: Any = cls(y_score=y_score, interval=interval, **columns)
@@ -96,8 +94,7 @@ class GroupScoreDisplay(_ScoreDisplay):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     lines_ : list of StepPatch
         The outline of each group.
     shades_ : list of StepPatch
@@ -117,8 +114,7 @@ class GroupScoreDisplay(_ScoreDisplay):
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            By default, the axes of a new figure.
+        ax : matplotlib Axes, default=those of a new figure
         bins : int, default=50
         **kwargs
             Keywords of matplotlib's ``stairs`` for the outlines.
@@ -158,8 +154,7 @@ class ParityCurveDisplay(_ScoreDisplay):
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     lines_ : list of Line2D
         One for each group but the first.
     diagonal_ : Line2D
@@ -180,8 +175,7 @@ class ParityCurveDisplay(_ScoreDisplay):
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            By default, the axes of a new figure.
+        ax : matplotlib Axes, default=those of a new figure
         name : str, optional
             Name of the scores in the legend, in front of the name of the group.
         **kwargs
@@ -223,8 +217,7 @@ class GroupReportDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     points_ : list of ErrorbarContainer
         One per rate.
     overall_ : list of Polygon
@@ -247,8 +240,7 @@ class GroupReportDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            By default, the axes of a new figure.
+        ax : matplotlib Axes, default=those of a new figure
         **kwargs
             Keywords of matplotlib's ``errorbar``.
 
@@ -306,10 +298,8 @@ class GroupReportDisplay:
         ----------
         y_true, y_pred, sensitive_features, y_score, confidence, sample_weight, pos_label
             As in :func:`~fairconstrained.metrics.group_report`.
-        rates
-            As in the class.
-        ax, **kwargs
-            As in :meth:`plot`.
+        rates, ax, **kwargs
+            As in the class and in :meth:`plot`.
         """
         report = group_report(
             y_true,

@@ -44,8 +44,7 @@ class TradeoffDisplay:
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
     points_ : list of two ErrorbarContainer
         Points on the front and points behind it.
     front_ : Line2D
@@ -79,8 +78,7 @@ class TradeoffDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional
-            By default, the axes of a new figure.
+        ax : matplotlib Axes, default=those of a new figure
         name : str, optional
             Name of the method in the legend; by default that of the display.
         **kwargs
