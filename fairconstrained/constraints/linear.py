@@ -36,8 +36,8 @@ class LinearMoments(MomentConstraint):
     name in descriptions of values.
     """
 
-    #: The attribute, by number, whose value each rate's group is; see `compared_rates`.
-    attribute: Sequence[int] | None = None
+    #: The columns whose values make each rate's group; see `compared_rates`.
+    differs: Sequence[tuple[int, ...]] | None = None
 
     def __init__(
         self,
@@ -165,7 +165,8 @@ class LinearMoments(MomentConstraint):
         names = []
         for r in range(self.combinations.n_rates):
             cells = self.cell_denominators[[r]].toarray().reshape(self.space.shape)
-            names.append(self.space.describe(cells > 0))
+            columns = () if self.differs is None else self.differs[r]
+            names.append(self.space.describe(cells > 0, columns))
         return names
 
     @property
@@ -177,9 +178,9 @@ class LinearMoments(MomentConstraint):
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
         # Rows are counted, also where those that have an attribute stand for others.
-        cells = self.cell_denominators if self.attribute is None else self.cell_denominators.sign()
+        cells = self.cell_denominators if self.differs is None else self.cell_denominators.sign()
         comparison, is_group = compared_rates(
-            self.space, cells, rows, min_rows, self.gaps, self.attribute
+            self.space, cells, rows, min_rows, self.gaps, self.differs
         )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
         # Rates of several classes share their rows: who is compared by one of them is not alone.
@@ -199,8 +200,9 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
-        if self.attribute is not None:
-            remaining = remaining._with(attribute=np.asarray(self.attribute)[needed].tolist())
+        if self.differs is not None:
+            differs = [self.differs[r] for r in np.flatnonzero(needed).tolist()]
+            remaining = remaining._with(differs=differs)
         return remaining, sorted(comparison.left_out(self._rate_names.__getitem__))
 
 

@@ -210,31 +210,32 @@ def compared_rates(
     rows: NDArray[np.int64],
     min_rows: int | str,
     gaps: Tensor,
-    attribute: Sequence[int] | None = None,
+    differs: Sequence[tuple[int, ...]] | None = None,
 ) -> tuple[Compared, NDArray[np.bool_]]:
     """Decide which rates over these cells are compared, and whether each is of a single group.
 
     `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. One row may
-    move a rate by the smallest of the `gaps` (m,) that values allow. `attribute` has for each rate
-    the number of the attribute that its group is a value of, -1 for none; by default single groups
-    are values of one.
+    move a rate by the smallest of the `gaps` (m,) that values allow. `differs` has for each rate
+    the columns whose values make its group, () if it is no group; by default single groups are
+    values of one.
     """
     cells.sort_indices()
     n_groups, places = len(space.groups) + len(space.partly), []
     # Rates of several classes rest on equal cells: each set of cells is decided once.
-    place: dict[bytes, int] = {}
+    place: dict[tuple[tuple[int, ...] | None, bytes], int] = {}
     family: list[int] = []
-    families: dict[tuple[int, bytes], int] = {}
+    families: dict[tuple[tuple[int, ...], bytes], int] = {}
     for r, (i, j) in enumerate(pairwise(cells.indptr)):
-        key = cells.indices[i:j].tobytes() + cells.data[i:j].tobytes()
+        columns = None if differs is None else differs[r]
+        key = columns, cells.indices[i:j].tobytes() + cells.data[i:j].tobytes()
         if key not in place:
             label, group = np.divmod(cells.indices[i:j], space.shape[1])
             label, group = label[group < n_groups], group[group < n_groups]
-            single = 0 if len(np.unique(group)) == 1 else -1
-            value_of = single if attribute is None else attribute[r]
-            condition = value_of, np.unique(label).tobytes()
+            if columns is None:
+                columns = (0,) * (len(np.unique(group)) == 1)
+            condition = columns, np.unique(label).tobytes()
             number = families.setdefault(condition, len(families))
-            family.append(number if value_of >= 0 else -1)
+            family.append(number if columns else -1)
             place[key] = len(place)
         places.append(place[key])
     n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]

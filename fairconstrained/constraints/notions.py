@@ -189,13 +189,13 @@ class Parity(EventNotion):
         n_groups, events = len(space.groups), self.events(space.classes)
         statistic = self.statistic(len(space.classes))
         # In the usual case, which comes first, each group is one set and the matrices stay sparse.
-        sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound)]
+        sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound, space.crossed)]
         if space.n_control or self.attributes != "crossed":
             sets = compared_sets(self, space, bound)
         rates: list[list[Any]] = [[] for _ in space.classes]
         comparisons, families, slacks = [], (), np.zeros(0)
-        attribute: list[int] = []
-        for groups, set_slack, number in sets:
+        differs: list[tuple[int, ...]] = []
+        for groups, set_slack, columns in sets:
             n_sets = groups.shape[0]
             n_values = len(events) * (len(slacks) + reference.size(n_sets))
             # Before the matrices, which are what would not fit into memory.
@@ -204,7 +204,7 @@ class Parity(EventNotion):
             every = sp.csr_array(members) @ groups
             weights = [None] * len(rates)
             if space.partly and self.attributes == "parallel":
-                weights = space.factors_by(number)[:, : groups.shape[1]]
+                weights = space.factors_by(columns[0])[:, : groups.shape[1]]
             for of_label, weight in zip(rates, weights, strict=True):
                 of_label.append(every if weight is None else every.multiply(weight).tocsr())
             comparisons.append(differences)
@@ -215,7 +215,7 @@ class Parity(EventNotion):
             # pairs is needed.
             families += (n_sets,) if reference.all_pairs else ()
             # Sets of all others, or of everybody, are no group: one row is enough for them.
-            attribute += [number] * n_sets + [-1] * (members.shape[0] - n_sets)
+            differs += [columns] * n_sets + [()] * (members.shape[0] - n_sets)
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
@@ -239,7 +239,7 @@ class Parity(EventNotion):
             statistic,
             *names,
         )
-        return constraint._with(attribute=attribute * len(events))
+        return constraint._with(differs=differs * len(events))
 
 
 @dataclass(eq=False, repr=False)
@@ -323,7 +323,7 @@ class ComparedSets(NamedTuple):
 
     groups: Any  # (n_sets, n_groups)
     slack: Any
-    attribute: int = 0  # number of the attribute that differs between them
+    columns: tuple[int, ...]  # those whose values differ between them
 
 
 def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
@@ -334,10 +334,10 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
     """
     every = space.labels_of(notion.attributes)
     labels = [group if isinstance(group, tuple) else (group,) for group in every]
-    n_sensitive = len(labels[0]) - space.n_control
+    n_sensitive = len(space.crossed)
     choices: dict[str, list[tuple[int, ...]]] = {
-        "crossed": [tuple(range(n_sensitive))],
-        "parallel": [(k,) for k in range(n_sensitive)],
+        "crossed": [space.crossed],
+        "parallel": [(k,) for k in space.crossed],
     }
     column_sets = chosen(notion, "attributes", choices)
     slacks = list(slack) if isinstance(slack, Sequence) else [slack] * len(column_sets)
@@ -347,14 +347,14 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
             f"{len(column_sets)} columns of sensitive_features; got {slack!r}."
         )
     compared = []
-    for number, (columns, allowed) in enumerate(zip(column_sets, slacks, strict=True)):
+    for columns, allowed in zip(column_sets, slacks, strict=True):
         keys = [(label[n_sensitive:], *(label[k] for k in columns)) for label in labels]
         known = [key for key in keys if None not in key]
         # In the order of first appearance, as descriptions name them.
         for stratum in dict.fromkeys(key[0] for key in known):
             inside = dict.fromkeys(key for key in known if key[0] == stratum)
             sets = np.array([[key == one for key in keys] for one in inside], dtype=float)
-            compared.append(ComparedSets(sp.csr_array(sets), allowed, number))
+            compared.append(ComparedSets(sp.csr_array(sets), allowed, columns))
     return compared
 
 

@@ -54,6 +54,12 @@ class Space(NamedTuple):
         """Return the numbers of labels, and of indices of groups."""
         return len(self.classes), len(self.groups) + self.unknown
 
+    @property
+    def crossed(self) -> tuple[int, ...]:
+        """Return the places of the crossed columns, without those of control features."""
+        first = self.groups[0] if len(self.groups) else ()
+        return tuple(range(len(first) - self.n_control)) if isinstance(first, tuple) else (0,)
+
     def _standing(self, known: Any) -> Tensor:
         """Return for how many rows of its label a row of `known` index stands, (n_classes, 1)."""
         weights: Any = self.weights
@@ -99,8 +105,11 @@ class Space(NamedTuple):
             every[:, : len(self.groups)] *= self._standing(range(len(self.groups)))
         return every
 
-    def describe(self, cells: NDArray[np.bool_]) -> str:
-        """Describe a set of rows, given by its cells as booleans, of :attr:`shape`."""
+    def describe(self, cells: NDArray[np.bool_], columns: Sequence[int] = ()) -> str:
+        """Describe a set of rows, given by its cells as booleans, of :attr:`shape`.
+
+        By the values of some `columns`, and of control features, if these tell its groups apart.
+        """
         every = self.labels_of("parallel")
         groups: list[int] = np.flatnonzero(cells[:, : len(every)].any(axis=0)).tolist()
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
@@ -108,7 +117,7 @@ class Space(NamedTuple):
         common: list[str] = []
         # Groups crossed from several columns: "all women" is shorter than each combination.
         if groups and isinstance(every[0], tuple) and (self.partly or len(groups) < len(every)):
-            common = self._common(groups)
+            common = self._common(groups, columns)
         if common or not {*range(len(self.groups))} <= {*groups}:
             named = common or list(dict.fromkeys(map(group_name, map(every.__getitem__, groups))))
             if len(named) > _MOST_NAMES:
@@ -118,11 +127,13 @@ class Space(NamedTuple):
             words.append("label " + " or ".join(str(self.classes[i]) for i in labels))
         return ", ".join(words) or "all rows"
 
-    def _common(self, groups: list[int]) -> list[str]:
+    def _common(self, groups: list[int], only: Sequence[int]) -> list[str]:
         """Return the values that these groups alone have in common; empty if none."""
         columns = list(zip(*self.labels_of("parallel"), strict=True))
         members = [{column[i] for i in groups} for column in columns]
         alike = [k for k, values in enumerate(members) if len(values) == 1 and None not in values]
+        if only:
+            alike = [k for k in alike if k in only or k >= len(self.crossed)]
         values = list(zip(*(columns[k] for k in alike), strict=True))
         same = [i for i, value in enumerate(values) if value == values[groups[0]]]
         return [" & ".join(map(self._value, alike, values[groups[0]]))] if same == groups else []

@@ -60,7 +60,7 @@ def expected(events, y, decision, columns, stratum, slack, standing=False):
             cells["rate"] = cells["d"] / cells["w"]
             rates = cells[cells["size"] >= least].groupby("s")["rate"]
             gaps += (rates.max() - rates.min())[rates.size() > 1].tolist()
-    return max(gaps, default=np.nan)
+    return round(max(gaps, default=np.nan), 14)  # a gap of the slack may be rounded
 
 
 def drawn(seed, n, n_small, without_label, lacking=(0.0, 0.0)):
@@ -78,20 +78,6 @@ def drawn(seed, n, n_small, without_label, lacking=(0.0, 0.0)):
     return rng, X, y, people.mask(hidden, None)
 
 
-def agree(columns, stratum, y, events):
-    """Whether two columns say of the same rows of a stratum and an event that they are a group."""
-    rows = pd.Series(range(len(y)))
-    for labels in events:
-        inside = np.isin(y, labels)
-        by_column = (
-            rows[inside].groupby([column.to_numpy()[inside], stratum[inside]]) for column in columns
-        )
-        cells = [tuple(part) for groups in by_column for _, part in groups]
-        if len(set(cells)) < len(cells):
-            return True
-    return False
-
-
 ROWS = {
     "seed": st.integers(0, 2**32 - 1),
     "n": st.integers(40, 160),
@@ -103,7 +89,7 @@ ROWS = {
 
 
 @pytest.mark.slow
-@example(  # whoever is of race a in stratum y is of sex 0
+@example(  # race a in stratum y has the same rows as sex 0 there
     seed=40,
     n=40,
     n_small=0,
@@ -180,8 +166,6 @@ def test_fits_certificates_and_reports_compare_the_same_cells(
     reasons = [sorted(n.split(" (")[-1] for n in u) for u in (clf.left_out_, certificate.left_out)]
     if retype is RETYPED[-1]:  # a certificate names combinations of categories that nobody has
         reasons = [[why for why in each if why != "0 rows)"] for each in reasons]
-    if side_by_side and agree(columns, stratum, y, events):  # a fit names such rows once
-        reasons = [sorted({why.split(",")[0] for why in each}) for each in reasons]
     assert reasons[0] == reasons[1]
     is_missing = criterion is DemographicParity and any(part.isna().any() for part in compared[0])
     assert (certificate.standing is not None) == is_missing
