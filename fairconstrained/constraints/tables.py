@@ -57,7 +57,7 @@ class Space(NamedTuple):
     @property
     def crossed(self) -> tuple[int, ...]:
         """Return the places of the crossed columns, without those of control features."""
-        first = self.groups[0] if len(self.groups) else ()
+        first = next(iter(self.labels_of("parallel")), ())
         return tuple(range(len(first) - self.n_control)) if isinstance(first, tuple) else (0,)
 
     def _standing(self, known: Any) -> Tensor:
