@@ -11,12 +11,13 @@ from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained import comparison
 from fairconstrained.arrays import Array
-from fairconstrained.audit.counts import Cells, Counted, event_cells, named_events
+from fairconstrained.audit.counts import Counted, event_cells, named_events, rows_alone, within
 from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, Compared
 from fairconstrained.exceptions import SmallGroupWarning, ignoring
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.intervals import interval_of_counts
 from fairconstrained.metrics.metric import gap, ratio
 from fairconstrained.metrics.report import GROUP_RATES, compute_aucs, compute_rates
@@ -49,13 +50,13 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
     """
     n_groups, counted = len(by.groups), Counted(sample, by.listed)
     table = {"samples": counted.sizes(counted.by.codes >= 0)}
-    decided = compute_rates(*counted.decided.weighted_counts(), confidence)
+    decided = compute_rates(counted.decided, confidence)
     table |= {
         f"selection_rate{end}": decided[f"selection_rate{end}"] for end in ("", "_low", "_high")
     }
     if sample.label is not None:
         labelled = (counted.by.codes >= 0) & ~np.isnan(sample.label)
-        more = compute_rates(*counted.labelled.weighted_counts(), confidence)
+        more = compute_rates(counted.labelled, confidence)
         if sample.score is not None:
             rows = counted.rows(labelled)
             ranked = Ranked.of(sample.score[labelled], sample.label[labelled] == 1, rows)
@@ -79,10 +80,10 @@ def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
 
 def _denominators(counted: Counted) -> dict[str, Array]:
     """Return the number of rows that each rate is a fraction of, and of AUCs the rarer label."""
-    decided = {"selection_rate": counted.decided.rows.sum(axis=1)}
+    decided = {"selection_rate": counted.decided.rows.sum(axis=(1, 2))}
     if counted.sample.label is None:
         return decided
-    labelled = counted.labelled.row_counts()
+    labelled = rows_alone(counted.labelled)
     rows = {name: labelled.rates(rate).rows[:, 0] for name, rate in GROUP_RATES.items()}
     favourable, others = rows["true_positive_rate"], rows["false_positive_rate"]
     rows |= {"false_negative_rate": favourable, "auc": np.minimum(favourable, others)}
@@ -113,7 +114,7 @@ def compared(
 ) -> list[Compared]:
     """Decide who is compared by each attribute, in each stratum: groups by events."""
     possible = event_cells(criterion).astype(int)
-    tables = [counted.cells(criterion).rows @ possible.T for counted in groupings]
+    tables = [counted.counts(criterion).rows.reshape(-1, 4) @ possible.T for counted in groupings]
     families = [counted.by.family for counted in groupings]
     lengths = [len(table) for table in tables]
     comparable = comparison.compared(
@@ -152,7 +153,7 @@ def left_out(
 def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[str]:
     """Name the rates, of several, that are zero in all groups compared, and so have no ratio."""
     events = named_events(counted.sample, criterion)
-    hits = counted.cells(criterion).row_counts().rates(PARITIES[criterion]).hits
+    hits = rows_alone(counted.counts(criterion)).rates(PARITIES[criterion]).hits
     is_zero = np.asarray(is_compared.any(axis=0) & ~(is_compared & (hits > 0)).any(axis=0))
     return [
         f"{counted.by.attribute}: {event.event}{event.condition} (rates of zero have no ratio)"
@@ -184,7 +185,7 @@ def comparisons(
             continue
         parts = _parts(criterion, table.kept)
         alpha = (1.0 - confidence) / len(parts)
-        now, earlier = counted.cells(criterion), counted.earlier(criterion)
+        now, earlier = counted.counts(criterion), counted.earlier(criterion)
         standing = counted.standing(criterion)
         kinds = [(differences, gap, np.fmax), (ratios, ratio, np.fmin)]
         for facts, compare, worst in kinds[: 2 if criterion in RATIOS else 1]:
@@ -221,31 +222,31 @@ _ENDS = ("value", "low", "high", "before", "standing")
 
 
 def _measured(
-    compare: Any, criterion: str, cells: Cells, where: Array, alpha: float
+    compare: Any, criterion: str, counts: Counts, where: Array, alpha: float
 ) -> tuple[float, float, float]:
     """Return a comparison of the rates of these cells, and its interval."""
-    counts, seed = cells.where(where).counts(), np.random.RandomState(0)
+    inside, seed = within(counts, where), np.random.RandomState(0)
     with ignoring(*UNDEFINED):
-        return interval_of_counts(compare, counts, PARITIES[criterion], alpha, seed)
+        return interval_of_counts(compare, inside, PARITIES[criterion], alpha, seed)
 
 
 def _before(
-    compare: Any, criterion: str, earlier: Cells | None, where: Array, min_cell: int
+    compare: Any, criterion: str, earlier: Counts | None, where: Array, min_cell: int
 ) -> float:
     """Return the comparison that earlier decisions had; nan if one of the rates is hidden."""
     if earlier is None:
         return np.nan
-    rows = np.where(where, earlier.rows, 0) @ event_cells(criterion).T
+    rows = np.where(where, earlier.rows.reshape(-1, 4), 0) @ event_cells(criterion).T
     if (rows[where.any(axis=1)] < max(min_cell, 1)).any():
         return np.nan
     return _compared(compare, criterion, earlier, where)
 
 
-def _compared(compare: Any, criterion: str, rows: Cells, where: Array) -> float:
+def _compared(compare: Any, criterion: str, counts: Counts, where: Array) -> float:
     """Return a comparison of the rates of these cells."""
-    counts = rows.where(where).counts()
+    inside = within(counts, where)
     with ignoring(*UNDEFINED):
-        return float(compare(counts.rates(PARITIES[criterion], by_ratio=compare is ratio)))
+        return float(compare(inside.rates(PARITIES[criterion], by_ratio=compare is ratio)))
 
 
 def impact_ratios(groups: Facts, compared: set[str], reference: str | None) -> dict[str, Any]:

@@ -399,11 +399,11 @@ class _Table(NamedTuple):
             keys += [(name, stratum if n_control else None) for stratum in strata]
             attributes += [len(parts)] * len(values)
             used |= groups.known
+        columns = ("table", "squares", "rows")
         counts = parts[0]._replace(
-            table=np.concatenate([part.table for part in parts]),
             groups=[group for part in parts for group in part.groups],
             classes=labels.classes._replace(labels=words),
-            effective=np.concatenate([part.effective for part in parts]),
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns},
         )
         place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
         sets, numbers = np.array([place[key] for key in keys]), np.array(attributes)

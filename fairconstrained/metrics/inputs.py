@@ -95,10 +95,17 @@ class Counts(NamedTuple):
     table: Array  # (n_groups, n_classes true, n_classes predicted)
     groups: list[str]
     classes: Classes
-    effective: Floats  # number of rows by group
+    squares: Array  # the same table, of the squares of the weights
+    rows: Ints  # the same, of the number of rows that have a weight
     #: By cell of true and predicted label, sums of products of the weights of samples in two
     #: groups, (n_cells, n_groups, n_groups), unless each sample is in one known group.
     products: Array | None = None
+
+    @property
+    def effective(self) -> Floats:
+        """Return the number of equally weighted rows that say as much, by group (Kish 1965)."""
+        total, squares = self.table.sum(axis=(1, 2)), self.squares.sum(axis=(1, 2))
+        return np.asarray(total**2 / np.where(squares > 0, squares, 1.0))
 
     def definitions(self, notion: Rates, by_ratio: bool = False) -> Iterator[Rate]:
         """Return the rates of a criterion on these classes, whose differences or ratios count.
@@ -197,14 +204,17 @@ def count_table(
 
 
 def counted(rows: GroupedRows, labels: Labels) -> Counts:
-    """Count rows, in one pass."""
+    """Count rows."""
     true, predicted, classes = labels
-    n_classes = len(classes.labels)
+    n_classes, weight = len(classes.labels), rows.weight
     shape = (len(rows.labels), n_classes, n_classes)
-    cell = np.ravel_multi_index((rows.group, true, predicted), shape)
-    table = np.bincount(cell, weights=rows.weight, minlength=int(np.prod(shape))).reshape(shape)
+    cell, n_cells = np.ravel_multi_index((rows.group, true, predicted), shape), int(np.prod(shape))
+    table, squares, n_rows = (
+        np.bincount(cell, values, n_cells).reshape(shape)
+        for values in (weight, weight**2, weight != 0)
+    )
     products = rows.products(true * n_classes + predicted, n_classes**2)
-    return Counts(table, rows.names, classes, rows.effective(), products)
+    return Counts(table, rows.names, classes, squares, n_rows.astype(np.int64), products)
 
 
 def last_step(estimator: Any) -> Any:

@@ -126,9 +126,8 @@ def group_report(
     index, tables = [], []
     for grouped in _groupings(sensitive_features, labels.true, weight):
         inside = labels.of(grouped)
-        squares = counted(grouped._replace(weight=grouped.weight**2), inside)
         table = {"samples": grouped.sizes()}
-        table |= compute_rates(counted(grouped, inside), squares, confidence)
+        table |= compute_rates(counted(grouped, inside), confidence)
         if scores is not None:
             positive = inside.true == labels.classes.targets[0]
             table |= compute_aucs(Ranked.of(scores[grouped.row], positive, grouped), confidence)
@@ -169,9 +168,10 @@ def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator
     yield GroupedRows(slice(None), 1.0, np.zeros(len(weight), dtype=np.int64), ["overall"], weight)
 
 
-def compute_rates(counts: Counts, squares: Counts, confidence: float) -> dict[str, Array]:
-    """Compute rates of groups with intervals, from weights of rows and squares of the weights."""
+def compute_rates(counts: Counts, confidence: float) -> dict[str, Array]:
+    """Compute the rates of each group with their intervals."""
     table: dict[str, Array] = {}
+    squares = counts._replace(table=counts.squares)
     for name, notion in GROUP_RATES.items():
         hits, total = (sums[:, 0] for sums in counts.rates(notion)[:2])
         rate = hits / np.where(total > 0, total, np.nan)
