@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from fairconstrained.arrays import check_number
 from fairconstrained.exceptions import NoUsefulModelError, ignoring
+from fairconstrained.metrics.claims import BOUNDS
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.sharing import follow
@@ -132,7 +133,7 @@ class SmallestGapClassifier(DelegatingClassifier):
         """
         floors, notions = self._checked()
         names = [*notions, *floors]
-        minimised = [i for i, notion in enumerate(notions) if _slack_of(notion) is None]
+        minimised = [i for i, notion in enumerate(notions) if not _is_bounded(notion)]
         least = self.estimator.min_group_size
         first = follow(self.estimator)
         first.set_params(constraint=names, min_group_size=0 if least == "auto" else least)
@@ -185,7 +186,7 @@ class SmallestGapClassifier(DelegatingClassifier):
                 f"search would spend the budget again; got {self.estimator!r}."
             )
         own = self.estimator._notions()
-        if not any(_slack_of(notion) is None for notion in own):
+        if all(map(_is_bounded, own)):
             raise ValueError(
                 "estimator must have a criterion without a slack of its own, whose gap is "
                 f"minimised; got {self.estimator!r}."
@@ -193,7 +194,6 @@ class SmallestGapClassifier(DelegatingClassifier):
         return list(floors), own
 
 
-def _slack_of(notion: Any) -> Any:
-    """Return the slack of the criterion itself, or None."""
-    own = [getattr(notion, name, None) for name in ("slack", "max", "ratio")]
-    return next((value for value in own if value is not None), None)
+def _is_bounded(notion: Any) -> bool:
+    """Return whether a criterion has a slack of its own."""
+    return any(getattr(notion, name, None) is not None for name in BOUNDS)

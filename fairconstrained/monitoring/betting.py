@@ -134,11 +134,6 @@ def cap_payoffs(v: float) -> Floats:
     return np.array([[-v, 1.0 - v]])
 
 
-def log_factors(payoffs: Floats) -> Floats:
-    """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 8)."""
-    return _OUTCOMES[payoffs.shape[1]].log_factors(payoffs)
-
-
 def mixtures(counts: Array, growth: Floats) -> Floats:
     """Return the wealth of the mixture of bets on each claim, (..., n_claims)."""
     logs = np.minimum(counts @ growth, _LOG_MOST)
@@ -154,7 +149,8 @@ class Bets(NamedTuple):
     @classmethod
     def on(cls, payoffs: Floats) -> Bets:
         """Return the mixture on claims with these payoffs."""
-        return cls(log_factors(payoffs), np.tile(SHARES, len(payoffs)) / len(payoffs))
+        growth = _OUTCOMES[payoffs.shape[1]].log_factors(payoffs)
+        return cls(growth, np.tile(SHARES, len(payoffs)) / len(payoffs))
 
 
 class Comparison:

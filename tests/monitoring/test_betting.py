@@ -15,7 +15,6 @@ from fairconstrained.monitoring.betting import (
     cap_payoffs,
     gap_payoffs,
     interval,
-    log_factors,
     rate_bounds,
     ratio_payoffs,
 )
@@ -119,7 +118,7 @@ def test_caps_bet_on_single_rows():
 @pytest.mark.parametrize("payoffs", [gap_payoffs, ratio_payoffs, cap_payoffs])
 def test_wealth_stays_positive_and_falls_with_the_limit(payoffs):
     """Whatever happens, so that bounds can be found by bisection."""
-    growth = np.stack([log_factors(payoffs(v)) for v in np.linspace(0, 1, 21)])
+    growth = np.stack([Bets.on(payoffs(v)).growth for v in np.linspace(0, 1, 21)])
     assert np.isfinite(growth).all()
     assert (np.diff(growth, axis=0) <= 1e-12).all()
 
