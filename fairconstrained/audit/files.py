@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import hashlib
@@ -35,15 +36,6 @@ class Unusable(ValueError):
     """A table that cannot be used; the message says why, and the remedy."""
 
 
-class Form(NamedTuple):
-    """Options for reading a file; the contents of the file decide where one is None."""
-
-    sep: str | None = None
-    decimal: str | None = None
-    encoding: str | None = None
-    sheet: str | None = None
-
-
 class File(NamedTuple):
     """A table as it was read."""
 
@@ -54,8 +46,8 @@ class File(NamedTuple):
     sha256: str
 
 
-def load(path: Path, form: Form, columns: Sequence[str]) -> File:
-    """Read a table of any kind; the columns asked for decide between sheets and separators."""
+def load(path: Path, options: argparse.Namespace, columns: Sequence[str]) -> File:
+    """Read a table of any kind; it and the columns asked for decide where options are None."""
     name = "standard input" if str(path) == "-" else path.name
     data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     digest, notes = hashlib.sha256(data).hexdigest(), list[str]()
@@ -64,21 +56,21 @@ def load(path: Path, form: Form, columns: Sequence[str]) -> File:
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise Unusable(f"{name} is a gzip file that cannot be unpacked: {error}.") from error
-    decimal = form.decimal or "."
+    decimal = options.decimal or "."
     if data.startswith(b"PK\x03\x04"):
-        frame, notes = _excel(data, name, form.sheet, columns)
+        frame, notes = _excel(data, name, options.sheet, columns)
     elif data.startswith(b"PAR1"):
         frame = _parquet(data, name)
     elif data.startswith(b"\xd0\xcf\x11\xe0"):
         raise Unusable(f"{name} is an Excel file of the old kind. Save it as .xlsx or .csv.")
     else:
-        text, encoding = _decoded(data, name, form.encoding)
+        text, encoding = _decoded(data, name, options.encoding)
         if not text.strip():
             raise Unusable(f"{name} is empty.")
         if _MARKUP.match(text):
             raise Unusable(f"{name} is JSON, HTML or XML and no table. {_CONVERT}")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        frame, decimal, notes = _text(text, name, form, columns, encoding)
+        frame, decimal, notes = _text(text, name, options, columns, encoding)
         if encoding == "cp1252":
             notes.append(
                 "The text is not UTF-8 and was read as cp1252 (Latin-1). --encoding names another."
@@ -158,27 +150,27 @@ def _decoded(data: bytes, name: str, encoding: str | None) -> tuple[str, str]:
 
 
 def _text(
-    text: str, name: str, form: Form, columns: Sequence[str], encoding: str
+    text: str, name: str, options: argparse.Namespace, columns: Sequence[str], encoding: str
 ) -> tuple[pd.DataFrame, str, list[str]]:
     """Read text with separators; guess the options that are not given, and return notes."""
-    first, _, rest = text.partition("\n")
+    asked, (first, _, rest) = options.sep, text.partition("\n")
     if re.fullmatch(r"sep=.\s*", first, re.IGNORECASE):  # as Excel writes it
-        form, text = form._replace(sep=form.sep or first[4]), rest
+        asked, text = asked or first[4], rest
     guess = _separator(text, columns)
-    sep = {"tab": "\t", "\\t": "\t", None: guess}.get(form.sep, form.sep)
+    sep = {"tab": "\t", "\\t": "\t", None: guess}.get(asked, asked)
     if sep is not None and len(sep) != 1:
         raise Unusable(f"--sep must be one character, or tab; got {sep!r}.")
     if sep is None or len(next(csv.reader(io.StringIO(text), delimiter=sep), [])) < 2:
-        other = f"--sep {guess!r}" if guess and form.sep else "--sep"
+        other = f"--sep {guess!r}" if guess and asked else "--sep"
         raise Unusable(
             f"{name} has one column, {text.splitlines()[0][:60]!r}: nothing separates others. "
             f"Name the character between columns by {other}."
         )
-    decimal = form.decimal or _decimal_mark(text, sep)
-    options: Any = {"sep": sep, "skipinitialspace": True, "low_memory": False}
+    decimal = options.decimal or _decimal_mark(text, sep)
+    how: Any = {"sep": sep, "skipinitialspace": True, "low_memory": False}
     way = f"--sep {sep!r} --decimal {decimal!r} --encoding {encoding}"
     try:
-        frame = pd.read_csv(io.StringIO(text), decimal=decimal, **options)
+        frame = pd.read_csv(io.StringIO(text), decimal=decimal, **how)
     except ValueError as error:
         raise Unusable(
             f"{name} cannot be read with {way}: {str(error).strip()}. Give the options that fit."
@@ -189,7 +181,7 @@ def _text(
             f"{listed(list(frame))}."
         )
     _refuse_twice(_rows(text, sep)[0], columns, name)
-    written = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **options)
+    written = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **how)
     return frame, decimal, _keep_as_written(frame, written, columns)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from fairconstrained.audit.files import File, Form, Unusable, load
+from fairconstrained.audit.files import File, Unusable, load
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.values import listed
 
@@ -36,8 +36,7 @@ def exit_with_message(
 
 def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
     """Return a table of these columns; `Unusable` names the columns most like a lacking one."""
-    form = Form(options.sep, options.decimal, options.encoding, options.sheet)
-    file = load(options.csv, form, columns)
+    file = load(options.csv, options, columns)
     frame = file.frame
     frame.columns = [str(name).strip() for name in frame.columns]
     words = frame.select_dtypes(exclude=["number", "bool", "category", "datetime"])
