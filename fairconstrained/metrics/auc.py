@@ -18,7 +18,7 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
-from fairconstrained.metrics.metric import examples, metric, warn_absent, warn_single_group
+from fairconstrained.metrics.metric import metric, warn_absent, warn_single_group
 from fairconstrained.numerics import without_rounding
 
 
@@ -338,6 +338,3 @@ def bpsn_bnsp_gap(
     """
     ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
     return ranked.largest_difference("bpsn_bnsp")
-
-
-__test__ = examples(globals())

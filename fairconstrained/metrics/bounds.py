@@ -131,7 +131,6 @@ def difference_p_value(
               X \sim \mathrm{Bin}(n_1, (p_2 + \delta) / c), \; Y \sim \mathrm{Bin}(n_2, p_2),
 
     with a factor c, which is 1 for a difference, and the ratio to be tested with a delta of zero,
-
     over the rates that lie in Clopper-Pearson intervals which fail with probability :math:`\gamma`
     (Berger and Boos 1994). It falls with p_1 and grows with p_2, so that on a cell of a grid the
     rates at two of its corners bound it. A union bound over both rates would be wider by half.

@@ -17,7 +17,6 @@ from fairconstrained.arrays import Floats
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
     choose,
-    examples,
     gap,
     metric,
     summed_gap,
@@ -211,6 +210,3 @@ def _conditioned(counts: Counts, constraint: str, pos_label: Any) -> Floats:
         "equal_opportunity": lambda: by_label[classes.targets],
     }
     return choose(tables, "constraint", constraint)()
-
-
-__test__ = examples(globals())

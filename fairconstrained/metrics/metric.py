@@ -318,8 +318,3 @@ def metric(measure: Callable[Arguments, float]) -> Callable[Arguments, float]:
         return float(worst([one_part(**part) for part in chosen] or [np.nan]))
 
     return documented(measured)
-
-
-def examples(names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics among the names of a module, for doctest."""
-    return {name: value for name, value in names.items() if hasattr(value, "__wrapped__")}

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from fairconstrained.metrics.inputs import count_table
-from fairconstrained.metrics.metric import examples, gap, metric, ratio
+from fairconstrained.metrics.metric import gap, metric, ratio
 from fairconstrained.rate_definitions import (
     error_rates,
     false_omission_rates,
@@ -429,6 +429,3 @@ def error_rate_difference(
     """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight)
     return gap(counts.rates(error_rates), method)
-
-
-__test__ = examples(globals())

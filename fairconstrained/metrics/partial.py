@@ -18,7 +18,7 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
-from fairconstrained.metrics.metric import examples, gap, metric, zero_or_nan
+from fairconstrained.metrics.metric import gap, metric, zero_or_nan
 from fairconstrained.numerics import without_rounding
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 from fairconstrained.rate_definitions import (
@@ -311,6 +311,3 @@ def partial_group_auc(
     data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
     return data.worst(np.abs(aucs - 0.5))
-
-
-__test__ = examples(globals())

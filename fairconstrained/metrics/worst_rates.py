@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import count_table
-from fairconstrained.metrics.metric import GroupRates, examples, highest, metric
+from fairconstrained.metrics.metric import GroupRates, highest, metric
 from fairconstrained.rate_definitions import (
     expected_costs,
     false_negative_rates,
@@ -170,6 +170,3 @@ def expected_cost(
     labels = classes.labels if len(rates) > 1 else []  # each balanced rate is about a label
     conditions = [f" with label {label!r}" for label in labels] or [""]
     return float(GroupRates(hits, rows, conditions, counts.groups).values().mean(axis=1).max())
-
-
-__test__ = examples(globals())

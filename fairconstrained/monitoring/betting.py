@@ -185,10 +185,8 @@ class Comparison:
     the order of the groups.
 
     To first order G is a bet on n m times the difference of the two rates in the window, the weight
-    of Cochran, Mantel and Haenszel. Of what a test of two samples learns from all rows, windows of
-    w rows keep 1 - 1/w, whatever the fractions of the groups are. Products over pairs allow four
-    times as large bets as one payoff of the whole window, which small rates need. For ratios the
-    same holds with :math:`(1 - v) p_g` in place of :math:`p_g`, and 0 of v.
+    of Cochran, Mantel and Haenszel. For ratios the same holds with :math:`(1 - v) p_g` in place of
+    :math:`p_g`, and 0 of v.
     """
 
     def __init__(self, bets: Bets) -> None:
