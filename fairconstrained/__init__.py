@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from fairconstrained._version import __version__
 
 if TYPE_CHECKING:
-    from fairconstrained.audit.facts import Audit, report
+    from fairconstrained.audit.facts import report
+    from fairconstrained.audit.pages import Audit
     from fairconstrained.estimators import (
         AUCFairClassifier,
         DPFermiClassifier,

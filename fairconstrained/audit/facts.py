@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,10 +16,9 @@ from fairconstrained._version import __version__
 from fairconstrained.audit import measures, wording
 from fairconstrained.audit.arguments import PRESET_NYC_144
 from fairconstrained.audit.counts import Counted
-from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.guarantees import certified, rows_needed
 from fairconstrained.audit.measures import Facts
-from fairconstrained.audit.pages import framed, rendered
+from fairconstrained.audit.pages import Audit
 from fairconstrained.audit.predictions import decisions_and_scores, is_model
 from fairconstrained.audit.presets import RULES, above_median, preset_question
 from fairconstrained.audit.sample import MIN_CELL, Sample, read_sample
@@ -30,90 +29,6 @@ from fairconstrained.exceptions import InputWarning, ignoring
 from fairconstrained.inputs.labels import order_of
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.metrics.populations import Weights
-from fairconstrained.metrics.statements import plain
-
-
-@dataclass(frozen=True)
-class Audit(Findings):
-    """Result of :func:`fairconstrained.report`: facts, and pages that show them.
-
-    Rates, differences and ratios are fractions. Every list of facts has an entry per attribute, or
-    per group of each attribute; of several attributes "sex & race" are their combinations.
-
-    Parameters
-    ----------
-    question : str
-        One sentence.
-    verdict : {"kept", "not kept", "not proved", "not asked"}
-        "kept" also holds for the population, with the confidence; "not proved" holds on these rows
-        only, or nothing can be compared by one of the attributes, or nobody or everybody is
-        granted; "not asked": no slack.
-    headline : str
-        The answer in at most 25 words.
-    answer : str
-        The headline, and what else belongs to it.
-    findings : list of str
-        What a reader must know first.
-    outcomes : dict
-        For decision, label and earlier decision: the column, its favourable outcome, and the rows
-        and the meaning of each value.
-    groups, intersections : list of dict
-        Rates of each group with their intervals: by each attribute; by several together, and within
-        each stratum.
-    differences, ratios : list of dict
-        Largest minus smallest rate, and smallest divided by largest; ratios also of each group.
-        ``before`` is the value of the earlier decisions, ``standing`` that of fits and metrics,
-        where rows of known group stand for all rows of their label.
-    calibration : list of dict
-        Mean score and rate of favourable labels by group and fifth of the scores.
-    changes : list of dict
-        By group: rows whose decision was lost, gained, kept or never given, and errors.
-    certificates : list of dict
-        :class:`fairconstrained.metrics.Certificate` by attribute; ``rows``, and ``rows_needed``.
-    assumptions, limits, left_out : list of str
-    provenance : dict
-        Date, version, file and its hash, rows, command.
-    schema_version : str
-        Of :meth:`to_dict`. It changes when a name or a meaning does.
-
-    Examples
-    --------
-    >>> import fairconstrained
-    >>> audit = fairconstrained.report(y_pred=[1, 1, 0, 1, 0, 0] * 10,
-    ...                                sensitive_features=list("aaabbb") * 10)
-    >>> [(row["group"], round(row["selection_rate"], 2)) for row in audit.groups]
-    [('everybody', 0.5), ('a', 0.67), ('b', 0.33)]
-    """
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, texts, lists and dicts, for ``json.dump``; None if not known.
-
-        Returns
-        -------
-        dict
-        """
-        return dict(plain(asdict(self)))
-
-    def to_html(self) -> str:
-        """Return one page that needs no other file, no script and no network.
-
-        Returns
-        -------
-        str
-        """
-        return rendered("audit.html", self)
-
-    def to_markdown(self) -> str:
-        """Return the page in Markdown, without pictures.
-
-        Returns
-        -------
-        str
-        """
-        return rendered("audit.md", self)
-
-    def _repr_html_(self) -> str:
-        return framed(self.to_html())
 
 
 @accepts_tables(

@@ -1,15 +1,15 @@
-"""The page of an audit: sections of sentences, tables and pictures, rendered by two templates."""
+"""An audit and its page: sections of sentences, tables and pictures, rendered by two templates."""
 
 from __future__ import annotations
 
 import html as escapes
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import jinja2
 
-from fairconstrained.audit.findings import Findings
 from fairconstrained.audit.measures import COMPARED, Facts
 from fairconstrained.audit.presets import RULES
 from fairconstrained.audit.sample import EVERYBODY
@@ -24,6 +24,7 @@ from fairconstrained.audit.wording import (
     rounded,
 )
 from fairconstrained.comparison import undecided
+from fairconstrained.metrics.statements import plain
 
 _FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what US agencies generally
 regard as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it proves
@@ -32,6 +33,108 @@ nothing by itself, and says nothing about other laws."""
 _MOST_VALUES = 30
 # Between the lines of a picture: the first that gives at most six lines.
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Result of :func:`fairconstrained.report`: facts, and pages that show them.
+
+    Rates, differences and ratios are fractions. Every list of facts has an entry per attribute, or
+    per group of each attribute; of several attributes "sex & race" are their combinations.
+
+    Parameters
+    ----------
+    question : str
+        One sentence.
+    verdict : {"kept", "not kept", "not proved", "not asked"}
+        "kept" also holds for the population, with the confidence; "not proved" holds on these rows
+        only, or nothing can be compared by one of the attributes, or nobody or everybody is
+        granted; "not asked": no slack.
+    headline : str
+        The answer in at most 25 words.
+    answer : str
+        The headline, and what else belongs to it.
+    findings : list of str
+        What a reader must know first.
+    outcomes : dict
+        For decision, label and earlier decision: the column, its favourable outcome, and the rows
+        and the meaning of each value.
+    groups, intersections : list of dict
+        Rates of each group with their intervals: by each attribute; by several together, and within
+        each stratum.
+    differences, ratios : list of dict
+        Largest minus smallest rate, and smallest divided by largest; ratios also of each group.
+        ``before`` is the value of the earlier decisions, ``standing`` that of fits and metrics,
+        where rows of known group stand for all rows of their label.
+    calibration : list of dict
+        Mean score and rate of favourable labels by group and fifth of the scores.
+    changes : list of dict
+        By group: rows whose decision was lost, gained, kept or never given, and errors.
+    certificates : list of dict
+        :class:`fairconstrained.metrics.Certificate` by attribute; ``rows``, and ``rows_needed``.
+    assumptions, limits, left_out : list of str
+    provenance : dict
+        Date, version, file and its hash, rows, command.
+    schema_version : str
+        Of :meth:`to_dict`. It changes when a name or a meaning does.
+
+    Examples
+    --------
+    >>> import fairconstrained
+    >>> audit = fairconstrained.report(y_pred=[1, 1, 0, 1, 0, 0] * 10,
+    ...                                sensitive_features=list("aaabbb") * 10)
+    >>> [(row["group"], round(row["selection_rate"], 2)) for row in audit.groups]
+    [('everybody', 0.5), ('a', 0.67), ('b', 0.33)]
+    """
+
+    question: str
+    verdict: str
+    headline: str
+    answer: str
+    findings: list[str]
+    outcomes: dict[str, Any]
+    groups: Facts
+    intersections: Facts
+    differences: Facts
+    ratios: Facts
+    calibration: Facts
+    changes: Facts
+    certificates: Facts
+    assumptions: list[str]
+    limits: list[str]
+    left_out: list[str]
+    provenance: dict[str, Any]
+    schema_version: str = "2"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, texts, lists and dicts, for ``json.dump``; None if not known.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(plain(asdict(self)))
+
+    def to_html(self) -> str:
+        """Return one page that needs no other file, no script and no network.
+
+        Returns
+        -------
+        str
+        """
+        return rendered("audit.html", self)
+
+    def to_markdown(self) -> str:
+        """Return the page in Markdown, without pictures.
+
+        Returns
+        -------
+        str
+        """
+        return rendered("audit.md", self)
+
+    def _repr_html_(self) -> str:
+        return framed(self.to_html())
 
 
 class Grid(NamedTuple):
@@ -87,7 +190,7 @@ def framed(page: str) -> str:
     return f'<iframe title="Audit" sandbox style="{style}" srcdoc="{srcdoc}"></iframe>'
 
 
-def rendered(template: str, audit: Findings) -> str:
+def rendered(template: str, audit: Audit) -> str:
     """Return the page by one of the templates, for HTML or, without pictures, Markdown."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fairconstrained", "audit/templates"),
@@ -102,11 +205,11 @@ def rendered(template: str, audit: Findings) -> str:
     )
 
 
-def _question(audit: Findings) -> Question:
+def _question(audit: Audit) -> Question:
     return Question(**{name: audit.provenance[name] for name in Question._fields})
 
 
-def _sections(audit: Findings) -> Iterator[Section]:
+def _sections(audit: Audit) -> Iterator[Section]:
     summary = _summary(audit)
     yield Section("In short", [], audit.findings, (), [summary] if summary else [])
     if (preset := audit.provenance["preset"]) is not None:
@@ -164,7 +267,7 @@ def _gap(fact: dict[str, Any]) -> str:
     return f"{points(fact['value'])} ({points(fact['low'], '')} to {points(fact['high'], '')})"
 
 
-def _count(audit: Findings, samples: int | None) -> str:
+def _count(audit: Audit, samples: int | None) -> str:
     return f"fewer than {audit.provenance['min_cell']}" if samples is None else f"{samples:,}"
 
 
@@ -181,7 +284,7 @@ def _picture(title: str, marks: list[Mark], limit: float | None, note: str, unit
     return Picture(title, text, marks, scale, ticks, limit, note)
 
 
-def _summary(audit: Findings) -> Picture | None:
+def _summary(audit: Audit) -> Picture | None:
     """Return a picture of the gap by each attribute, before and now, with the slack as a line."""
     question, marks = _question(audit), []
     for gap in question._replace(ratio=None).measured(vars(audit)):
@@ -201,7 +304,7 @@ def _summary(audit: Findings) -> Picture | None:
     return _picture(f"Largest gap ({name}), in points", marks, limit, " ".join(notes), "")
 
 
-def _rate_pictures(audit: Findings, names: dict[str, str]) -> list[Picture]:
+def _rate_pictures(audit: Audit, names: dict[str, str]) -> list[Picture]:
     """Return pictures of rates, which have names, by each attribute."""
     facts = _by_attribute(audit.groups + audit.intersections)
     return [
@@ -211,7 +314,7 @@ def _rate_pictures(audit: Findings, names: dict[str, str]) -> list[Picture]:
     ]
 
 
-def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
+def _rate_picture(audit: Audit, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
     """Return a picture of a rate by group, with a line where the slack ends."""
     marks = [
         Mark(f["group"], f[rate], f[f"{rate}_low"], f[f"{rate}_high"], None, _ends(f, rate))
@@ -229,7 +332,7 @@ def _rate_picture(audit: Findings, attribute: str, facts: Facts, rate: str, name
     return _picture(f"{name} by {attribute}", marks, limit, note, " %")
 
 
-def _rates(audit: Findings) -> Section:
+def _rates(audit: Audit) -> Section:
     confidence, rate = audit.provenance["confidence"], "selection_rate"
     favourable = audit.outcomes["decision"]["favourable"]
     name, columns = f"Rates of {favourable}", ["group", "rows", f"{favourable} (interval)"]
@@ -242,7 +345,7 @@ def _rates(audit: Findings) -> Section:
     return Section("Rates by group", [text], [], grids, _rate_pictures(audit, {rate: name}))
 
 
-def _ratios(audit: Findings) -> Section:
+def _ratios(audit: Audit) -> Section:
     grids = []
     for fact in (fact for fact in audit.ratios if "groups" in fact):
         rows = [
@@ -283,7 +386,7 @@ def _ratios(audit: Findings) -> Section:
     return Section("Ratios", [" ".join(_FOUR_FIFTHS.split())], evidence, grids if rows else [])
 
 
-def _errors(audit: Findings) -> Section:
+def _errors(audit: Audit) -> Section:
     def cells(f: dict[str, Any]) -> list[str]:
         rates = [_ends(f, rate) for rate, _ in RATES.values()]
         return [f["group"], _count(audit, f["labelled"]), *rates]
@@ -303,7 +406,7 @@ def _errors(audit: Findings) -> Section:
     return Section("Errors of each kind", texts, [], grids, _rate_pictures(audit, names))
 
 
-def _calibration(audit: Findings) -> Section:
+def _calibration(audit: Audit) -> Section:
     def cells(f: dict[str, Any]) -> list[str]:
         numbers = str(f["bin"]), f"{f['samples']:,}", f"{f['mean_score']:.3f}"
         return [f["group"], *numbers, _ends(f, "observed")]
@@ -324,7 +427,7 @@ def _calibration(audit: Findings) -> Section:
     return Section("Calibration by group", [text], aucs, grids)
 
 
-def _changes(audit: Findings) -> Section:
+def _changes(audit: Audit) -> Section:
     counts = {"lost it": "lost", "gained it": "gained", "kept it": "kept", "never had it": "never"}
     errors = {"error before": "error_before", "error now": "error_now"}
     errors = errors if "error_now" in audit.changes[0] else {}
@@ -348,7 +451,7 @@ def _changes(audit: Findings) -> Section:
     return Section("Who changed", [text], [], grids)
 
 
-def _new_rows(audit: Findings) -> Section:
+def _new_rows(audit: Audit) -> Section:
     question = _question(audit)
     items = [_bound(entry, question) for entry in audit.certificates]
     text = "Bounds for the population that these rows were drawn from, whatever its rates are."
@@ -387,7 +490,7 @@ def _bound(entry: dict[str, Any], question: Question) -> str:
     return f"{text} At these rates, about {rounded(needed)} rows ({times}) would be enough."
 
 
-def _provenance(audit: Findings) -> Section:
+def _provenance(audit: Audit) -> Section:
     facts = audit.provenance
     rows = [[name, str(value)] for name, value in facts.items() if value is not None]
     grids = [Grid("Where this page comes from", ["fact", "value"], rows)]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from fairconstrained.audit.facts import Audit, audited
+from fairconstrained.audit.facts import audited
 from fairconstrained.audit.files import File, Unusable
+from fairconstrained.audit.pages import Audit
 from fairconstrained.audit.presets import above_median, preset_question
 from fairconstrained.audit.sample import Sample, read_sample
 from fairconstrained.audit.tables import check_groups, numbers, read_table

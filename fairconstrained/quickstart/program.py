@@ -15,8 +15,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from sklearn import config_context
 
-from fairconstrained.audit.facts import Audit, report
+from fairconstrained.audit.facts import report
 from fairconstrained.audit.measures import UNDEFINED
+from fairconstrained.audit.pages import Audit
 from fairconstrained.audit.program import write
 from fairconstrained.audit.wording import points
 from fairconstrained.display import GroupReportDisplay, TradeoffDisplay
