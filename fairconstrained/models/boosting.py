@@ -57,8 +57,9 @@ class Boosting(PlainClassifier):
     estimator : booster
         A :class:`~sklearn.ensemble.HistGradientBoostingClassifier`, or an ``LGBMClassifier`` or
         ``XGBClassifier`` where LightGBM or XGBoost is installed. It receives X unchanged. If it
-        stops early, it does so once a round keeps the slack and neither a better one nor less loss
-        came in as many rounds as it waits; the rows held out are its validation rows.
+        stops early, with ``early_stopping="auto"`` from 2,000 rows on, it does so once rounds keep
+        the slack and neither a better one nor less loss came in as many rounds as it waits; the
+        rows held out are its validation rows.
 
     Attributes
     ----------

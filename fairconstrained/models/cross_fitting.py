@@ -23,6 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
+from fairconstrained.models.boosters.family import MANY_ROWS
 from fairconstrained.models.boosters.words import as_codes, learn_words, with_numbers
 from fairconstrained.numerics import ROUNDING
 
@@ -234,14 +235,13 @@ def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
 
 def stopping_early(model: Any, target: Ints) -> Any:
     """Let boosters stop early from 2,000 rows on, if they leave it to the number of rows."""
-    # scikit-learn's begin at 10,000. Below, a hundred rounds learn the rows by heart. Each kind
-    # needs a row on either side of the split.
+    # Each kind needs a row on either side of the split.
     names = [
         name
         for name, value in model.get_params(deep=True).items()
         if name.rpartition("__")[2] == "early_stopping" and isinstance(value, str)
     ]
-    stops = len(target) >= 2000 and np.unique(target, return_counts=True)[1].min() > 1
+    stops = len(target) >= MANY_ROWS and np.unique(target, return_counts=True)[1].min() > 1
     return model.set_params(**dict.fromkeys(names, bool(stops))) if names else model
 
 

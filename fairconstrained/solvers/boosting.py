@@ -24,7 +24,7 @@ class Rounds:
 
     The parameters of `problem` are the scores of all rows, in which rows held out weigh nothing;
     `measure` gives soft and hard values on these. Stops `patience` rounds after both the least loss
-    and the best feasible round, or when `watch` returns True.
+    and the best round, if one of these rounds keeps the slack, or when `watch` returns True.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class Rounds:
         self.values = np.column_stack((self.values, row))
         number, loss, error, excess = self.values
         self.best = int(number[best_round(loss, error, excess)])
-        keeps = excess[number == self.best][0] <= 0.0
+        # Rounds that have learnt little keep the slack, too, before the constraint pulls.
+        keeps = excess[number >= self.number - self.patience].min() <= 0.0
         waited = self.number - max(self.best, number[loss.argmin()]) if keeps else 0
         return self.watch(now) or self.number >= self.limit or waited >= self.patience
 

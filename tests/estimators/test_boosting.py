@@ -243,11 +243,24 @@ def test_words_categories_missing_values_and_monotone_features():
 
 @FEW_ROUNDS
 def test_it_ends_as_early_as_the_booster_would():
-    patient = clone(TREES).set_params(max_iter=400)
-    hasty = clone(patient).set_params(early_stopping=True)
-    n = [fitted(model=own).history_["time"].size for own in (hasty, patient)]
+    """By "auto" from 2,000 rows on, where its own validation rows begin at 10,000."""
+    hasty, patient = (
+        clone(TREES).set_params(max_iter=400, early_stopping=e) for e in ("auto", False)
+    )
+    n = [fitted(model=one).history_["time"].size for one in (hasty, patient)]
     assert n[0] < 0.5 * n[1]
+    few = fitted(model=hasty, data=table(n=1900), slack=0.1)
+    assert few.history_["time"].size == n[1]
     assert fitted(model=patient, max_iter=9).model_.estimator_.n_iter_ <= 9
+
+
+@FEW_ROUNDS
+@pytest.mark.parametrize("seed", range(2))
+def test_it_ends_early_only_after_rounds_that_keep_the_slack(seed):
+    """Early rounds keep it as well, before the constraint pulls; they do not end a fit."""
+    hasty = clone(TREES).set_params(max_iter=400, early_stopping=True)
+    clf = fitted("equalized_odds", hasty, slack=0.01, random_state=seed)
+    assert clf.history_["violation"][-5:-1].min() <= 0.01  # of the last ten rounds, in threes
 
 
 @FEW_ROUNDS

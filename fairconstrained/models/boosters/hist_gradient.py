@@ -8,10 +8,7 @@ import numpy as np
 import sklearn
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import Family, Finish, Task
-
-# Of more rows early_stopping="auto" stops early, as scikit-learn documents.
-_MANY_ROWS = 10_000
+from fairconstrained.models.boosters.family import MANY_ROWS, Family, Finish, Task
 
 
 class _Stopped(Exception):
@@ -44,7 +41,7 @@ class HistGradient(Family):
 
     def patience(self, estimator: Any, n_rows: int) -> int | None:
         stops = estimator.early_stopping
-        stops = n_rows > _MANY_ROWS if stops == "auto" else stops
+        stops = n_rows >= MANY_ROWS if stops == "auto" else stops
         return int(estimator.n_iter_no_change) if stops else None
 
     def fit(self, estimator: Any, task: Task) -> Finish:
