@@ -305,7 +305,7 @@ def _summary(audit: Audit) -> Picture | None:
 
 
 def _rate_pictures(audit: Audit, names: dict[str, str]) -> list[Picture]:
-    """Return pictures of rates, which have names, by each attribute."""
+    """Return a picture of each rate by each attribute, under the name of the rate."""
     facts = _by_attribute(audit.groups + audit.intersections)
     return [
         _rate_picture(audit, attribute, rows, rate, name)

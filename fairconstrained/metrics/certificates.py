@@ -177,7 +177,8 @@ def certify(
 
     Notes
     -----
-    The certificate names its assumptions. If the population changes, certify a later sample.
+    It assumes that the rows are independent draws from the population, and that neither the training
+    nor the choice of the model has seen them. If the population changes, certify a later sample.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",
     "bpsn_bnsp") need one more, which ``assumptions`` of the certificate names: within each label

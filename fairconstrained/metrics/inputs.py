@@ -96,7 +96,7 @@ class Counts(NamedTuple):
     groups: list[str]
     classes: Classes
     squares: Array  # the same table, of the squares of the weights
-    rows: Ints  # the same, of the number of rows that have a weight
+    rows: Ints  # the same, the number of rows that have a weight
     #: By cell of true and predicted label, sums of products of the weights of samples in two
     #: groups, (n_cells, n_groups, n_groups), unless each sample is in one known group.
     products: Array | None = None

@@ -430,7 +430,7 @@ def _components(
     method: str = "between_groups",
     agg: str = "worst_case",
 ) -> Components | None:
-    """Return the rates that a comparison summarises; None for options that only it knows."""
+    """Return the rates that a comparison summarises; None for options without known components."""
 
     def summed(ranges: Floats) -> Any:
         blocks = ranges.reshape(len(counts.classes.labels), -1, *ranges.shape[1:])

@@ -62,7 +62,7 @@ class Proportions:
 
 
 class Normal:
-    """Errors that are normal, whatever the truth is; methods as of :class:`Proportions`."""
+    """Errors that are normal, whatever the truth is, with the methods of :class:`Proportions`."""
 
     support = (-np.inf, np.inf)
 

@@ -85,7 +85,7 @@ def plain_objects(y: Any) -> Any:
 
 @contextmanager
 def passing_metadata(user: str) -> Iterator[None]:
-    """Route metadata; scikit-learn's error says too how an estimator says whether it uses them."""
+    """Pass metadata by requests; scikit-learn's error also says how an estimator makes them."""
     try:
         with config_context(enable_metadata_routing=True), positions_noted():
             yield
