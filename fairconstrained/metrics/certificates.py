@@ -177,7 +177,7 @@ def certify(
 
     Notes
     -----
-    It assumes that the rows are independent draws from the population, and that neither the training
+    It assumes that the rows are independent draws from the population, and that neither training
     nor the choice of the model has seen them. If the population changes, certify a later sample.
 
     AUCs of a group against all groups ("positive_equality_gap", "negative_equality_gap",

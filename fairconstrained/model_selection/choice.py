@@ -55,7 +55,7 @@ def select_feasible(
     callable
         For the parameter `refit` of ``GridSearchCV`` and the like; it can be pickled. It returns
         the index of the highest mean score among the feasible candidates, or if none is feasible,
-        with a ConstraintNotSatisfiedWarning, of the smallest violation; ties go by the other number.
+        with a ConstraintNotSatisfiedWarning, of the smallest violation; the other decides ties.
         Candidates with a nan, which fairness scorers give to near constants, and values of a
         :func:`tradeoff_curve` that are not ``useful`` are never chosen. It raises ValueError for a
         name that is not in `scoring` and a violation that is not a negated gap, and a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,14 +47,6 @@ _MISSING = (
     "the group of {} of {} rows is missing; the others of a group have the predictions of all. "
     "Known rows alone count here; in fits and metrics they stand for all rows of their label."
 )
-
-
-class _Compared(NamedTuple):
-    """The event and the groups of a comparison."""
-
-    event: int
-    groups: tuple[int, ...]  # two, or the one whose rate is capped
-    of: Comparison
 
 
 class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
@@ -319,10 +311,10 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._compare_new_groups()
         self._hits[:, place] += other._hits
         self._rows[:, place] += other._rows
-        comparisons = {(c.event, c.groups): c.of for c in self._comparisons}
-        for event, groups, later in other._comparisons:
+        for (event, groups), later in other._comparisons.items():
             there = tuple(place[g] for g in groups)
-            comparisons[event, tuple(sorted(there))].merge(later, there != tuple(sorted(there)))
+            pair = tuple(sorted(there))
+            self._comparisons[event, pair].merge(later, there != pair)
         for name in ("n_rows_", "n_unknown_", "n_unlabelled_"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self._look()
@@ -339,14 +331,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         """The wealth of all bets together."""
         self._begin()
         held = 1.0 - sum(self._stakes)
-        stakes = zip(self._stakes, self._comparisons, strict=True)
-        return held + sum(stake * compared.of.wealth for stake, compared in stakes)
+        stakes = zip(self._stakes, self._comparisons.values(), strict=True)
+        return held + sum(stake * comparison.wealth for stake, comparison in stakes)
 
     @property
     def interval_(self) -> tuple[float, float]:
         """Bounds of the violation at all times."""
         self._begin()
-        counts = np.array([compared.of.counts for compared in self._comparisons])
+        counts = np.array([comparison.counts for comparison in self._comparisons.values()])
         stakes, alpha = np.array(self._stakes), 1.0 - self.confidence
         return interval(counts, stakes, self._payoffs, alpha)
 
@@ -401,7 +393,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         return [
             f"groups {group_name(names[g])} and {group_name(names[h])}{self._conditions[event]} "
             "(in no call together)"
-            for event, (g, *others), comparison in self._comparisons
+            for (event, (g, *others)), comparison in self._comparisons.items()
             # Those that have begun to spend their stake have seen both.
             if comparison.unspent == 1.0
             for h in others
@@ -439,7 +431,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._payoffs = betting.cap_payoffs if self._claim.is_cap else parity_payoffs
         self._bets = Bets.on(self._payoffs(self._claim.slack))
         self.groups_: dict[Any, int] = {OVERALL: 0} if self._claim.pooled else {}
-        self._comparisons: list[_Compared] = []
+        # By the event and two groups, or the one whose rate is capped.
+        self._comparisons: dict[tuple[int, tuple[int, ...]], Comparison] = {}
         self._stakes: list[float] = []  # of each comparison
         self._batch = 0  # of groups
         self._stakes_before: list[float] = []  # of comparisons in earlier batches
@@ -483,12 +476,12 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             # made.
             self._stakes_before = list(self._stakes)
         size = 1 if self._claim.is_cap else 2
-        self._comparisons += [
-            _Compared(event, groups, Comparison(self._bets))
+        self._comparisons |= {
+            (event, groups): Comparison(self._bets)
             for event in range(len(self._events))
             for groups in combinations(range(n_groups), size)
             if groups[-1] >= n_before
-        ]
+        }
         n_new = len(self._comparisons) - len(self._stakes_before)
         stake = FOR_FIRST if self._batch == 0 else (1.0 - FOR_FIRST) * 0.5**self._batch
         self._stakes = self._stakes_before + [stake / max(n_new, 1)] * n_new
@@ -511,7 +504,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             self._rows[:, g] += np.count_nonzero(possible[:, rows], axis=1)
             self._hits[:, g] += (hits * possible)[:, rows].sum(axis=1)
         nobody = np.zeros(len(groups), dtype=bool)
-        for event, compared, comparison in self._comparisons:
+        for (event, compared), comparison in self._comparisons.items():
             if came.keys().isdisjoint(compared):
                 continue
             first, *others = (came.get(g, nobody) for g in compared)
