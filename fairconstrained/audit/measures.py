@@ -44,10 +44,7 @@ UNDEFINED = SmallGroupWarning, UndefinedMetricWarning
 
 
 def rates(sample: Sample, by: Grouping, confidence: float) -> Facts:
-    """Return rates of each group with their intervals; errors are rates of the labelled rows.
-
-    Groups come in their own order, or by their rates; rows in no group that is shown stand last.
-    """
+    """Return rates of each group with their intervals; rows in no group shown stand last."""
     n_groups, counted = len(by.groups), Counted(sample, by.listed)
     table = {"samples": counted.sizes(counted.by.codes >= 0)}
     decided = compute_rates(counted.decided, confidence)
@@ -205,10 +202,7 @@ def comparisons(
 
 
 def _parts(criterion: str, is_compared: Array) -> list[tuple[str, Array]]:
-    """Return criteria, each with the cells (n_groups, 4) that it compares: one for all events.
-
-    Or one for each label, where other groups are compared within it.
-    """
+    """Return criteria with the cells (n_groups, 4) compared: one, or one within each label."""
     if (is_compared == is_compared[:, :1]).all():
         return [(criterion, members(criterion, is_compared))]
     return [  # of equalized odds: the rates among rows of each label

@@ -421,10 +421,7 @@ def column_names(keys: Iterable[Any]) -> list[str]:
 
 
 def group_name(label: Any) -> str:
-    """Name a group in messages and plots; the values of a combination are joined by ' & '.
-
-    Whole numbers that came as floats, as missing values make them, have the name of integers.
-    """
+    """Name a group in messages: its values, joined by ' & ', with whole floats as integers."""
     values = map(_plain, label if isinstance(label, tuple) else (label,))
     whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
     return " & ".join(map(str, whole))

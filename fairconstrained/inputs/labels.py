@@ -46,10 +46,7 @@ def label_array(values: Any) -> Array:
 
 
 def plain_labels(values: Any, name: str = "y") -> Any:
-    """Return labels as an array of numbers, booleans or texts; what is no column stays as it is.
-
-    Raises ValueError for missing values, and for values of several types, of a column of objects.
-    """
+    """Return labels of one type, none missing, as an array; what is no column stays as it is."""
     array = label_array(values)
     if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values

@@ -66,8 +66,7 @@ def read_outcomes(
 ) -> dict[str, Outcomes]:
     """Read decisions, earlier ones and labels; missing ones stay missing.
 
-    The favourable value must occur in each column, or in another one that has all of its values.
-    The order of categories of one column is that of all.
+    The favourable value must occur in each column, or in another that has all of its values.
     """
     values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
     orders, outcomes = list(map(order_of, columns.values())), {}

@@ -311,10 +311,7 @@ def rate_facts(
 
 
 class _Counted:
-    """Rates (n_groups, n_events); cells that are left out have no rows.
-
-    Bounds are of whole numbers of rows, while `values` may be of rows with weights.
-    """
+    """Rates (n_groups, n_events), of whole rows for bounds; cells that are left out have none."""
 
     def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
         rates = counts.rates(notion)

@@ -351,10 +351,7 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
 
 
 class _Table(NamedTuple):
-    """Rows counted by group, true and predicted label.
-
-    Groups are those by all attributes crossed or, in parallel, by each; in each stratum.
-    """
+    """Rows by group, true and predicted label; groups by all or each attribute, and stratum."""
 
     counts: Counts
     attributes: Ints  # number of the attribute that each group is a value of

@@ -192,10 +192,7 @@ def exponential_renyi_mutual_information(
 
 
 def _conditioned(counts: Counts, constraint: str, pos_label: Any) -> Floats:
-    """Return the weights of groups and predicted labels, (n_conditions, n_groups, n_classes).
-
-    Classes are all of them or, with `pos_label`, all others as one, and it, last.
-    """
+    """Return weights (n_conditions, n_groups, n_classes); `pos_label` leaves two classes."""
     classes = counts.classes
     if constraint == "equal_opportunity":
         classes.require_known()

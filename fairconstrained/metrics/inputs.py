@@ -108,11 +108,7 @@ class Counts(NamedTuple):
         return np.asarray(total**2 / np.where(squares > 0, squares, 1.0))
 
     def definitions(self, notion: Rates, by_ratio: bool = False) -> Iterator[Rate]:
-        """Return the rates of a criterion on these classes, whose differences or ratios count.
-
-        Raises ValueError if they depend on which of two labels is the favourable one, and that is
-        not known.
-        """
+        """Return the rates of a criterion; the favourable label must be known if it matters."""
         if not is_symmetric(notion, by_ratio):
             self.classes.require_known()
         return notion(self.classes.labels, self.classes.targets)

@@ -212,10 +212,7 @@ def confidence_interval(
 def interval_of_counts(
     compare: Callable[..., float], counts: Counts, notion: rates.Rates, alpha: float, rng: Any
 ) -> tuple[float, float, float]:
-    """Return a comparison of rates between groups, `gap` or `ratio`, and the ends of its interval.
-
-    They are those of the metric of the rows that were counted.
-    """
+    """Return a comparison of the counted rates, `gap` or `ratio`, and the ends of its interval."""
     read = _read_counts(compare, counts, notion)
     observed, ends = _value_and_interval(read, alpha, Draws(rng))
     return observed, *(ends or (np.nan, np.nan))
@@ -366,10 +363,7 @@ class Draws(NamedTuple):
     number: int | None = None
 
     def normal(self, covariance: Floats, most: int = N_DRAWS) -> Floats:
-        """Draw normal errors (..., m, n_draws) of this covariance: of influences, their products.
-
-        No more than `most`.
-        """
+        """Draw normal errors (..., m, n_draws) of a covariance of influences, `most` at most."""
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
         n_draws = min(self.number or N_DRAWS, most)

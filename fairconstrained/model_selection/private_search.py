@@ -312,8 +312,7 @@ class PrivateGridSearch(DelegatingClassifier):
     def _choose(self, fitted: list[Any], right: list[float], unit: Unit) -> int:
         """Report noisy max among candidates that keep their constraints by released estimates.
 
-        Training aims at the slack, so that the noise puts the estimates of half of the fits above
-        it. An excess below its error says nothing.
+        Since training aims at the slack, an excess below the error of the estimate says nothing.
         """
         kept = [i for i, m in enumerate(fitted) if m.feasible_ or m.excess_ <= m.excess_error_]
         if not kept:
@@ -377,10 +376,7 @@ def _check_steps(candidates: list[Any]) -> None:
 def _check_rows(
     model: Any, unit: Unit, X: Any, y: Any, sensitive_features: Any, train: NDArray[np.int64]
 ) -> None:
-    """Let copies of a candidate's parts read all rows, before anything is released.
-
-    What they say of rows may quote them, and is left out where these are protected.
-    """
+    """Let copies of a candidate's parts read all rows, before anything is released."""
     if unit == "sensitive_features":
         refuse_groups_in(X, sensitive_features)
     table = X

@@ -490,10 +490,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         return n_before
 
     def _add(self, true: Array, decisions: Array, groups: Array, n_before: int) -> None:
-        """Count rows by event and group, and let the comparisons bet on them.
-
-        Two groups are compared from the row on that follows the first one of the later group.
-        """
+        """Count rows by event and group, and let the comparisons bet on them."""
         # Cells first in the order of bets, since windows are cut from rows as they come.
         order = self._order(groups)
         cells, groups = (2 * true + decisions)[order], groups[order]

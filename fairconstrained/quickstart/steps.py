@@ -117,10 +117,7 @@ def from_file(options: argparse.Namespace) -> Table:
 
 
 def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
-    """Hold out a quarter of the rows of each label in each group; raise `Unusable` of too few.
-
-    Each fold of the others needs both labels, in each group if the constraint is on their rates.
-    """
+    """Hold out a quarter of the rows of each label in each group; `Unusable` if folds lack some."""
     group, names = encode_groups(table.groups)
     strata = 2 * (group % (len(names) + 1)) + table.y  # rows of unknown group stand last
     size = np.bincount(strata)
