@@ -146,10 +146,10 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The value of the criterion, for predicted labels; nan if nothing is constrained. Of several
         criteria: that of the one that exceeds its slack most. It is measured on the training rows,
         and for a scikit-learn classifier as `model` out of fold: by copies that were not fitted to
-        the row.
+        the row; for ``Boosting`` on the training rows that it holds out.
     training_violation_ : float
         The same by the model that predicts, for all training rows. A wrapped classifier was fitted
-        to these, so that `violation_` says more about new ones.
+        to these, or to most of them, so that `violation_` says more about new ones.
     violations_ : dict
         The value of each criterion.
     feasible_ : bool

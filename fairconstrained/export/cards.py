@@ -20,7 +20,7 @@ None. On new rows the violation differs from that on training rows, and is mostl
 `fairconstrained.metrics.certify` bounds it from rows that no fit has seen."""
 _ON_ROWS = """\
 on the training rows, and for a scikit-learn classifier as `model` out of fold: by copies that were
-not fitted to the row"""
+not fitted to the row; for `Boosting` on the training rows that it holds out"""
 _NOT_PRIVATE = "None: the model was trained without differential privacy."
 _ONE_FIT = """\
 This is the promise of one fit. What {wrapper} learnt, trained or chosen besides by the same rows is
@@ -195,6 +195,7 @@ def _constraint(clf: Any) -> str:
     else:
         verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there, to the last row."
     if clf.training_violation_ != clf.violation_:
-        verdict += f" By the model that predicts it is {clf.training_violation_:.6g} on these rows."
+        trained = f"{clf.training_violation_:.6g}"
+        verdict += f" By the model that predicts it is {trained} on all training rows."
     table = "\n".join(["| criterion | violation |", "|---|---|", *rows])
     return f"Measured {source}:\n\n{table}\n\n{verdict}{slack}"

@@ -45,7 +45,7 @@ def as_boosting(task: Task) -> Task:
                 f"has its own rounds; got {task.params[name]!r}."
             )
     return replace(
-        exact_steps(task, learn=learn, pose=pose, solve=solve),
+        exact_steps(task, learn=learn, pose=pose, solve=solve, measure=measure_all_rows),
         measured_on="the rows that the booster does not see",
         remedies="more rows",
     )
@@ -89,7 +89,7 @@ def learn(fit: Fit) -> Fit:
     else:
         task.specification.fit_plain(rows, weight_of_loss(rows, boosted.risk), seed)
     fit = replace(fit, specification=task.specification, learnt=boosted)
-    return replace(fit, data=scored(fit))
+    return replace(fit, data=scored(fit, fit.learnt.held))
 
 
 def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
@@ -173,11 +173,17 @@ def prior(rows: TrainingRows, in_loss: Floats | None, weight: Tensor) -> Floats:
     return np.diff(logs) if len(logs) == 2 else logs - logs.mean()
 
 
-def scored(fit: Fit) -> Rows:
-    """Return the rows held out, with the booster's scores as columns."""
+def scored(fit: Fit, some: Tensor) -> Rows:
+    """Return some rows, with the booster's scores as columns."""
     boosted: Boosted = fit.learnt
-    table = fit.specification.transform(_safe_indexing(fit.rows.X, boosted.held.numpy()))
-    return replace(boosted.rows.take(boosted.held), blocks=(as_features(table, "cpu"),))
+    table = fit.specification.transform(_safe_indexing(fit.rows.X, some.numpy()))
+    return replace(boosted.rows.take(some), blocks=(as_features(table, "cpu"),))
+
+
+def measure_all_rows(fit: Fit, problem: FairERM, x: Tensor) -> Tensor:
+    """Return hard values of the booster on all rows."""
+    every = torch.arange(len(fit.rows.y))
+    return replace(problem, data=scored(fit, every)).evaluate(x).hard
 
 
 def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
@@ -201,7 +207,7 @@ def solve(fit: Fit, problem: FairERM) -> Solved:
         # Another intercept must keep nine tenths of what rounds gain over equal predictions.
         if left >= 0.9 * gained:
             boosted.cut(problem.model.attributes(shifted.x)["intercept_"])
-            problem = replace(problem, data=scored(fit))
+            problem = replace(problem, data=scored(fit, boosted.held))
             iterate = Iterate(x, *problem.evaluate(x), dual, np.inf)
     boosted.note(iterate)
     history, times = map(list, zip(*boosted.noted, strict=True))

@@ -115,7 +115,10 @@ class Boosting(PlainClassifier):
         return family
 
     def check(self) -> None:
-        why = self.family.refusal(self.estimator)
+        family, why = self.family, self.family.refusal(self.estimator)
+        rounds, rate = (ask(self.estimator) for ask in (family.n_rounds, family.learning_rate))
+        if why is None and not (rounds >= 1 and rate > 0):
+            why = f"{family.rounds} must be >= 1 and learning_rate > 0; got {rounds} and {rate}"
         if why is not None:
             raise ValueError(f"Boosting.estimator cannot be constrained: {why}.")
 

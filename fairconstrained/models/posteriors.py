@@ -8,7 +8,7 @@ the data whose rates are compared (Menon and Williamson 2018; Xian and Zhao 2024
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,6 +49,11 @@ _TRIED = 8
 # Times fewer rounds of boosters tell groups apart as well, for this purpose: errors at equal gap
 # change by .0001 and -.0004 (decisions: a classifier is asked for label and group).
 _FEWER = 4
+# Parameters that may name labels one by one, which says nothing of groups, and their defaults.
+_OF_LABELS = {
+    **dict.fromkeys(("class_weight", "class_weights", "priors", "class_prior")),
+    "sampling_strategy": "auto",
+}
 # Differences of log odds that are left to rounding in single precision.
 _SAME = 1e-3
 
@@ -111,6 +116,22 @@ def with_fewer_rounds(model: Any) -> Any:
     return model
 
 
+def for_groups(model: Any) -> Any:
+    """Return the model without weights, priors and sampling rates of single labels.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> for_groups(LogisticRegression(class_weight={"no": 1, "yes": 9}))
+    LogisticRegression()
+    """
+    single = Mapping, list, tuple, np.ndarray, float  # a float is about the rarer of two labels
+    reset = {
+        name: _OF_LABELS[name.rpartition("__")[2]]
+        for name, value in model.get_params().items()
+        if name.rpartition("__")[2] in _OF_LABELS and isinstance(value, single)
+    }
+    return model.set_params(**reset)
+
+
 class Posteriors(OfClassifier):
     r"""Posteriors of any classifier under a constrained linear model.
 
@@ -147,9 +168,10 @@ class Posteriors(OfClassifier):
         :class:`sklearn.frozen.FrozenEstimator` is not refitted: give rows that it has not seen.
     group_model : classifier, optional
         Tells the groups apart; default: a clone of `estimator`, or of the frozen one, without a
-        tuned threshold, and with a quarter of the rounds if it is a booster. It is not fitted if
-        the constraint compares no groups. A frozen one knows the groups by the names in
-        ``groups_``. With `epsilon` there is no default, and without it no columns for the groups.
+        tuned threshold and weights of single labels, and with a quarter of the rounds if it is a
+        booster. It is not fitted if the constraint compares no groups. A frozen one knows the
+        groups by the names in ``groups_``. With `epsilon` there is no default, and without it no
+        columns for the groups.
     cv : int, splitter or iterable of (train, test), default=3
         Number of folds, stratified by label and group, or a splitter, which must give each row to
         exactly one test part. More folds fit, and ask, more models, each on more rows.
@@ -457,7 +479,7 @@ class Posteriors(OfClassifier):
         while isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
             model = model.estimator
         try:
-            return with_fewer_rounds(clone(model))
+            return with_fewer_rounds(for_groups(clone(model)))
         except TypeError as error:
             raise ValueError(
                 f"Posteriors.group_model is None, and {type(model).__name__} cannot be cloned to "

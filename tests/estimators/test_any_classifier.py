@@ -343,8 +343,21 @@ def test_a_threshold_that_is_undone_is_no_obstacle_for_three_groups():
     np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:priors=.*undone")
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(class_weight={"no": 1, "yes": 9}),
+        make_pipeline(GaussianNB(priors=[0.3, 0.7])),
+    ],
+)
+def test_weights_of_single_labels_are_no_obstacle_for_three_groups(model):
+    rows = {**THREE_GROUPS, "y": np.array(["no", "yes"])[THREE_GROUPS["y"]]}
+    with pytest.warns(UndoneSettingWarning, match="of (LogisticRegression|GaussianNB)"):
+        clf = RateConstrainedClassifier(model=model, random_state=0).fit(**rows)
+    assert set(clf.predict(rows["X"])) <= {"no", "yes"}
+
+
 def test_a_model_that_cannot_tell_the_groups_apart_is_named():
-    priors = GaussianNB(priors=[0.5, 0.5])
+    priors = Posteriors(PLAIN, GaussianNB(priors=[0.5, 0.5]))
     with pytest.raises(ValueError, match=r"GaussianNB.*tell the 3 groups.*priors.*group_model"):
         RateConstrainedClassifier(model=priors, random_state=0).fit(**THREE_GROUPS)

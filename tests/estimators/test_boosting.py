@@ -25,6 +25,7 @@ from fairconstrained.constraints import (
 )
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.groups import GroupProbabilities
+from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.models import Boosting, SingleFit
 from fairconstrained.models.boosting import RawScores
 from fairconstrained.problems import FairERM
@@ -154,6 +155,9 @@ def test_what_is_measured_are_labels_of_rows_that_no_tree_sees():
     assert abs(clf.history_["error"][-1] - 0.5) < 0.08
     known = clf.predict(X) == y
     assert known.mean() > 0.55 or clf.model_.estimator_.n_iter_ < 5
+    gap = demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
+    assert clf.training_violation_ == pytest.approx(gap, abs=1e-12)
+    assert clf.violation_ != clf.training_violation_
 
 
 CRITERIA = {
@@ -255,6 +259,17 @@ def test_it_ends_as_early_as_the_booster_would():
 
 
 @FEW_ROUNDS
+@pytest.mark.parametrize("model", boosters()[1:])
+def test_boosters_of_other_libraries_end_early_on_the_rows_held_out(model):
+    name = "early_stopping_round" + "s" * hasattr(model, "early_stopping_rounds")
+    patient = clone(model).set_params(n_estimators=200)
+    fits = [fitted(model=clone(patient).set_params(**{name: n})) for n in (5, None)]
+    n = [clf.history_["time"].size for clf in fits]
+    assert n[0] < 0.7 * n[1]
+    assert fits[0].model_.estimator_.get_params()[name] == 5
+
+
+@FEW_ROUNDS
 @pytest.mark.parametrize("seed", range(2))
 def test_it_ends_early_only_after_rounds_that_keep_the_slack(seed):
     """Early rounds keep it as well, before the constraint pulls; they do not end a fit."""
@@ -315,11 +330,35 @@ def test_a_scikit_learn_without_loss_objects_is_refused_in_a_sentence(monkeypatc
         fitted()
 
 
-@pytest.mark.parametrize("setting", [{"is_unbalance": True}, {"scale_pos_weight": 3}])
-def test_weights_of_labels_that_lightgbm_would_not_read_are_refused(setting):
+@pytest.mark.parametrize("model", boosters())
+@pytest.mark.parametrize("setting", [{"n_estimators": 0}, {"learning_rate": 0.0}])
+def test_a_booster_without_rounds_or_steps_is_refused(model, setting):
+    trees = isinstance(model, HistGradientBoostingClassifier)
+    setting = {"max_iter" if trees and k == "n_estimators" else k: v for k, v in setting.items()}
+    with pytest.raises(ValueError, match="must be >= 1 and learning_rate > 0; got"):
+        fitted(model=clone(model).set_params(**setting))
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ({"is_unbalance": True}, "is for .* use class_weight"),
+        ({"scale_pos_weight": 3}, "is for .* use class_weight"),
+        ({"boosting": "dart"}, "must be 'gbdt'"),
+        ({"application": "regression"}, "must be None"),
+        ({"linear_trees": True}, "must be False"),
+    ],
+)
+def test_settings_of_lightgbm_that_rounds_would_not_keep_are_refused_by_any_name(setting, why):
     lightgbm = pytest.importorskip("lightgbm")
-    with pytest.raises(ValueError, match=f"{next(iter(setting))} is for .* use class_weight"):
+    with pytest.raises(ValueError, match=f"{next(iter(setting))} {why}"):
         fitted(model=lightgbm.LGBMClassifier(**setting))
+
+
+def test_a_random_forest_of_xgboost_is_refused():
+    xgboost = pytest.importorskip("xgboost")
+    with pytest.raises(ValueError, match="no random forest; got 5"):
+        fitted(model=xgboost.XGBRFClassifier(n_estimators=5))
 
 
 # ------------------------------------------------------------------ stability

@@ -206,4 +206,4 @@ def test_the_value_of_training_rows_is_the_metric_of_predictions_of_them(model):
     assert kept(clf)
     gap = metrics.demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
     assert clf.training_violation_ == pytest.approx(gap, abs=1e-12)
-    assert f"{clf.training_violation_:.6g} on these rows" in str(model_card(clf))
+    assert f"{clf.training_violation_:.6g} on all training rows" in str(model_card(clf))

@@ -44,6 +44,7 @@ class Family:
 
     rounds: ClassVar[str]  # the parameter with the number of rounds
     replaced: ClassVar[tuple[str, ...]]  # parameters that a fit sets
+    stops: ClassVar[tuple[str, ...]] = ("early_stopping_rounds",)  # names of its patience
 
     def refusal(self, estimator: Any) -> str | None:
         """Return why this booster cannot be constrained, or None if it can."""
@@ -51,8 +52,9 @@ class Family:
 
     def patience(self, estimator: Any, n_rows: int) -> int | None:
         """Return the rounds without a better one after which the booster ends, or None."""
-        rounds = estimator.get_params().get("early_stopping_rounds")
-        return None if rounds is None else int(rounds)
+        params = estimator.get_params()
+        rounds = max(int(params.get(name) or 0) for name in self.stops)
+        return rounds if rounds > 0 else None
 
     def learning_rate(self, estimator: Any) -> float:
         """Return the factor on the values of leaves."""

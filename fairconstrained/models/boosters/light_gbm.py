@@ -9,12 +9,20 @@ import lightgbm
 from fairconstrained.arrays import Floats
 from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
 
-# Parameters of objectives of LightGBM, which a function as objective does not read, and the values
-# with which they do nothing.
-_UNREAD = {
-    **dict.fromkeys(("is_unbalance", "unbalance", "unbalanced_sets"), (None, False)),
-    **dict.fromkeys(("scale_pos_weight", "sigmoid"), (None, 1)),
-}
+# Parameters under all their names, the values with which rounds can be constrained, and why.
+_RULES = (
+    (("boosting_type", "boosting", "boost"), (None, "gbdt"), "must be 'gbdt', whose trees stay"),
+    (("objective",), (None, "binary", "multiclass"), "must be None, for the log loss"),
+    (("objective_type", "application", "app", "loss"), (None,), "must be None, for the log loss"),
+    (("linear_tree", "linear_trees"), (None, False), "must be False"),
+    *(
+        (names, (None, idle), "is for LightGBM's own objective: use class_weight")
+        for names, idle in (
+            (("is_unbalance", "unbalance", "unbalanced_sets"), False),
+            (("scale_pos_weight", "sigmoid"), 1),
+        )
+    ),
+)
 
 
 class LightGBM(Family):
@@ -22,19 +30,17 @@ class LightGBM(Family):
 
     rounds = "n_estimators"
     replaced = ("objective", "n_estimators")
+    stops = ("early_stopping_rounds", "early_stopping_round", "early_stopping", "n_iter_no_change")
 
     def refusal(self, estimator: Any) -> str | None:
         params = estimator.get_params()
-        if estimator.boosting_type != "gbdt":
-            return (
-                f"boosting_type must be 'gbdt', whose trees stay; got {estimator.boosting_type!r}"
-            )
-        if estimator.objective not in (None, "binary", "multiclass"):
-            return f"objective must be None, for the log loss; got {estimator.objective!r}"
-        if params.get("linear_tree"):
-            return "linear_tree must be False"
-        unread = [name for name, idle in _UNREAD.items() if params.get(name) not in idle]
-        return f"{unread[0]} is for LightGBM's own objective: use class_weight" if unread else None
+        refused = (
+            f"{name} {why}; got {params[name]!r}"
+            for names, allowed, why in _RULES
+            for name in names
+            if params.get(name) not in allowed
+        )
+        return next(refused, None)
 
     def fit(self, estimator: Any, task: Task) -> Finish:
         n_outputs = len(task.start)
@@ -46,6 +52,9 @@ class LightGBM(Family):
             if objective.stopped:
                 raise lightgbm.callback.EarlyStopException(env.iteration, [])
 
+        stops = {name: estimator.get_params().get(name) for name in self.stops}
+        stops = {name: rounds for name, rounds in stops.items() if rounds is not None}
+        estimator.set_params(**dict.fromkeys(stops))  # it has no rows to validate on
         estimator.objective = estimator._objective = objective
         estimator.n_estimators = self.n_rounds(estimator) + 1
         estimator.fit(
@@ -53,6 +62,7 @@ class LightGBM(Family):
             init_score=task.starts[:, 0] if n_outputs == 1 else task.starts,
             callbacks=[after],
         )
+        estimator.set_params(**stops)
 
         booster = estimator.booster_
 

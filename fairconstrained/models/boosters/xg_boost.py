@@ -25,8 +25,8 @@ class XGBoost(Family):
             return f"booster must be 'gbtree', whose trees stay; got {estimator.booster!r}"
         if estimator.objective not in (None, "binary:logistic", "multi:softprob"):
             return f"objective must be None, for the log loss; got {estimator.objective!r}"
-        if estimator.num_parallel_tree not in (None, 1):
-            return f"num_parallel_tree must be 1; got {estimator.num_parallel_tree!r}"
+        if (trees := estimator.get_xgb_params().get("num_parallel_tree")) not in (None, 1):
+            return f"num_parallel_tree must be 1, and no random forest; got {trees!r}"
         if estimator.scale_pos_weight not in (None, 1):
             return "scale_pos_weight is for XGBoost's own objective: give sample_weight to fit"
         return None
