@@ -24,7 +24,7 @@ OVERALL = "all"
 # What constraints bound, if they have a bound of their own, in units of the violation.
 BOUNDS: Mapping[str, Callable[[Any], Any]] = {
     "slack": lambda slack: slack,
-    "max": lambda cap: None if isinstance(cap, Mapping) else cap,
+    "max": lambda cap: cap,
     "ratio": lambda ratio: round(1.0 - ratio, 12),  # 0.2 for 0.8
 }
 

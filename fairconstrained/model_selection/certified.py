@@ -245,6 +245,7 @@ class CertifiedClassifier(DelegatingClassifier):
         )
         constraint = self._given("constraint", self.constraint)
         slack = self._given("slack", self.slack, constraint_bound(constraint))
+        check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, plain_objects(y))

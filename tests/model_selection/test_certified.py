@@ -247,6 +247,7 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
         ({"candidates": []}, "candidates"),
         ({"constraint": None}, "constraint"),
         ({"slack": None}, "slack"),
+        ({"slack": None, "constraint": FalseNegativeRate(max={1: 0.2}, per_group=True)}, "slack"),
     ],
 )
 def test_wrong_parameters(changed, match):

@@ -258,6 +258,7 @@ def test_a_model_in_a_loop():
         ({"slack": 1.0}, {}, "slack must be a number >= 0 and < 1"),
         ({"constraint": DemographicParity(attributes="parallel")}, {}, "crossed groups"),
         ({"slack": True}, {}, "slack"),
+        ({"constraint": FalseNegativeRate(max={"a": 0.2}, per_group=True)}, {}, "got {'a': 0.2}"),
         ({"confidence": 95}, {}, "confidence"),
         ({"constraint": "equalized_odds"}, {}, "y_true must hold the true labels"),
         ({"constraint": "equalized_odds"}, {"y_true": [0]}, "y_true has 1 row, but y_pred has 2"),
