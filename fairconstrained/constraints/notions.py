@@ -358,22 +358,23 @@ def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets
     return compared
 
 
-def as_notion(
-    value: Any,
-    names: Mapping[str, Callable[[], Notion]],
-    kind: type[Notion] = Notion,
-    parameter: str = "constraint",
-) -> Notion:
-    """Return the criterion for a name or an object of a kind; refuse anything else by name."""
-    if isinstance(value, str) and value in names:
-        return names[value]()
-    if isinstance(value, kind):
-        return value
-    example = next(iter(names.values()))()
-    raise ValueError(
-        f"{parameter} must be one of {sorted(names)}, or an object of fairconstrained.constraints "
-        f"such as {example!r}; got {value!r}."
-    )
+def as_notions(
+    owner: Any, constraint: Any, names: Mapping[str, Any], kind: type[Notion] = Notion
+) -> list[Any]:
+    """Return the criteria of a kind in ``constraint`` of an estimator: names or objects, or one."""
+    parameter, notions = f"{type(owner).__name__}.constraint", []
+    for value in constraint if isinstance(constraint, (list, tuple)) else [constraint]:
+        named = isinstance(value, str) and value in names
+        if not (named or isinstance(value, kind)):
+            example = next(iter(names.values()))()
+            raise ValueError(
+                f"{parameter} must be one of {sorted(names)}, or an object of "
+                f"fairconstrained.constraints such as {example!r}; got {value!r}."
+            )
+        notions.append(names[value]() if named else value)
+    if not notions:
+        raise ValueError(f"{parameter} is empty; give at least one.")
+    return notions
 
 
 def checked_number(notion: Notion, parameter: str, value: Any, minimum: float = 0.0) -> float:
@@ -408,9 +409,10 @@ def named_positive(notion: Notion, classes: Sequence[Any]) -> str:
 
 def naming(notion: Any, label: Any) -> Any:
     """Return the criterion with this favourable label, where it has none of its own."""
-    params = {} if label is None else notion.get_params()
-    names = [name for name in params if name.split("__")[-1] == "pos_label"]
-    unset = {name: label for name in names if params[name] is None}
+    unset = {}
+    for name, value in notion.get_params().items() if label is not None else ():
+        if name.split("__")[-1] == "pos_label" and value is None:
+            unset[name] = label
     # The user's object stays without a label, for other data.
     return copy.deepcopy(notion).set_params(**unset) if unset else notion
 
@@ -496,23 +498,20 @@ def linear(
     The sets, (n_sets, n_groups) for each label, may weigh rows. Rows of unknown group are in no
     set, unless the sets have a column for them.
     """
-    sets = list(map(sp.coo_array, groups))
-    label = np.repeat(np.arange(len(sets)), [matrix.nnz for matrix in sets])
-    rate, group, weight = (
-        np.concatenate([getattr(matrix, name) for matrix in sets])
-        for name in ("row", "col", "data")
-    )
-    cell, shape = label * space.shape[1] + group, (sets[0].shape[0], prod(space.shape))
+    shape = groups[0].shape[0], prod(space.shape)
+    sets = sp.vstack(list(map(sp.coo_array, groups)), format="coo")  # label by label
+    label, rate = np.divmod(sets.row, shape[0])
+    cell, weight = label * space.shape[1] + sets.col, sets.data
 
     def times(factors: Any, n_columns: int) -> Any:
         """Multiply the sets by (n_events, n_classes, n_columns), event by event."""
         # Entry by entry: Kronecker products of small matrices are mostly overhead.
-        values = weight[:, None] * np.reshape(factors, (-1, len(sets), n_columns))[:, label]
+        values = weight[:, None] * np.reshape(factors, (-1, len(groups), n_columns))[:, label]
         row = shape[0] * np.arange(len(values))[:, None, None] + rate[:, None]
         column = n_columns * cell[:, None] + np.arange(n_columns)
-        entries = [entry.ravel() for entry in np.broadcast_arrays(values, row, column)]
-        size = len(values) * shape[0], shape[1] * n_columns
-        return sp.coo_array((entries[0], tuple(entries[1:])), shape=size)
+        values, row, column = map(np.ravel, np.broadcast_arrays(values, row, column))
+        size = len(factors) * shape[0], shape[1] * n_columns
+        return sp.coo_array((values, (row, column)), shape=size)
 
     return kind(
         space,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _num_samples
 
 from fairconstrained.arrays import check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
+from fairconstrained.constraints.notions import as_notions
 from fairconstrained.estimators.base import data_by_position, unchanged_on_error
 from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.estimators.stream import Stream, extended_stream, stepped
@@ -229,7 +230,7 @@ class AUCFairClassifier(PrivateFairClassifier):
         surrogate = "soft_bins" if self.epsilon is None else "binormal"
         notions: Mapping[str, Any] = AUCS
         names = {name: partial(notion, surrogate=surrogate) for name, notion in notions.items()}
-        return self._as_notions([self.constraint], names, AUCParity)
+        return as_notions(self, [self.constraint], names, AUCParity)
 
     def _with_steps(self, task: Task) -> Task:
         task = replace(task, bounds=(self.slack,))

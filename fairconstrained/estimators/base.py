@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from fairconstrained.arrays import Array, Floats, as_numpy
-from fairconstrained.constraints.notions import Notion, as_notion
 from fairconstrained.distributed import check_device, one_thread, refuse_difference, taken_workers
 from fairconstrained.engines import Table, as_table
 from fairconstrained.fit.columns import admitted, generator, random_seed
@@ -191,16 +190,6 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
     def _with_steps(self, task: Task) -> Task:
         """Return the task with the bounds, the objective and the steps of this estimator."""
         raise NotImplementedError
-
-    def _as_notions(
-        self, constraint: Any, names: Mapping[str, Any], kind: type = Notion
-    ) -> list[Any]:
-        """Return these criteria of a kind, names or objects, one or a list, as objects."""
-        owner = f"{type(self).__name__}.constraint"
-        several = constraint if isinstance(constraint, (list, tuple)) else [constraint]
-        if not several:
-            raise ValueError(f"{owner} is empty; give at least one.")
-        return list(map(partial(as_notion, names=names, kind=kind, parameter=owner), several))
 
     @data_by_position("X", "y")
     def fit(

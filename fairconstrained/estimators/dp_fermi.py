@@ -12,7 +12,7 @@ from torch import Tensor
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.notions import Parity
+from fairconstrained.constraints.notions import Parity, as_notions
 from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.fit.columns import build_model
@@ -129,7 +129,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     _protects = ("sensitive_features", *PrivateFairClassifier._protects)
 
     def _notions(self) -> list[Any]:
-        (notion,) = self._as_notions([self.constraint], _INDEPENDENCE, Parity)
+        (notion,) = as_notions(self, [self.constraint], _INDEPENDENCE, Parity)
         plain = notion.slack is notion.ratio is None
         plain &= (notion.reference, notion.attributes) == ("pairwise", "crossed")
         if notion.name not in _NAMES or not plain:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fairconstrained.constraints.loss_parity import LOSS_PARITIES
+from fairconstrained.constraints.notions import as_notions
 from fairconstrained.estimators.base import FairClassifier
 from fairconstrained.fit.exact import as_exact
 from fairconstrained.fit.task import Task
@@ -80,7 +81,7 @@ class LossParityClassifier(FairClassifier):
 
     def _notions(self) -> list[Any]:
         names = {name: partial(notion, loss=self.loss) for name, notion in LOSS_PARITIES.items()}
-        return self._as_notions(self.constraint, names)
+        return as_notions(self, self.constraint, names)
 
     def _with_steps(self, task: Task) -> Task:
         loss = MeanLoss(LOSSES[self.loss])

@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.constraints.notions import as_notions
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
     PARTIAL_PRIVATE,
@@ -240,7 +241,7 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     def _notions(self) -> list[Any]:
         names = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE
-        return self._as_notions([self.constraint], names, PartialNotion)
+        return as_notions(self, [self.constraint], names, PartialNotion)
 
     def _with_steps(self, task: Task) -> Task:
         if not is_auto(task):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
+from fairconstrained.constraints.notions import as_notions
 from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.fit.boosting import as_boosting
 from fairconstrained.fit.exact import as_exact
@@ -213,7 +214,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     _protects = (*PrivateFairClassifier._protects, "sensitive_features")
 
     def _notions(self) -> list[Any]:
-        return self._as_notions(self.constraint, CONSTRAINTS)
+        return as_notions(self, self.constraint, CONSTRAINTS)
 
     def _with_steps(self, task: Task) -> Task:
         task = replace(task, bounds=(self.slack,))

@@ -111,9 +111,7 @@ def without_constraints(fit: Fit, problem: Any) -> Tensor:
     if not fit.task.is_linear:
         return _solved(fit, free, fit.task.solver).x
     # It does not depend on the slack: one of the fits of clones computes it for all.
-    solved = partial(_solved, fit, free, AugmentedLagrangian())
-    handle, key = fit.task.specification.handle, fit.digest and (fit.digest, "free")
-    shared: Iterate = handle.recall(key, solved)
+    shared: Iterate = fit.shared("free", partial(_solved, fit, free, AugmentedLagrangian()))
     return shared.x
 
 
@@ -133,11 +131,9 @@ def ends_by_slack(fit: Fit) -> dict[float, tuple[Tensor, Tensor]]:
     """Return points and multipliers of fits with other slacks; none if this one begins anew."""
     # Networks begin anew: held-out rows decide when their training stops, and fits that start at
     # one another follow the training rows more closely, one after another.
-    handle = fit.task.specification.handle
-    if not (handle.follows and fit.task.is_linear):
+    if not (fit.task.is_linear and fit.digest and fit.task.specification.handle.follows):
         return {}
-    key = fit.digest and (fit.digest, "ends")
-    points: dict[float, tuple[Tensor, Tensor]] = handle.recall(key, dict)
+    points: dict[float, tuple[Tensor, Tensor]] = fit.shared("ends", dict)
     return points
 
 

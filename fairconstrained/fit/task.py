@@ -23,6 +23,7 @@ from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.problems.objectives import MeanLoss, Objective
+from fairconstrained.sharing import NO_STORE
 from fairconstrained.solvers.base import Solution, Solver, check_solves
 
 # ---------------------------------------------------------------------- rules of parameters
@@ -199,12 +200,18 @@ class Fit:
     data: Any = None  # Rows with the columns of the model, as problems see them, by `learn`
     learnt: Any = None  # other results of `learn`, for later steps
 
+    def shared(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return the result of `compute`, or of a fit of a clone to these rows."""
+        key = self.digest and (self.digest, name)
+        return self.task.specification.handle.recall(key, compute) if key else compute()
+
     @cached_property
     def digest(self) -> bytes | None:
         """A digest of all but the slack; None if rows could change without a trace in it."""
         task, rows = self.task, self.rows
         # Other workers' rows and files may change while these rows stay the same.
-        if rows.workers.size > 1 or not self.data.in_memory:
+        outside = rows.workers.size > 1 or not self.data.in_memory
+        if outside or task.specification.handle is NO_STORE:
             return None
         # What is shared does not depend on the slack, and callbacks have no value of their own.
         params = {k: v for k, v in task.params.items() if k not in ("slack", "callbacks")}

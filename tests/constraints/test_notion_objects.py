@@ -35,7 +35,7 @@ from fairconstrained.constraints import (
     SoftBins,
     Space,
 )
-from fairconstrained.constraints.notions import as_notion
+from fairconstrained.constraints.notions import as_notions
 from fairconstrained.constraints.partial_notions import PartialNotion
 from fairconstrained.metrics import equal_opportunity_difference
 from tests.helpers.fits import FORGIVEN, table
@@ -148,16 +148,16 @@ def test_what_a_notion_lacks_comes_from_the_estimator_and_must_come_from_somewhe
 @pytest.mark.parametrize("names", [CONSTRAINTS, AUCS])
 def test_every_name_gives_an_object_and_objects_are_kept(names):
     for name in names:
-        notion = as_notion(name, names)
+        (notion,) = as_notions(None, name, names)
         assert notion.name == name
-        assert as_notion(notion, names) is notion
+        assert as_notions(None, notion, names) == [notion]
 
 
 @pytest.mark.parametrize("given_", ["parity", None, DemographicParity, EqualizedOdds()])
 def test_anything_else_is_refused_with_what_is_allowed(given_):
-    message = f"C.constraint must be one of {sorted(AUCS)}, or an object"
+    message = f"constraint must be one of {sorted(AUCS)}, or an object"
     with pytest.raises(ValueError, match=re.escape(message)) as error:
-        as_notion(given_, AUCS, AUCParity, "C.constraint")
+        as_notions(None, given_, AUCS, AUCParity)
     assert str(error.value).endswith(f"such as AUCParity(); got {given_!r}.")
 
 
