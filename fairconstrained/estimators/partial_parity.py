@@ -13,6 +13,7 @@ from sklearn.metrics import accuracy_score
 from torch import Tensor
 
 from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.constraints.moments import stacked
 from fairconstrained.constraints.notions import as_notions
 from fairconstrained.constraints.partial_notions import (
     PARTIAL,
@@ -20,7 +21,6 @@ from fairconstrained.constraints.partial_notions import (
     PartialNotion,
     PartialStatisticalParity,
 )
-from fairconstrained.constraints.stack import stacked
 from fairconstrained.estimators.base import accepts_tables, labels_of, like
 from fairconstrained.estimators.private_classifier import PrivateFairClassifier
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller

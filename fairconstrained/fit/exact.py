@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.fit.columns import build_model, learn, measure_training_rows, read
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in, checked, stack

@@ -13,9 +13,8 @@ import numpy as np
 from torch import Generator, Tensor
 
 from fairconstrained.arrays import as_numpy, is_number
-from fairconstrained.constraints.moments import MomentConstraint
+from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.notions import naming
-from fairconstrained.constraints.stack import stacked
 from fairconstrained.exceptions import SmallGroupWarning, UndoneSettingWarning, warn_caller
 from fairconstrained.fit.undone_settings import undone_settings
 from fairconstrained.inputs.description import Description

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from fairconstrained.constraints.auc import AUCConstraint
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding

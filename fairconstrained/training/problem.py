@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Generator, Tensor
 
+from fairconstrained.constraints.moments import stacked
 from fairconstrained.constraints.notions import Notion
-from fairconstrained.constraints.stack import stacked
 from fairconstrained.constraints.tables import Space
 from fairconstrained.distributed import Workers
 from fairconstrained.models.features import DenseFeatures

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from fairconstrained import metrics
 from fairconstrained.constraints import AUCParity, Binormal, DemographicParity, Quadratic, SoftBins
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.problems.objectives import PairwiseLoss, RankedLoss
 from tests.helpers.auc_fits import METRIC_OF

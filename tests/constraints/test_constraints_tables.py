@@ -26,7 +26,7 @@ from fairconstrained.constraints import (
     SoftBins,
     Space,
 )
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import SplineBins
 from fairconstrained.constraints.tables import ClassProbabilities, Columns

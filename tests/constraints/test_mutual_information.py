@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, EqualOpportunity
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.stack import Stack
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.losses import class_probabilities
 from fairconstrained.metrics import exponential_renyi_mutual_information as ermi

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import Space
-from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.moments import stacked
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.losses import log_loss
 from fairconstrained.models import as_specification

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from fairconstrained.constraints import AUCParity, Quadratic, Space
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import Rows
 from fairconstrained.problems.moments import GroupMoments, MomentERM, whitened_model

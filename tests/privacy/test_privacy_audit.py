@@ -12,7 +12,7 @@ from sklearn.dummy import DummyClassifier
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, Space
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.model_selection import PrivateGridSearch
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.models import LinearModel

@@ -22,8 +22,7 @@ from fairconstrained.constraints import (
     SoftBins,
     Space,
 )
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.steps import STEPS
 from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.exact_auc import COMPARISONS

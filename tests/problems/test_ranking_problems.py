@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairconstrained.constraints import Quadratic, Space
-from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.moments import stacked
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM

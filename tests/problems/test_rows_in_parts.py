@@ -18,8 +18,8 @@ from fairconstrained.constraints import (
     Quadratic,
     Space,
 )
+from fairconstrained.constraints.moments import Stack, stacked
 from fairconstrained.constraints.mutual_information import MutualInformation
-from fairconstrained.constraints.stack import Stack, stacked
 from fairconstrained.distributed import ALONE, Workers
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel

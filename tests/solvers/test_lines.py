@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.constraints import AUCS, CONSTRAINTS, Space
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.losses import log_loss, n_outputs

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Generator, Tensor
 
-from fairconstrained.constraints.moments import MomentConstraint
-from fairconstrained.constraints.stack import stacked
+from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.surrogates import Binormal, Quadratic, SoftBins
 from fairconstrained.models.features import Features, as_features, clip_factors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee

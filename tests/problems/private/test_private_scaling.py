@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate, Space
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.constraints.tables import ClassProbabilities
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.models import LinearModel

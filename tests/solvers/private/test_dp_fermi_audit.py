@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, Space
-from fairconstrained.constraints.stack import Stack
+from fairconstrained.constraints.moments import Stack
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel
 from fairconstrained.models.features import DenseFeatures
