@@ -32,9 +32,9 @@ from torch import Generator, Tensor
 
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import Features, Model, Penalty
-from fairconstrained.problems.lines import Line, grid, on_grid
 
 Answer = TypeVar("Answer")
+GRID = torch.logspace(-4, 2, 25, dtype=torch.float64)  # steps to try where changes are unknown
 
 
 class Linearization(NamedTuple):
@@ -75,6 +75,14 @@ class Evaluation(NamedTuple):
 
     soft: Tensor  # (1 + m + k,)
     hard: Tensor  # (1 + m + k,)
+
+
+class Line(NamedTuple):
+    """Hard values at some points of a line."""
+
+    steps: Tensor  # (T,)
+    error: Tensor  # (T,), the hard objective
+    excess: Tensor  # (T,), the largest value of the constraints
 
 
 class Problem(Protocol):
@@ -178,6 +186,20 @@ def cached_last(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answ
         return last[0][1]
 
     return cached
+
+
+def on_grid(hard: Callable[[Tensor], Tensor], steps: Tensor) -> Line:
+    """Evaluate a line at given steps; `hard` returns (f, c_1, ..., c_m) at one step."""
+    values = torch.stack([hard(step) for step in steps])
+    # Padded, because a maximum over no constraints is not defined.
+    excess = torch.nn.functional.pad(values[:, 1:], (0, 1), value=-torch.inf).amax(dim=1)
+    return Line(steps, values[:, 0], excess)
+
+
+def grid(like: Tensor, reach: float) -> Tensor:
+    """Return steps of both signs on a logarithmic grid."""
+    steps = torch.cat((-GRID.flip(0), GRID)).to(like)
+    return steps[steps.abs() <= reach]
 
 
 class FixedSoftness:

@@ -20,10 +20,15 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
-from fairconstrained.problems.base import Evaluation, FixedSoftness, Linearization, with_penalty
-from fairconstrained.problems.baselines import MOST_ENTRIES, Baseline
+from fairconstrained.problems.base import (
+    Evaluation,
+    FixedSoftness,
+    Line,
+    Linearization,
+    with_penalty,
+)
+from fairconstrained.problems.baselines import MOST_ENTRIES, Baseline, rank_line
 from fairconstrained.problems.erm import FairERM
-from fairconstrained.problems.lines import Line, rank_line
 from fairconstrained.problems.objectives import PairwiseLoss
 from fairconstrained.problems.rows import Rows
 
