@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -147,12 +146,13 @@ class DPFermiClassifier(PrivateFairClassifier):
             solver: Any = LabelRounds() if task.is_linear else FERMI()
             return as_exact(task, solver=solver, problem_class=FermiERM, pose=pose)
         options: dict[str, Any] = {"warn_of_parts": warn_of_weights}
+        in_steps: dict[str, Any] = {**options, "build": build_by_steps}
         if task.budget.unit != "sensitive_features":
-            options["build"] = partial(build_by_steps, RecordFermi)
-            return as_records(task, solver=NoisyTables(), problem_class=RecordFermi, **options)
+            return as_records(task, solver=NoisyTables(), problem_class=RecordFermi, **in_steps)
         if solves(task.solver or ReleasedMoments(), SecretGroups):
             return as_secret_groups(task, public=penalised, **options)
-        return as_secret_groups(task, problem_class=AttributeFermi, pose=pose_attribute_steps)
+        in_steps["pose"] = pose_attribute_steps
+        return as_secret_groups(task, problem_class=AttributeFermi, **in_steps)
 
 
 def penalised(
@@ -174,10 +174,10 @@ def pose(fit: Fit) -> tuple[FermiERM, Sequence[str]]:
     return penalised(fit, build_model(fit), data, constraint, data.counts(constraint)), left_out
 
 
-def build_by_steps(kind: Any, fit: Fit, *posed: Any) -> Any:
-    """Build the problem of noisy batches, of a kind for a unit of privacy."""
+def build_by_steps(fit: Fit, *posed: Any) -> Any:
+    """Build the problem of noisy batches, of the task's kind."""
     weight = float(fit.task.params["penalty"])
-    return kind(*posed, fit.task.alpha, fit.rows.n_rows, weight=weight)
+    return fit.task.problem_class(*posed, fit.task.alpha, fit.rows.n_rows, weight=weight)
 
 
 def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:
@@ -189,14 +189,8 @@ def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:
         )
     if hasattr(model, "network"):
         check_rows_independent(model.network, data.X.shape[1])
-    return pose_by_releases(
-        fit,
-        task.plan(fit.rows.n_rows),
-        model,
-        build=partial(build_by_steps, AttributeFermi),
-        release_counts=released_group_counts,
-        warn_of_parts=warn_of_weights,
-    )
+    plan = task.plan(fit.rows.n_rows)
+    return pose_by_releases(fit, plan, model, release_counts=released_group_counts)
 
 
 def warn_of_weights(constraint: MomentConstraint, cells: Tensor, plan: PrivacyGuarantee) -> None:

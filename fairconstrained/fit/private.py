@@ -46,11 +46,8 @@ _SELDOM = 10.0
 # Expected rows of a group in a batch: of fewer a rate is mostly noise.
 _FEW_ROWS = 5
 
-# Builds a problem of a model, rows, a constraint, counts of its parts, and releases.
-Build = Callable[[Fit, Any, Any, MomentConstraint, Tensor, Releases], Any]
 # Builds the problem of rows whose groups are known, or estimated.
 BuildPublic = Callable[[Fit, Any, Any, MomentConstraint, Tensor], Any]
-WarnOfParts = Callable[[MomentConstraint, Tensor, PrivacyGuarantee], None]
 
 
 # ---------------------------------------------------------------------- tasks
@@ -60,8 +57,13 @@ def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) 
     """Return the task with private steps, and this solver if the user gives none."""
     task = replace(task, solver=task.solver or solver, problem_class=problem_class)
     check_private(task)
-    defaults = {"read": read, "solve": solve, "attributes": attributes}
-    defaults["plan"] = lambda n_rows: task.solver.plan(n_rows, task.budget)
+    defaults = {
+        "read": read,
+        "warn_of_parts": warn_of_small_parts,
+        "solve": solve,
+        "attributes": attributes,
+        "plan": lambda n_rows: task.solver.plan(n_rows, task.budget),
+    }
     return checked(replace(task, **{**defaults, **steps}))
 
 
@@ -194,10 +196,8 @@ def pose_by_releases(
     plan: PrivacyGuarantee,
     model: Any,
     *,
-    build: Build,
     release_model: Callable[[Fit, Releases], tuple[Fit, Any]] | None = None,
     release_counts: Callable[[Fit, Releases], Tensor],
-    warn_of_parts: WarnOfParts,
 ) -> tuple[Any, Sequence[str]]:
     """Build the problem by releases, after posing it on one row and on no releases."""
     # A problem that cannot be solved is refused there, before anything is spent.
@@ -205,14 +205,14 @@ def pose_by_releases(
     constraint = stack_of_all(task, rows, rows.ample, 1)
     counts = constraint.partition.pooled(rows.ample.to(data.weight).reshape(-1)).clamp_min(1.0)
     one_row = data.subset(torch.zeros(1, dtype=torch.long).to(data.y), data.weight[:1])
-    commit(fit, plan, build(fit, model, one_row, constraint, counts, releases))
+    commit(fit, plan, task.build(fit, model, one_row, constraint, counts, releases))
     if release_model is not None:
         fit, model = release_model(fit, releases)
     cells = release_counts(fit, releases)
     constraint, left_out = stack(task, rows, cells.round(), least_rows(task, plan.noise(COUNTS)))
-    warn_of_parts(constraint, cells, plan)
+    task.warn_of_parts(constraint, cells, plan)
     counts = constraint.partition.pooled(cells.reshape(-1)).clamp_min(1.0)
-    return build(fit, model, fit.data, constraint, counts, releases), left_out
+    return task.build(fit, model, fit.data, constraint, counts, releases), left_out
 
 
 def commit(fit: Fit, plan: PrivacyGuarantee, trial: Any) -> None:
@@ -288,20 +288,14 @@ def public_mean_loss(
     return FairERM(model, data, fit.task.risk(fit.rows), constraint, fit.task.alpha)
 
 
-def as_secret_groups(
-    task: Task,
-    *,
-    public: BuildPublic = public_mean_loss,
-    warn_of_parts: WarnOfParts = warn_of_small_parts,
-    **steps: Any,
-) -> Task:
+def as_secret_groups(task: Task, *, public: BuildPublic = public_mean_loss, **steps: Any) -> Task:
     """Return the task with the steps of a fit where the groups alone are secret."""
-    build = partial(build_secret_groups, public)
     defaults = {
         "solver": ReleasedMoments(),
         "problem_class": SecretGroups,
         "learn": learn_public,
-        "pose": partial(pose_secret_groups, build=build, warn_of_parts=warn_of_parts),
+        "pose": pose_secret_groups,
+        "build": partial(build_secret_groups, public),
     }
     task = as_private(task, **{**defaults, **steps})
     if task.feature_range is not None:
@@ -320,9 +314,7 @@ def build_secret_groups(public: BuildPublic, fit: Fit, *posed: Any) -> SecretGro
     return SecretGroups(problem, data.group, counts, releases)
 
 
-def pose_secret_groups(
-    fit: Fit, *, build: Build, warn_of_parts: WarnOfParts
-) -> tuple[Any, Sequence[str]]:
+def pose_secret_groups(fit: Fit) -> tuple[Any, Sequence[str]]:
     """Build the problem of secret groups; of a single group nothing is secret."""
     task, rows = fit.task, fit.rows
     if rows.space.shape[1] < 2:
@@ -330,9 +322,8 @@ def pose_secret_groups(
         releases = privacy_guarantee([], delta=delta, unit=unit)
     else:
         releases = task.plan(rows.n_rows)
-    options: Any = {"build": build, "warn_of_parts": warn_of_parts}
     model = build_model(fit)
-    return pose_by_releases(fit, releases, model, release_counts=released_group_counts, **options)
+    return pose_by_releases(fit, releases, model, release_counts=released_group_counts)
 
 
 def released_group_counts(fit: Fit, releases: Releases) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,15 +16,7 @@ from fairconstrained.constraints.tables import sum_by
 from fairconstrained.distributed import ALONE
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.fit.columns import rows_on_device
-from fairconstrained.fit.private import (
-    Build,
-    WarnOfParts,
-    as_private,
-    learn_table,
-    pose_by_releases,
-    warn_of_small_parts,
-    with_noise,
-)
+from fairconstrained.fit.private import as_private, learn_table, pose_by_releases, with_noise
 from fairconstrained.fit.task import Fit, Task
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features, dense_features
@@ -53,23 +44,17 @@ class PublicRange(NamedTuple):
 
 def build_private_erm(fit: Fit, *posed: Any) -> Any:
     """Build the problem of the log loss by noisy tables and gradients."""
-    kind: Any = PrivateERM
-    return kind(*posed, fit.task.alpha, fit.rows.n_rows)
+    return fit.task.problem_class(*posed, fit.task.alpha, fit.rows.n_rows)
 
 
-def as_records(
-    task: Task,
-    *,
-    build: Build = build_private_erm,
-    warn_of_parts: WarnOfParts = warn_of_small_parts,
-    **steps: Any,
-) -> Task:
+def as_records(task: Task, **steps: Any) -> Task:
     """Return the task with the steps of a fit that protects records."""
     defaults = {
         "solver": DPSGDA(),
         "problem_class": PrivateERM,
         "learn": learn,
-        "pose": partial(pose, build=build, warn_of_parts=warn_of_parts),
+        "pose": pose,
+        "build": build_private_erm,
     }
     return as_private(task, **{**defaults, **steps})
 
@@ -132,7 +117,7 @@ def public_range(task: Task, ends: Any, n_features: int) -> PublicRange:
 # ---------------------------------------------------------------------- problem
 
 
-def pose(fit: Fit, *, build: Build, warn_of_parts: WarnOfParts) -> tuple[Any, Sequence[str]]:
+def pose(fit: Fit) -> tuple[Any, Sequence[str]]:
     """Build the problem of noisy tables and gradients."""
     task, n_rows, budget = fit.task, fit.rows.n_rows, fit.task.budget
     plan = task.plan(n_rows)
@@ -147,15 +132,8 @@ def pose(fit: Fit, *, build: Build, warn_of_parts: WarnOfParts) -> tuple[Any, Se
             "Use more rows, fewer features or a larger epsilon.",
             PrivacyWarning,
         )
-    return pose_by_releases(
-        fit,
-        plan,
-        model,
-        build=build,
-        release_model=release_model,
-        release_counts=release_counts,
-        warn_of_parts=warn_of_parts,
-    )
+    releases: Any = {"release_model": release_model, "release_counts": release_counts}
+    return pose_by_releases(fit, plan, model, **releases)
 
 
 def model_in(fit: Fit, coordinates: Coordinates) -> Any:

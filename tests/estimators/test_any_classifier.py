@@ -37,7 +37,7 @@ from fairconstrained import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, UndoneSettingWarning
 from fairconstrained.export import model_card
-from fairconstrained.fit.undone_settings import undone_settings
+from fairconstrained.fit.task import undone_settings
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.models import Posteriors
 from fairconstrained.solvers import NoisyTables
