@@ -273,7 +273,6 @@ class Cap(EventNotion):
 
     @property
     def needs_groups(self) -> bool:
-        """Return whether the cap is on the rate of every group."""
         return self.per_group
 
     def combined(self, n_events: int) -> Any:

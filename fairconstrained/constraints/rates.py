@@ -304,7 +304,6 @@ class ExpectedCost(Cap):
         return [Event(rate.possible.max(axis=1), rate.hits) for rate in costs]
 
     def combined(self, n_events: int) -> Any:
-        """Return the weights that average the events."""
         return np.full((1, n_events), 1.0 / n_events)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.tables import Linear, Statistic
+from fairconstrained.constraints.tables import Fractions, Linear, Statistic
 
 
 @dataclass(frozen=True)
@@ -105,17 +105,12 @@ class Above(Statistic):
 
 
 @dataclass(frozen=True)
-class ScoreBins(Statistic):
+class ScoreBins(Fractions):
     """Weights of a row in the bins between `n_columns` - 1 thresholds on [-reach, reach]."""
 
     n_columns: int
     temperature: float
     reach: float = 8.0  # beyond which few scores of a logistic model lie: they are log odds
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Return one width for all columns together."""
-        return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         return self._weights(torch.sigmoid(self.temperature * (scores - self._thresholds(scores))))

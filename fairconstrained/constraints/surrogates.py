@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.tables import Placement, Statistic
+from fairconstrained.constraints.tables import Fractions, Placement, Statistic
 from fairconstrained.numerics import NEGLIGIBLE
 
 
@@ -29,7 +29,7 @@ class ScoreMoments(Statistic):
 
 
 @dataclass(frozen=True)
-class SplineBins(Statistic):
+class SplineBins(Fractions):
     r"""Weights of a row in `n_columns` bins: cubic B-splines of its squashed score.
 
     The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`.
@@ -51,11 +51,6 @@ class SplineBins(Statistic):
 
     n_columns: int
     reach: float = 8.0
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Return one width for all columns together."""
-        return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         rows = torch.arange(len(scores), device=scores.device)

@@ -339,17 +339,20 @@ class Statistic:
         return self
 
 
+class Fractions(Statistic):
+    """Base of statistics whose columns are not negative and add up to one for every row."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return (self.n_columns,)
+
+
 @dataclass(frozen=True)
-class ClassProbabilities(Statistic):
+class ClassProbabilities(Fractions):
     """Tempered class probabilities; hard values are the one-hot predicted class."""
 
     n_columns: int
     temperature: float = 1.0
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Return one width for all columns together."""
-        return (self.n_columns,)
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         return class_probabilities(scores, self.temperature)
@@ -391,6 +394,8 @@ class NoColumns(Statistic):
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
         return scores[:, :0]
 
+    hard = soft
+
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         return scores[:, :0], partial(torch.matmul, other=scores.new_zeros(0, scores.shape[1]))
 
@@ -428,7 +433,6 @@ class Columns(Statistic):
         return torch.cat([none, *(member.sums(scores, rows) for member in self.members)], dim=1)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Return the hard values of all members, side by side."""
         return _side_by_side(scores, [member.hard(scores, y) for member in self.members])
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
@@ -439,7 +443,6 @@ class Columns(Statistic):
         return next((numbers for numbers in labels if numbers.numel()), table[:, :0])
 
     def sharpened(self) -> Columns:
-        """Sharpen all members."""
         return Columns(tuple(member.sharpened() for member in self.members))
 
 

@@ -224,25 +224,22 @@ def _contrasts(tables: Sequence[Floats]) -> Floats:
 
 def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
     """Seed a model where it has no seed: fits with one random_state are alike."""
-    unset = [
-        name
-        for name, value in sorted(model.get_params(deep=True).items())
-        if (name == "random_state" or name.endswith("__random_state")) and value is None
-    ]
-    seeds = {name: rng.randint(np.iinfo(np.int32).max) for name in unset}
+    seeds = {}
+    for name, value in sorted(model.get_params(deep=True).items()):
+        if name.rpartition("__")[2] == "random_state" and value is None:
+            seeds[name] = rng.randint(np.iinfo(np.int32).max)
     return model.set_params(**seeds) if seeds else model
 
 
 def stopping_early(model: Any, target: Ints) -> Any:
     """Let boosters stop early from 2,000 rows on, if they leave it to the number of rows."""
     # Each kind needs a row on either side of the split.
-    names = [
-        name
-        for name, value in model.get_params(deep=True).items()
-        if name.rpartition("__")[2] == "early_stopping" and isinstance(value, str)
-    ]
     stops = len(target) >= MANY_ROWS and np.unique(target, return_counts=True)[1].min() > 1
-    return model.set_params(**dict.fromkeys(names, bool(stops))) if names else model
+    choices = {}
+    for name, value in model.get_params(deep=True).items():
+        if name.rpartition("__")[2] == "early_stopping" and isinstance(value, str):
+            choices[name] = bool(stops)
+    return model.set_params(**choices) if choices else model
 
 
 def takes_weights(model: Any) -> bool:

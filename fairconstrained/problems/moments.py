@@ -176,7 +176,6 @@ class MomentERM(FixedSoftness, FairERM):
 
     @cached_property
     def counts(self) -> Tensor:
-        """Weight in each part of the table, (n_parts,)."""
         return self._by_part(self.moments.weight, self.constraint)
 
     @cached_property

@@ -89,7 +89,7 @@ class RankedLoss(Objective):
                 gradients.append(w[:, None] * self.loss.gradient(z, label))
             return torch.cat(gradients)
 
-        return _weighted_sum(self.loss, scores, y, weight), gradient
+        return self.sums(scores, y, weight), gradient
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,6 @@ class PairwiseLoss(Objective):
         return self.surrogate.statistic.sums(scores, Placement(y, y, weight, 2))
 
     def from_sums(self, sums: Tensor) -> Tensor:
-        """Compute the surrogate loss from sums by label, divided by the total weight."""
         # Known fractions, not those of the batch: means are unbiased, and a batch may lack a label.
         means = sums.reshape(2, -1) / sums.new_tensor(self.fractions)[:, None]
         return self.surrogate.loss(means[1], means[0])

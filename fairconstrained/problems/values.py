@@ -204,12 +204,12 @@ class ERM:
     def _piece_sums(self, x: Tensor, rows: Rows) -> Sums:
         """Sum over a piece of the rows, and return the map from weights on sums to gradients."""
         w, aux = x.tensor_split([self.model.n_params])
-        placed, steps = self.placed_rows(rows), self.constraint.steps_at(aux)
+        placed = self.placed_rows(rows)
         scores, model_pullback = self.model.linearize(w, rows.X)
-        in_closed_form = self.affine is not None
-        if steps is not None and in_closed_form and isinstance(self.model, LinearModel):
+        steps = self.constraint.steps_at(aux) if self.constraint.n_aux else None
+        if steps is not None and self.affine is not None and isinstance(self.model, LinearModel):
             return self._at_thresholds(steps, scores, placed, model_pullback)
-        if in_closed_form:
+        if self.affine is not None:
             sums, on_scores = self._in_closed_form(scores, aux, placed)
         else:
             sums, pullback = linearized(lambda z, a: self._sums(z, placed, a), scores, aux)
