@@ -498,7 +498,7 @@ def linear(
     set, unless the sets have a column for them.
     """
     shape = groups[0].shape[0], prod(space.shape)
-    sets = sp.vstack(list(map(sp.coo_array, groups)), format="coo")  # label by label
+    sets = sp.vstack(list(map(sp.coo_array, groups))).tocoo()  # label by label
     label, rate = np.divmod(sets.row, shape[0])
     cell, weight = label * space.shape[1] + sets.col, sets.data
 

@@ -126,16 +126,6 @@ def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
     return torch.cat((problem.model.from_linear(coef.T, intercept), aux)), solution.dual
 
 
-def ends_by_slack(fit: Fit) -> dict[float, tuple[Tensor, Tensor]]:
-    """Return points and multipliers of fits with other slacks; none if this one begins anew."""
-    # Networks begin anew: held-out rows decide when their training stops, and fits that start at
-    # one another follow the training rows more closely, one after another.
-    if not (fit.task.is_linear and fit.digest and fit.task.specification.handle.follows):
-        return {}
-    points: dict[float, tuple[Tensor, Tensor]] = fit.shared("ends", dict)
-    return points
-
-
 def nearest_end(
     points: dict[float, tuple[Tensor, Tensor]], slack: float, x: Tensor, dual: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -175,7 +165,11 @@ def from_last_fit(task: Task, classes: Any, problem: Any) -> tuple[Tensor, Any]:
 
 def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start) -> Solved:
     """Solve the problem from a start, and roughly before, where a margin needs errors there."""
-    problem, task, points = start(fit, problem), fit.task, ends_by_slack(fit)
+    problem, task = start(fit, problem), fit.task
+    # Where fits with other slacks ended. Networks begin anew: held-out rows decide when their
+    # training stops, and fits that start at one another follow the training rows more closely.
+    follows = task.is_linear and fit.digest and task.specification.handle.follows
+    points: dict[float, tuple[Tensor, Tensor]] = fit.shared("ends", dict) if follows else {}
     x = problem.start()
     dual = x.new_zeros(problem.n_constraints)
     if task.last is not None:
