@@ -103,7 +103,9 @@ class UncertainGroups:
         return Groups(self.rows, self.labels)
 
 
-def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Groups:
+def encode_groups(
+    sensitive_features: Any, n_samples: int | None = None, name: str = "sensitive_features"
+) -> Groups:
     """Cross the columns of `sensitive_features` into one group per combination that occurs.
 
     These are a list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
@@ -113,7 +115,7 @@ def encode_groups(sensitive_features: Any, n_samples: int | None = None) -> Grou
     >>> encode_groups([["f", 1], ["m", None], ["f", 1]])
     Groups(codes=array([ 0, -1,  0]), labels=array([('f', 1)], dtype=object))
     """
-    return read_groups(sensitive_features, n_samples)[0]
+    return read_groups(sensitive_features, n_samples, name=name)[0]
 
 
 def read_groups(
@@ -391,10 +393,18 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     if twice := [key for key in dict.fromkeys(names) if names.count(key) > 1]:
         raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
     if isinstance(table, dict):
-        return {key: computed(column, "to_pylist") for key, column in table.items()}
+        columns = {key: computed(column, "to_pylist") for key, column in table.items()}
+        if others := [repr(key) for key, column in columns.items() if len(np.shape(column)) != 1]:
+            raise ValueError(
+                f"{name} must hold a column of one value per row under each name; got another "
+                f"shape for {listed(others)}."
+            )
+        return columns
     if hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
         return dict(zip(names, map(table.__getitem__, names), strict=True))
     array = to_array(table, name)
+    if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], tuple):
+        return columns_of(array.tolist(), name)  # rows of several values, such as a MultiIndex
     if array.dtype.names:  # a structured array
         return {key: array[key] for key in array.dtype.names}
     if array.ndim not in (1, 2):

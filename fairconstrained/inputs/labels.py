@@ -41,6 +41,7 @@ class Classes(NamedTuple):
 def label_array(values: Any) -> Array:
     """Return labels as an array; numbers and missing values in a list of texts stay."""
     array = np.asarray(as_numpy(values))
+    array = array.astype(object) if array.dtype.kind == "T" else array  # texts of numpy 2
     mixed = isinstance(values, (list, tuple)) and array.dtype.kind == "U"
     return np.asarray(values, dtype=object) if mixed else array
 
@@ -86,6 +87,11 @@ def _refuse_other_types(labels: Array, name: str) -> None:
     if pd.api.types.infer_dtype(labels).startswith("mixed"):
         kinds = " and ".join(sorted({kind_of(label) for label in labels}))
         raise ValueError(f"{name} must hold labels of one type, numbers or text; got {kinds}.")
+    refuse_scores(labels, name)
+
+
+def refuse_scores(labels: Array, name: str) -> None:
+    """Raise ValueError for fractions, which are no labels."""
     if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
         raise ValueError(
             f"{name} must hold class labels; got {fractions[0]}. Turn scores or probabilities "

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Floats
-from fairconstrained.inputs.labels import best_of, is_known, order_of
-from fairconstrained.inputs.values import alternatives, listed, spelling
+from fairconstrained.inputs.labels import best_of, is_known, order_of, refuse_scores
+from fairconstrained.inputs.values import alternatives, listed, plain, spelling
 
 
 class Outcomes(NamedTuple):
@@ -69,6 +69,8 @@ def read_outcomes(
     The favourable value must occur in each column, or in another that has all of its values.
     """
     values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
+    for column, seen in zip(columns.values(), values.values(), strict=True):
+        refuse_scores(plain(np.array(seen, dtype=object)), str(column.name))
     orders, outcomes = list(map(order_of, columns.values())), {}
     for name, column in columns.items():
         spellings = set(map(spelling, values[name]))

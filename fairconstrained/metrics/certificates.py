@@ -378,7 +378,8 @@ class _Table(NamedTuple):
             if claim.pooled and not groups.known.all():
                 groups = encode_groups([OVERALL] * rows.size)
             if not groups.known.any():
-                raise ValueError("sensitive_features is missing in every row.")
+                or_strata = " or control_features" * bool(n_control)
+                raise ValueError(f"sensitive_features{or_strata} is missing in every row.")
             if not groups.known.all():
                 assumed.append(_MISSING.format((~groups.known).sum(), rows.size))
             row, group, share = groups.copies()

@@ -174,7 +174,8 @@ def exponential_renyi_mutual_information(
     """
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     tables, groups = _conditioned(counts, constraint, pos_label), counts.groups
-    tables = tables[tables.sum(axis=(1, 2)) > 0]  # labels that do not occur have no weight
+    occurs = tables.sum(axis=(1, 2)) > 0  # other labels have no weight
+    tables = tables[occurs] if occurs.any() else tables
     empty = tables.sum(axis=2).min(axis=0) <= 0
     if empty.any():
         named = [groups[g] for g in np.flatnonzero(empty)]

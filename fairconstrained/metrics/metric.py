@@ -150,8 +150,10 @@ def parts_of(
             continue
         rows = {name: part[name] for name in _BY_ROW if part.get(name) is not None}
         check_samples(**rows, control_features=control_features)
-        strata = encode_groups(control_features)
+        strata = encode_groups(control_features, name="control_features")
         n_rows = len(strata.codes)
+        if not strata.known.any():
+            raise ValueError("control_features is missing in every row.")
         known = strata.known if groups is None else strata.known & encode_groups(column).known
         # Before strata are cut out: rows of unknown group are represented within labels of all
         # strata.

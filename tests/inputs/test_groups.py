@@ -58,6 +58,8 @@ def test_one_column_in_any_container(container):
         {"sex": SEX, "age": AGE},
         list(zip(SEX, AGE, strict=True)),
         pl.LazyFrame({"sex": SEX, "age": AGE}),
+        pd.MultiIndex.from_arrays([SEX, AGE]),
+        pd.Series(list(zip(SEX, AGE, strict=True))),
     ],
 )
 def test_columns_are_crossed_into_combinations_that_occur(two_columns):
@@ -117,8 +119,35 @@ def test_wrong_shapes_are_refused():
         encode_groups(pd.DataFrame(index=[0, 1]))
     with pytest.raises(ValueError, match="different shapes"):
         encode_groups({"a": [1, 2], "b": [1]})
-    with pytest.raises(ValueError, match="ragged"):
-        encode_groups([["a"], ["b", "c"]])
+    for ragged in ([["a"], ["b", "c"]], pd.Series([("a",), ("b", "c")])):
+        with pytest.raises(ValueError, match="ragged"):
+            encode_groups(ragged)
+
+
+@pytest.mark.parametrize("column", ["f", None, iter(SEX), [SEX, SEX], pd.DataFrame({"a": SEX})])
+def test_a_dict_holds_columns(column):
+    """What is none is named, and no value of it is taken for a group."""
+    with pytest.raises(ValueError, match=r"control_features .* another shape for 'age'"):
+        encode_groups({"sex": SEX, "age": column}, name="control_features")
+
+
+def test_strata_are_named_as_strata():
+    rows = {"y_true": [0, 1, 0, 1], "y_pred": [0, 1, 1, 0], "sensitive_features": [*"abab"]}
+    twice = pd.DataFrame([[1, 2]] * 4, columns=["a", "a"])
+    for strata, words in [(twice, "several columns"), ("abc", "single"), ([None] * 4, "missing")]:
+        with pytest.raises(ValueError, match=f"^control_features .*{words}"):
+            metrics.demographic_parity_difference(**rows, control_features=strata)
+    claim = {"constraint": "demographic_parity", "slack": 0.1, "control_features": [None] * 4}
+    with pytest.raises(ValueError, match="control_features is missing in every row"):
+        metrics.certify(**rows, **claim)
+
+
+@pytest.mark.parametrize("name", ["y_pred", "y_true", "before"])
+def test_scores_are_no_outcomes(name):
+    """Nor where one of them equals the favourable label, and would alone be counted."""
+    rows = {**ROWS, name: [0.2, 1.0, 0.5, 0.0, 0.7, 0.1], "y_score": None, "sample_weight": None}
+    with pytest.raises(ValueError, match=r"must hold class labels; got 0\.2"):
+        fairconstrained.report(**rows, pos_label=1)
 
 
 ROWS = {

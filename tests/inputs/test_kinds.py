@@ -137,6 +137,16 @@ def test_labels_of_any_table_are_their_plain_kind(labels):
     assert partial_equal_opportunity(labels, **ranked) == partial_equal_opportunity(Y, **ranked)
 
 
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy has it from 2 on")
+def test_texts_of_numpy_2_are_words():
+    y, decision = (np.array(["no", "yes"])[codes].astype("T") for codes in (Y, DECISION))
+    clf = RateConstrainedClassifier(slack=0.2).fit(X, y, sensitive_features=GROUP)
+    assert clf.classes_.tolist() == ["no", "yes"]
+    rows = {"sensitive_features": GROUP, "pos_label": "yes"}
+    gap = equal_opportunity_difference(Y, DECISION, sensitive_features=GROUP)
+    assert equal_opportunity_difference(y, decision, **rows) == gap
+
+
 @pytest.mark.parametrize(
     "days",
     [
