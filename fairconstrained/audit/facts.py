@@ -175,27 +175,26 @@ def audited(sample: Sample, question: Question) -> Audit:
         )
     groupings, compared = sample.groupings, sample.compared(question.attributes)
     single = len(sample.people.columns)
+    alone = [sample.everybody, *groupings[:single]]
     more = [*groupings[single:], *(compared if sample.strata is not None else [])]
     facts: dict[str, Any] = {
         "outcomes": _outcomes(sample),
-        "groups": _joined(
-            measures.rates(sample, by, question.confidence)
-            for by in [sample.everybody, *groupings[:single]]
-        ),
+        "groups": _joined(measures.rates(sample, by, question.confidence) for by in alone),
         "intersections": _joined(measures.rates(sample, by, question.confidence) for by in more),
         "differences": [],
         "ratios": [],
         "calibration": _joined(measures.calibration(sample, by) for by in groupings[:single]),
         "changes": _joined(measures.changes(sample, by) for by in [sample.everybody, *groupings]),
         "certificates": [],
-        "left_out": [*sample.left_out, *sample.absent_labels],
+        "left_out": [*sample.left_out, *sample.absent_labels, *sample.hidden_strata],
     }
     criteria = list(measures.COMPARED)[: None if sample.label is not None else 1]
     counted = [Counted(sample, by) for by in compared]
     tables = {
         name: measures.compared(counted, name, question.slack, sample.min_cell) for name in criteria
     }
-    not_compared = [] if question.criterion == "demographic_parity" else [*sample.absent_labels]
+    labels = () if question.criterion == "demographic_parity" else sample.absent_labels
+    not_compared = [*labels, *sample.hidden_strata]
     for i, groups in enumerate(tqdm(counted, desc="comparing groups", delay=2, leave=False)):
         comparable = {name: table[i] for name, table in tables.items()}
         not_compared += _compare(groups, comparable, facts, question)
@@ -235,11 +234,7 @@ def _compare(
 ) -> list[str]:
     """Compare the groups by one attribute, in `facts`; name those the question leaves out."""
     sample, by = counted.sample, counted.by
-    left_out = {
-        name: measures.left_out(sample, by, comparable, name)
-        for name in comparable
-        if (by.codes >= 0).any()
-    }
+    left_out = {name: measures.left_out(sample, by, comparable, name) for name in comparable}
     facts["left_out"] += dict.fromkeys(name for names in left_out.values() for name in names)
     gaps, ratios = measures.comparisons(counted, comparable, question.confidence)
     compared = {by.groups[g] for g in np.flatnonzero(comparable["demographic_parity"].kept)}

@@ -12,7 +12,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from fairconstrained import comparison
 from fairconstrained.arrays import Array
 from fairconstrained.audit.counts import Counted, event_cells, named_events, rows_alone, within
-from fairconstrained.audit.sample import UNKNOWN, Grouping, Sample
+from fairconstrained.audit.sample import Grouping, Sample
 from fairconstrained.comparison import DEFAULT_SLACK, Compared
 from fairconstrained.exceptions import SmallGroupWarning, ignoring
 from fairconstrained.metrics.auc import Ranked
@@ -110,6 +110,8 @@ def compared(
     groupings: list[Counted], criterion: str, slack: float | None, min_cell: int
 ) -> list[Compared]:
     """Decide who is compared by each attribute, in each stratum: groups by events."""
+    if not groupings:  # every stratum is hidden
+        return []
     possible = event_cells(criterion).astype(int)
     tables = [counted.counts(criterion).rows.reshape(-1, 4) @ possible.T for counted in groupings]
     families = [counted.by.family for counted in groupings]
@@ -142,9 +144,7 @@ def left_out(
     names = groups.left_out(lambda g, e: by.groups[g], few)
     names += cells.left_out(lambda g, e: f"{by.groups[g]}{events[e].condition}", few)
     names += [f"{group} (0 rows)" for group in sample.absent(by)]
-    hidden = [why.strip("()") for why in by.others if why != UNKNOWN]
-    names += [f"{words}, neither shown nor compared" for words in hidden]
-    return [f"{by.attribute}: {words}" for words in names]
+    return [*(f"{by.attribute}: {words}" for words in names), *by.hidden]
 
 
 def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[str]:

@@ -60,7 +60,7 @@ class Grouping(NamedTuple):
         sizes = np.bincount(self.codes[rows & (self.codes >= 0)], minlength=len(self.groups))
         large, few = sizes >= min_cell, (sizes > 0) & (sizes < min_cell)
         hidden = rows & (self.codes >= 0) & few[self.codes]
-        unknown = {why: rows & mask for why, mask in self.others.items() if why == UNKNOWN}
+        unknown = {why: rows & mask for why, mask in self.others.items()}
         return self._replace(
             attribute=name,
             codes=np.where(rows, recoded(self.codes, np.where(large, large.cumsum() - 1, -1)), -1),
@@ -71,6 +71,16 @@ class Grouping(NamedTuple):
                 if mask.any()
             },
         )
+
+    def hiding(self, min_cell: int) -> Grouping:
+        """Return the groups with so many rows."""
+        return self.within(np.ones(len(self.codes), dtype=bool), self.attribute, min_cell)
+
+    @property
+    def hidden(self) -> list[str]:
+        """Word how many groups are too small to show."""
+        words = (why.strip("()") for why in self.others if why != UNKNOWN)
+        return [f"{self.attribute}: {why}, neither shown nor compared" for why in words]
 
     @property
     def family(self) -> str:
@@ -100,31 +110,36 @@ class Sample:
     @cached_property
     def groupings(self) -> list[Grouping]:
         """Return groups by each attribute and, of several, by all together."""
-        single = [_grouping(self.people[[name]], self.min_cell) for name in self.people]
+        return [by.hiding(self.min_cell) for by in self._with_small_ones]
+
+    @cached_property
+    def _with_small_ones(self) -> list[Grouping]:
+        single = [_grouping(self.people[[name]]) for name in self.people]
         if len(single) == 1 or not self.people.notna().all(axis=1).any():
             return single
-        return [*single, _grouping(self.people, self.min_cell)]
+        return [*single, _grouping(self.people)]
 
     @cached_property
     def strata(self) -> Grouping | None:
         """Return the strata of the control features."""
-        return None if self.control is None else _grouping(self.control, self.min_cell)
+        return None if self.control is None else _grouping(self.control).hiding(self.min_cell)
+
+    @property
+    def hidden_strata(self) -> list[str]:
+        """Word how many strata are too small to show."""
+        return [] if self.strata is None else self.strata.hidden
 
     def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
         """Return the groupings to compare: all, or each attribute by itself; in each stratum."""
-        groupings = self.groupings
-        if attributes == "parallel":
-            groupings = groupings[: len(self.people.columns)]
-        strata = self.strata
+        last, strata = len(self.people.columns) if attributes == "parallel" else None, self.strata
         if strata is None or not within:
-            return groupings
+            return self.groupings[:last]
         where = f"where {strata.attribute} is"
-        inside = [
+        return [
             by.within(strata.codes == i, f"{by.attribute} {where} {name}", self.min_cell)
-            for by in groupings
+            for by in self._with_small_ones[:last]
             for i, name in enumerate(strata.groups)
         ]
-        return [grouping for grouping in inside if (grouping.codes >= 0).any()]
 
     def known(self, grouping: Grouping) -> Array:
         """Return whether the group, and the stratum, of each row are known, (n_samples,)."""
@@ -186,8 +201,9 @@ def read_sample(
 ) -> Sample:
     """Check and encode all inputs; errors name them. A model knows groups and labels."""
     columns = {"y_pred": y_pred, "y_true": y_true, "before": before}
-    people = _people(sensitive_features)
-    control = None if control_features is None else _people(control_features)
+    people, control = _people(sensitive_features, "group"), None
+    if control_features is not None:
+        control = _people(control_features, "stratum", "control_features")
     for name, column in pd.concat([people, control], axis=1).items():
         if len(column) and column.isna().all():
             raise ValueError(f"{name} is missing in every row.")
@@ -248,11 +264,11 @@ def _column(name: str, values: Any) -> pd.Series[Any]:
     return pd.Series(codes, name=label).reset_index(drop=True)
 
 
-def _people(sensitive_features: Any) -> pd.DataFrame:
-    """Return a column for each attribute."""
-    columns = named_columns(sensitive_features)
+def _people(values: Any, word: str, parameter: str = "sensitive_features") -> pd.DataFrame:
+    """Return a column for each attribute; `word` is the name of one without a name."""
+    columns = named_columns(values, parameter)
     if list(columns) == ["column 0"]:
-        columns = {"group": columns["column 0"]}
+        columns = {word: columns["column 0"]}
     return pd.DataFrame({name: whole_numbers(column, name) for name, column in columns.items()})
 
 
@@ -282,8 +298,8 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
     return groups
 
 
-def _grouping(people: pd.DataFrame, min_cell: int) -> Grouping:
-    """Cross the columns into the combinations that occur; hide those with few rows."""
+def _grouping(people: pd.DataFrame) -> Grouping:
+    """Cross the columns into the combinations that occur."""
     with ignoring(InputWarning):  # the notes of an audit say it
         codes, labels = encode_groups(people)
     known = codes >= 0
@@ -291,8 +307,7 @@ def _grouping(people: pd.DataFrame, min_cell: int) -> Grouping:
     ranked = len(people.columns) == 1 and (order := _order(people.iloc[:, 0], names)) is not None
     if ranked:
         codes, names = recoded(codes, np.argsort(order)), [names[i] for i in order]
-    by = Grouping(" & ".join(people), codes, names, ranked, {UNKNOWN: ~known})
-    return by.within(np.ones(len(codes), dtype=bool), by.attribute, min_cell)
+    return Grouping(" & ".join(people), codes, names, ranked, {UNKNOWN: ~known})
 
 
 def _order(column: pd.Series, names: list[str]) -> Any:

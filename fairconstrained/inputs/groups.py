@@ -282,9 +282,8 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
 
 def _strata(control_features: Any) -> dict[Any, Any]:
     """Return columns of strata, by names that no columns of groups have."""
-    columns = columns_of(control_features, _STRATA.strip())
-    names = (f"{_STRATA}{name}" for name in column_names(columns))
-    return dict(zip(names, columns.values(), strict=True))
+    columns = named_columns(control_features, _STRATA.strip())
+    return {f"{_STRATA}{name}": column for name, column in columns.items()}
 
 
 def as_described(sensitive_features: Any, before: Description | None) -> Any:
@@ -418,10 +417,15 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     return {own_name if isinstance(own_name, str) and own_name else 0: table}
 
 
-def named_columns(table: Any) -> dict[str, Any]:
+def named_columns(table: Any, name: str = "sensitive_features") -> dict[str, Any]:
     """Return the columns by names, which columns without one get from their positions."""
-    columns = columns_of(table)
-    return dict(zip(column_names(columns), columns.values(), strict=True))
+    columns = columns_of(table, name)
+    names = column_names(columns)
+    if not names:
+        raise ValueError(f"{name} has no columns; give at least one.")
+    if twice := [key for key in dict.fromkeys(names) if names.count(key) > 1]:
+        raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
+    return dict(zip(names, columns.values(), strict=True))
 
 
 def column_names(keys: Iterable[Any]) -> list[str]:

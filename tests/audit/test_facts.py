@@ -635,7 +635,7 @@ def test_combinations_that_do_not_occur_are_not_listed_and_unlabelled_groups_are
     assert found.intersections == []
     label = np.where(SEX == "woman", None, TRUE)
     found = report(label, control_features=SEX, sensitive_features=RACE)
-    woman, *_ = facts(found.to_dict()["intersections"], attribute="group where group is woman")
+    woman, *_ = facts(found.to_dict()["intersections"], attribute="group where stratum is woman")
     # So few labels are a small cell, whose number is hidden.
     assert (woman["labelled"], woman["error"]) == (None, None)
     assert woman["selection_rate"] is not None
@@ -662,3 +662,29 @@ def test_a_ratio_of_rates_that_are_all_zero_is_not_known():
     nobody = fairconstrained.report(y_pred=np.zeros(N, dtype=int), **options)
     assert nobody.verdict == "not proved"
     assert "no ratio on these rows, where all rates are zero" in nobody.to_markdown()
+
+
+def test_groups_and_strata_that_are_too_small_are_named_within_strata():
+    """A group of three and a stratum of four, and strata of one row each, which leave nothing."""
+    rows = {"y_true": None, "y_pred": np.arange(400) % 3 == 0, "slack": 0.1}
+    people = np.where(np.arange(400) < 3, "c", np.where(np.arange(400) % 2, "a", "b"))
+    strata = np.where(np.arange(400) > 395, "z", np.where(np.arange(400) % 5 < 2, "x", "y"))
+    audit = report(sensitive_features=people, control_features=strata, **rows)
+    few = "1 group with fewer than 10 rows, neither shown nor compared"
+    for where in ("group where stratum is x", "group where stratum is y", "stratum"):
+        assert f"{where}: {few}" in audit.answer
+        assert f"{where}: {few}" in audit.left_out
+    alone = report(sensitive_features=people, control_features=np.arange(400), **rows)
+    assert alone.verdict == "not proved"
+    assert "Nothing can be compared" in alone.answer
+    assert "stratum: 400 groups with fewer than 10 rows" in alone.answer
+
+
+@pytest.mark.parametrize("parameter", ["sensitive_features", "control_features"])
+def test_columns_are_never_merged_and_never_none(parameter):
+    people = {0: [*"aabb"], "column 0": [*"abab"]}
+    rows = {"y_true": None, "y_pred": [0, 1, 0, 1], "sensitive_features": [*"abab"]}
+    with pytest.raises(ValueError, match=f"{parameter} has several columns of the name 'column 0'"):
+        report(**{**rows, parameter: people})
+    with pytest.raises(ValueError, match=f"{parameter} has no columns"):
+        report(**{**rows, parameter: pd.DataFrame(index=range(4))})
