@@ -129,4 +129,7 @@ def favourable_name(sample: Sample, criterion: str) -> str:
 def named_events(sample: Sample, criterion: str) -> list[Rate]:
     """Return the rates of a criterion, with the name of the favourable decision in their words."""
     name = favourable_name(sample, criterion)
-    return list(PARITIES[criterion]([f"not {name}", name], [1]))
+    other = f"not {name}"
+    words = f" a label other than {name!r}", f" label {other!r}"  # one name of a cell
+    events = PARITIES[criterion]([other, name], [1])
+    return [event._replace(condition=event.condition.replace(*words)) for event in events]

@@ -389,7 +389,9 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     # Columns of Arrow become Python's types.
     table = computed(computed(table), "to_pydict", "to_pylist")
     names = list(getattr(table, "columns", names))
-    if twice := [key for key in dict.fromkeys(names) if names.count(key) > 1]:
+    names = list(table) if isinstance(table, dict) and not names else names
+    texts = list(map(_text, names))  # 0 and "column 0" would be one name in tables
+    if twice := [text for text in dict.fromkeys(texts) if texts.count(text) > 1]:
         raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
     if isinstance(table, dict):
         columns = {key: computed(column, "to_pylist") for key, column in table.items()}
@@ -423,15 +425,16 @@ def named_columns(table: Any, name: str = "sensitive_features") -> dict[str, Any
     names = column_names(columns)
     if not names:
         raise ValueError(f"{name} has no columns; give at least one.")
-    if twice := [key for key in dict.fromkeys(names) if names.count(key) > 1]:
-        raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
     return dict(zip(names, columns.values(), strict=True))
 
 
 def column_names(keys: Iterable[Any]) -> list[str]:
     """Return the names of columns in messages."""
-    texts = (key if isinstance(key, str) else f"column {key}" for key in keys)
-    return [text.removeprefix(_STRATA) for text in texts]
+    return [_text(key).removeprefix(_STRATA) for key in keys]
+
+
+def _text(key: Any) -> str:
+    return key if isinstance(key, str) else f"column {key}"
 
 
 def group_name(label: Any) -> str:

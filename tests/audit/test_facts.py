@@ -664,6 +664,14 @@ def test_a_ratio_of_rates_that_are_all_zero_is_not_known():
     assert "no ratio on these rows, where all rates are zero" in nobody.to_markdown()
 
 
+def test_a_cell_that_several_criteria_leave_out_is_named_once():
+    people = np.where(np.arange(N) < 20, "x", SEX)
+    left_out = report(TRUE | (people == "x"), sensitive_features=people).left_out
+    assert [text for text in left_out if "label" in text] == [
+        "group: x with label 'not favourable' (0 rows)"
+    ]
+
+
 def test_groups_and_strata_that_are_too_small_are_named_within_strata():
     """A group of three and a stratum of four, and strata of one row each, which leave nothing."""
     rows = {"y_true": None, "y_pred": np.arange(400) % 3 == 0, "slack": 0.1}
