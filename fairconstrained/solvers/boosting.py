@@ -50,6 +50,7 @@ class Rounds:
         self.dual = self.weights = torch.zeros_like(slack)
         self.added: Any = 0.0  # to gradients
         self.number, self.best = 0, 0  # of the round, and of the best one
+        self.latest: tuple[int, Any] = 0, None  # the last round that was best, with all its scores
         self.values = np.empty((4, 0))  # number, loss, error and excess of rounds
 
     def __call__(self, raw: Floats, gradient: Floats, hessian: Floats) -> bool:
@@ -60,7 +61,10 @@ class Rounds:
         if self.number % self.period == 0 or self.number == self.limit:
             scores = torch.as_tensor(np.ascontiguousarray(raw, dtype=float))
             now = Iterate(scores.new_tensor([self.number]), *self.measure(scores), self.dual, inf)
-            if self._stops(now):
+            stops = self._stops(now)
+            if self.best == self.number:
+                self.latest = self.number, np.array(raw, dtype=float)
+            if stops:
                 return True
             excess = now.hard[1:] + self.inside
             moves = torch.where((excess > 0) | (self.dual > 0), excess, 0.0)
