@@ -126,8 +126,12 @@ class Sample:
 
     @property
     def hidden_strata(self) -> list[str]:
-        """Word how many strata are too small to show."""
-        return [] if self.strata is None else self.strata.hidden
+        """Word how many strata are too small to show, and which have no row."""
+        if self.control is None or self.strata is None:
+            return []
+        absent = lacking(self.control, encode_groups(self.control).labels.tolist(), ())
+        name = self.strata.attribute
+        return [*self.strata.hidden, *(f"{name}: {group_name(one)} (0 rows)" for one in absent)]
 
     def compared(self, attributes: str, within: bool = True) -> list[Grouping]:
         """Return the groupings to compare: all, or each attribute by itself; in each stratum."""

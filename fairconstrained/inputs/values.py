@@ -41,6 +41,8 @@ def to_array(values: Any, name: str) -> Array:
 
 def whole_numbers(column: Any, name: str) -> Any:
     """Return a column with codes as whole numbers, which missing values turn into 1.0 and 2.0."""
+    if type(getattr(column, "dtype", None)).__name__ == "Enum":  # of polars, which declares values
+        column = pd.Series(pd.Categorical(column.to_list(), list(column.dtype.categories)))
     if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
         return column.reset_index(drop=True)
     values = to_array(column, name)

@@ -689,6 +689,21 @@ def test_groups_and_strata_that_are_too_small_are_named_within_strata():
 
 
 @pytest.mark.parametrize("parameter", ["sensitive_features", "control_features"])
+@pytest.mark.parametrize(
+    "declared",
+    [
+        lambda values: pd.Series(pd.Categorical(values, [*"xyw"]), name="part"),
+        lambda values: pl.DataFrame({"part": pl.Series(values, dtype=pl.Enum([*"xyw"]))}),
+    ],
+)
+def test_declared_values_that_no_row_has_are_named(declared, parameter):
+    values = np.where(np.arange(N) % 5 < 2, "x", "y")
+    audit = report(**{"sensitive_features": SEX, parameter: declared(values)}, slack=0.1)
+    assert "part: w (0 rows)" in audit.left_out
+    assert "part: w (0 rows)" in audit.answer
+
+
+@pytest.mark.parametrize("parameter", ["sensitive_features", "control_features"])
 def test_columns_are_never_merged_and_never_none(parameter):
     people = {0: [*"aabb"], "column 0": [*"abab"]}
     rows = {"y_true": None, "y_pred": [0, 1, 0, 1], "sensitive_features": [*"abab"]}
