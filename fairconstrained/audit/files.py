@@ -153,15 +153,15 @@ def _text(
     text: str, name: str, options: argparse.Namespace, columns: Sequence[str], encoding: str
 ) -> tuple[pd.DataFrame, str, list[str]]:
     """Read text with separators; guess the options that are not given, and return notes."""
-    asked, (first, _, rest) = options.sep, text.partition("\n")
+    chosen, (first, _, rest) = options.sep, text.partition("\n")
     if re.fullmatch(r"sep=.\s*", first, re.IGNORECASE):  # as Excel writes it
-        asked, text = asked or first[4], rest
+        chosen, text = chosen or first[4], rest
     guess = _separator(text, columns)
-    sep = {"tab": "\t", "\\t": "\t", None: guess}.get(asked, asked)
+    sep = {"tab": "\t", "\\t": "\t", None: guess}.get(chosen, chosen)
     if sep is not None and len(sep) != 1:
         raise Unusable(f"--sep must be one character, or tab; got {sep!r}.")
     if sep is None or len(next(csv.reader(io.StringIO(text), delimiter=sep), [])) < 2:
-        other = f"--sep {guess!r}" if guess and asked else "--sep"
+        other = f"--sep {guess!r}" if guess and chosen else "--sep"
         raise Unusable(
             f"{name} has one column, {text.splitlines()[0][:60]!r}: nothing separates others. "
             f"Name the character between columns by {other}."

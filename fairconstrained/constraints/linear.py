@@ -37,7 +37,7 @@ class LinearMoments(MomentConstraint):
     """
 
     #: The columns whose values make each rate's group; see `compared_rates`.
-    differs: Sequence[tuple[int, ...]] | None = None
+    group_columns: Sequence[tuple[int, ...]] | None = None
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class LinearMoments(MomentConstraint):
         names = []
         for r in range(self.combinations.n_rates):
             cells = self.cell_denominators[[r]].toarray().reshape(self.space.shape)
-            columns = () if self.differs is None else self.differs[r]
+            columns = () if self.group_columns is None else self.group_columns[r]
             names.append(self.space.describe(cells > 0, columns))
         return names
 
@@ -178,9 +178,11 @@ class LinearMoments(MomentConstraint):
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
         # Rows are counted, also where those that have an attribute stand for others.
-        cells = self.cell_denominators if self.differs is None else self.cell_denominators.sign()
+        cells = (
+            self.cell_denominators if self.group_columns is None else self.cell_denominators.sign()
+        )
         comparison, is_group = compared_rates(
-            self.space, cells, rows, min_rows, self.gaps, self.differs
+            self.space, cells, rows, min_rows, self.gaps, self.group_columns
         )
         combinations, keep, needed = self.combinations.without(~comparison.enough)
         # Rates of several classes share their rows: who is compared by one of them is not alone.
@@ -200,9 +202,9 @@ class LinearMoments(MomentConstraint):
             self.name,
             self.title,
         )
-        if self.differs is not None:
-            differs = [self.differs[r] for r in np.flatnonzero(needed).tolist()]
-            remaining = remaining._with(differs=differs)
+        if self.group_columns is not None:
+            group_columns = [self.group_columns[r] for r in np.flatnonzero(needed).tolist()]
+            remaining = remaining._with(group_columns=group_columns)
         return remaining, sorted(comparison.left_out(self._rate_names.__getitem__))
 
 

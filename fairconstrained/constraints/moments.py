@@ -445,13 +445,13 @@ def compared_rates(
     rows: NDArray[np.int64],
     min_rows: int | str,
     gaps: Tensor,
-    differs: Sequence[tuple[int, ...]] | None = None,
+    group_columns: Sequence[tuple[int, ...]] | None = None,
 ) -> tuple[Compared, NDArray[np.bool_]]:
     """Decide which rates over these cells are compared, and whether each is of a single group.
 
     `cells` (n_rates, n_cells), a scipy matrix, says how much each cell counts. One row may
-    move a rate by the smallest of the `gaps` (m,) that values allow. `differs` has for each rate
-    the columns whose values make its group, () if it is no group; by default single groups are
+    move a rate by the smallest of the `gaps` (m,) that values allow. `group_columns` has for each
+    rate the columns whose values make its group, () if it is no group; by default single groups are
     values of one.
     """
     cells.sort_indices()
@@ -461,7 +461,7 @@ def compared_rates(
     family: list[int] = []
     families: dict[tuple[tuple[int, ...], bytes], int] = {}
     for r, (i, j) in enumerate(pairwise(cells.indptr)):
-        columns = None if differs is None else differs[r]
+        columns = None if group_columns is None else group_columns[r]
         key = columns, cells.indices[i:j].tobytes() + cells.data[i:j].tobytes()
         if key not in place:
             label, group = np.divmod(cells.indices[i:j], space.shape[1])

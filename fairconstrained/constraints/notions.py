@@ -194,7 +194,7 @@ class Parity(EventNotion):
             sets = compared_sets(self, space, bound)
         rates: list[list[Any]] = [[] for _ in space.classes]
         comparisons, families, slacks = [], (), np.zeros(0)
-        differs: list[tuple[int, ...]] = []
+        group_columns: list[tuple[int, ...]] = []
         for groups, set_slack, columns in sets:
             n_sets = groups.shape[0]
             n_values = len(events) * (len(slacks) + reference.size(n_sets))
@@ -215,7 +215,7 @@ class Parity(EventNotion):
             # pairs is needed.
             families += (n_sets,) if reference.all_pairs else ()
             # Sets of all others, or of everybody, are no group: one row is enough for them.
-            differs += [columns] * n_sets + [()] * (members.shape[0] - n_sets)
+            group_columns += [columns] * n_sets + [()] * (members.shape[0] - n_sets)
         compared: Any = sp.block_diag(comparisons, format="csr")
         kind, allowed = self._differences, np.tile(slacks, len(events))
         if self.ratio is not None:
@@ -239,7 +239,7 @@ class Parity(EventNotion):
             statistic,
             *names,
         )
-        return constraint._with(differs=differs * len(events))
+        return constraint._with(group_columns=group_columns * len(events))
 
 
 @dataclass(eq=False, repr=False)

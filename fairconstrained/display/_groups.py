@@ -114,7 +114,7 @@ class GroupScoreDisplay(_ScoreDisplay):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=those of a new figure
+        ax : matplotlib Axes, default=axes of a new figure
         bins : int, default=50
         **kwargs
             Keywords of matplotlib's ``stairs`` for the outlines.
@@ -175,7 +175,7 @@ class ParityCurveDisplay(_ScoreDisplay):
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=those of a new figure
+        ax : matplotlib Axes, default=axes of a new figure
         name : str, optional
             Name of the scores in the legend, in front of the name of the group.
         **kwargs
@@ -240,7 +240,7 @@ class GroupReportDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=those of a new figure
+        ax : matplotlib Axes, default=axes of a new figure
         **kwargs
             Keywords of matplotlib's ``errorbar``.
 

@@ -78,7 +78,7 @@ class TradeoffDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=those of a new figure
+        ax : matplotlib Axes, default=axes of a new figure
         name : str, optional
             Name of the method in the legend; by default that of the display.
         **kwargs

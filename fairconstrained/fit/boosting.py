@@ -183,7 +183,7 @@ def scored(fit: Fit, some: Tensor) -> Rows:
 
 
 def measure_all_rows(fit: Fit, problem: FairERM, x: Tensor) -> Tensor:
-    """Return hard values of the booster on all rows, of which its rounds told the scores."""
+    """Return hard values of all rows, by the scores kept from the best round."""
     boosted: Boosted = fit.learnt
     rounds, every = boosted.rounds, torch.arange(len(fit.rows.y))
     if rounds is None or rounds.latest[0] != max(rounds.best, 1):

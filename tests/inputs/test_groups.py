@@ -128,7 +128,7 @@ def test_wrong_shapes_are_refused():
 
 @pytest.mark.parametrize("column", ["f", None, iter(SEX), [SEX, SEX], pd.DataFrame({"a": SEX})])
 def test_a_dict_holds_columns(column):
-    """What is none is named, and no value of it is taken for a group."""
+    """Anything else is refused by its name, and no value of it becomes a group."""
     with pytest.raises(ValueError, match=r"control_features .* another shape for 'age'"):
         encode_groups({"sex": SEX, "age": column}, name="control_features")
 

@@ -19,7 +19,7 @@ Step = Callable[[Floats, Floats, Floats], bool]
 Finish = Callable[[int, Floats], None]
 
 
-# Rows from which boosters stop early that leave it to the number of rows. scikit-learn's begin at
+# Boosters that leave it to the number of rows stop early from so many on. scikit-learn's begin at
 # 10,000, but a hundred rounds learn fewer by heart (decisions: boosters stop early).
 MANY_ROWS = 2_000
 

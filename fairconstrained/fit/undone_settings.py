@@ -1,0 +1,77 @@
+"""Settings of a classifier that a constrained head undoes, wherever they are inside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+
+# Parameters that give the rows of some labels another weight, and their values that do not.
+_WEIGHTS: Mapping[str, tuple[Any, ...]] = {
+    "class_weight": (None,),
+    "scale_pos_weight": (None, 1),
+    "is_unbalance": (None, False),
+    "unbalance": (None, False),  # the other name in LightGBM
+    "unbalanced_sets": (None, False),
+    "auto_class_weights": (None, "None"),
+    "class_weights": (None,),
+    "sampling_strategy": (),  # of samplers, and of ensembles that sample
+    "priors": (None,),
+    "class_prior": (None,),
+    "fit_prior": (True,),
+}
+
+
+def undone_settings(model: Any) -> list[str]:
+    """Name the settings of a classifier, or of any model inside of it, that move its threshold.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> undone_settings(make_pipeline("passthrough", LogisticRegression(class_weight="balanced")))
+    ["class_weight='balanced' of LogisticRegression"]
+    """
+    return list(dict.fromkeys(_settings(model)))
+
+
+def _settings(value: Any) -> Iterator[str]:
+    """Name the settings of a value and of everything inside, in any container."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():  # a grid of a search, or steps by name
+            yield from _weights(str(key).rpartition("__")[2], inner, "a grid")
+            yield from _settings(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _settings(inner)
+    elif hasattr(value, "get_params") and not isinstance(value, type):
+        yield from _model_settings(value)
+
+
+def _model_settings(model: Any) -> Iterator[str]:
+    """Name the settings of a model, and of models inside it."""
+    name = type(model).__name__
+    if isinstance(model, TunedThresholdClassifierCV):
+        yield f"the threshold of {name}"
+    if isinstance(model, FixedThresholdClassifier) and model.threshold != "auto":
+        yield f"threshold={model.threshold!r} of {name}"
+    if hasattr(model, "fit_resample") and not hasattr(model, "sampling_strategy"):
+        yield f"the sampler {name}"
+    for parameter, value in model.get_params(deep=False).items():
+        yield from _weights(parameter, [value], name)
+        yield from _settings(value)
+
+
+def _weights(parameter: str, values: Any, owner: str) -> Iterator[str]:
+    """Name a parameter that weighs labels differently, by one of these values."""
+    if parameter not in _WEIGHTS or not isinstance(values, (list, tuple, np.ndarray)):
+        return
+    for value in values:
+        by_label = list(value.values()) if isinstance(value, Mapping) else value
+        if isinstance(by_label, (list, tuple, np.ndarray)):
+            neutral = all(weight == 1 for weight in by_label)
+        else:
+            neutral = any(value is none or value == none for none in _WEIGHTS[parameter])
+        if not neutral:
+            yield f"{parameter}={value!r} of {owner}"
+            return
