@@ -124,7 +124,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     **Rows of a call are compared with each other only**, if it has four or more of two groups, so
     pass together what belongs together, such as the rows of an hour. Rows of smaller calls wait for
     a whole window. Groups that come in calls of their own are not compared; a warning says so. A
-    call that is sorted by group has no order in time: its rows are shuffled.
+    call that is sorted by group has no order in time: its rows are shuffled, and rates are assumed
+    constant within it.
 
     `estimate_` and `rates_` are about all rows so far. If rates and composition have moved
     together, `estimate_` may lie outside of `interval_`, which compares rows of the same time only.
