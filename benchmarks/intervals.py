@@ -160,8 +160,8 @@ def of_groups(name: str, case: str, trials: int, seed: int) -> dict[str, float]:
         group, label, decision = (np.repeat(of, rows) for of in cells)
         label = label if n_labels == 2 else np.ones_like(label)
         draws = intervals.Draws(np.random.RandomState(trial), N_DRAWS)
-        _, components_of = read(label, decision, sensitive_features=group, pos_label=1)
-        inverted = intervals._Inverted(components_of(draws))
+        rated = read(label, decision, sensitive_features=group, pos_label=1)
+        inverted = intervals._Inverted(intervals.COMPONENTS[type(rated)](rated, draws))
         proven = inverted.summary.proven(inverted.values, inverted.errors, 0.05)
         below += inverted.too_large(truth, 0.05)
         above += inverted.too_small(truth, 0.05) or proven > truth

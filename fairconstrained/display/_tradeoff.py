@@ -13,7 +13,7 @@ from sklearn.metrics import zero_one_loss
 from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import confidence_interval
-from fairconstrained.metrics.parity import demographic_parity_difference
+from fairconstrained.metrics.rates import demographic_parity_difference
 from fairconstrained.metrics.scorers import name_of
 from fairconstrained.model_selection.choice import pareto_front
 

@@ -13,27 +13,8 @@ from fairconstrained.metrics.auc import (
     positive_equality_gap,
 )
 from fairconstrained.metrics.certificates import certify
-from fairconstrained.metrics.dependence import (
-    exponential_renyi_mutual_information,
-    independence_gap,
-    separation_gap,
-    sufficiency_gap,
-)
+from fairconstrained.metrics.dependence import exponential_renyi_mutual_information
 from fairconstrained.metrics.intervals import confidence_interval
-from fairconstrained.metrics.parity import (
-    demographic_parity_difference,
-    demographic_parity_ratio,
-    equal_opportunity_difference,
-    equal_opportunity_ratio,
-    equalized_odds_difference,
-    equalized_odds_ratio,
-    error_rate_difference,
-    false_omission_rate_difference,
-    false_omission_rate_ratio,
-    false_positive_rate_difference,
-    predictive_parity_difference,
-    predictive_parity_ratio,
-)
 from fairconstrained.metrics.partial import (
     ccdf_gap,
     partial_demographic_parity,
@@ -44,6 +25,27 @@ from fairconstrained.metrics.partial import (
 )
 from fairconstrained.metrics.populations import Proportions, Weights
 from fairconstrained.metrics.probabilities import loss_gap, wasserstein_distance_between_groups
+from fairconstrained.metrics.rates import (
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    equal_opportunity_difference,
+    equal_opportunity_ratio,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    error_rate_difference,
+    expected_cost,
+    false_negative_rate,
+    false_omission_rate_difference,
+    false_omission_rate_ratio,
+    false_positive_rate,
+    false_positive_rate_difference,
+    independence_gap,
+    predictive_parity_difference,
+    predictive_parity_ratio,
+    rejection_rate,
+    separation_gap,
+    sufficiency_gap,
+)
 from fairconstrained.metrics.report import group_report
 from fairconstrained.metrics.scorers import (
     bpsn_bnsp_scorer,
@@ -65,12 +67,6 @@ from fairconstrained.metrics.scorers import (
     predictive_parity_scorer,
 )
 from fairconstrained.metrics.statements import Certificate
-from fairconstrained.metrics.worst_rates import (
-    expected_cost,
-    false_negative_rate,
-    false_positive_rate,
-    rejection_rate,
-)
 
 __all__ = [
     "Certificate",

@@ -7,7 +7,8 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsFloat, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,13 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
-from fairconstrained.metrics.metric import metric, warn_absent, warn_single_group
+from fairconstrained.metrics.metric import (
+    Arguments,
+    Labelled,
+    metric_with,
+    warn_absent,
+    warn_single_group,
+)
 from fairconstrained.numerics import without_rounding
 
 
@@ -112,15 +119,43 @@ class Ranked(NamedTuple):
         """Return differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
         return auc_differences(self.table(), self.weight, sets)
 
-    def largest_difference(self, notion: str) -> float:
-        """Return the largest difference that a criterion compares, nan with a warning if none."""
-        groups, absent = self.groups, []
+
+class AUCGap(NamedTuple):
+    """Scores in cells, and the differences of AUCs that a metric is about."""
+
+    ranked: Ranked
+    notion: str
+
+    @classmethod
+    def read(
+        cls,
+        notion: str,
+        y_true: ArrayLike,
+        y_score: ArrayLike,
+        sensitive_features: Any,
+        sample_weight: ArrayLike | None = None,
+        pos_label: Any = None,
+        **parts: Any,
+    ) -> AUCGap:
+        """Check the arguments of a metric."""
+        codes, _, positive = two_labels(y_true, "y_true", pos_label)
+        scores, samples = check_scores(y_score), {"y_true": y_true, "y_score": y_score}
+        rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
+        return cls(Ranked.of(scores[rows.row], codes[rows.row] == positive, rows), notion)
+
+    @property
+    def sets(self) -> Array:
+        """Return the sets of cells whose AUCs are compared, (n_differences, 4, n_cells)."""
+        n_groups = len(self.ranked.groups)
+        return COMPARISONS[self.notion](n_groups).reshape(-1, 4, 2 * n_groups)
+
+    def __float__(self) -> float:
+        groups, absent = self.ranked.groups, []
         if len(groups) == 1:
             warn_single_group(groups[0])
             return float("nan")
-        comparisons = COMPARISONS[notion](len(groups))
-        for cells in np.unique(comparisons.reshape(-1, 2, len(groups)), axis=0):
-            if (cells.ravel() * self.weight).any():
+        for cells in np.unique(self.sets.reshape(-1, 2, len(groups)), axis=0):
+            if (cells.ravel() * self.ranked.weight).any():
                 continue
             labels, members = np.any(cells, axis=1), np.any(cells, axis=0)
             kind = "rows" if labels.all() else f"{'positive' if labels[1] else 'negative'} rows"
@@ -128,67 +163,34 @@ class Ranked(NamedTuple):
             absent.append(f"no group has {kind}" if members.all() else one)
         if absent:
             warn_absent(absent)
-        differences = self.differences(comparisons.reshape(-1, 4, 2 * len(groups)))
-        return without_rounding(float(np.abs(differences).max(initial=0.0)))
+        return without_rounding(float(np.abs(self.ranked.differences(self.sets)).max(initial=0.0)))
 
 
-def ranked_rows(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-) -> Ranked:
-    """Check the arguments of the metrics of AUCs."""
-    codes, _, positive = two_labels(y_true, "y_true", pos_label)
-    scores = check_scores(y_score)
-    rows = grouped_rows(codes, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
-    return Ranked.of(scores[rows.row], codes[rows.row] == positive, rows)
+def auc_metric(
+    returns: str, value: float
+) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
+    """Decorate a metric with this value in the example that all have."""
+    call = '>>> NAME([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))'
+    return metric_with(returns, f"{call}\n{value}")
 
 
-@metric
+@auc_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)
 def group_auc_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> AUCGap:
     r"""Return how well scores tell two groups apart, whatever the label.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
 
     (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import group_auc_gap
-    >>> group_auc_gap([0, 1, 0, 1], [1, 3, 2, 4], sensitive_features=list("aabb"))
-    0.25
     """
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference("group_auc")
+    return AUCGap.read("group_auc", y_true, y_score, sensitive_features, **how)
 
 
-@metric
+@auc_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
 def inter_group_auc_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> AUCGap:
     r"""Return the largest difference of cross-AUCs between groups.
 
     Positives of one group are compared with negatives of another.
@@ -196,145 +198,57 @@ def inter_group_auc_gap(
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
 
     (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import inter_group_auc_gap
-    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    1.0
     """
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference("inter_group")
+    return AUCGap.read("inter_group", y_true, y_score, sensitive_features, **how)
 
 
-@metric
+@auc_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
 def intra_group_auc_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> AUCGap:
     r"""Return the largest difference of the AUCs within each group.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
 
     (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import intra_group_auc_gap
-    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
-    1.0
     """
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference("intra_group")
+    return AUCGap.read("intra_group", y_true, y_score, sensitive_features, **how)
 
 
-@metric
+@auc_metric("Between 0 and 1/2; nan where a group has no positives.", 0.25)
 def positive_equality_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> AUCGap:
     r"""Return the average equality gap of the positives: one group's against all.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
 
     (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no positives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import positive_equality_gap
-    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.25
     """
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference("positive_equality_gap")
+    return AUCGap.read("positive_equality_gap", y_true, y_score, sensitive_features, **how)
 
 
-@metric
+@auc_metric("Between 0 and 1/2; nan where a group has no negatives.", 0.25)
 def negative_equality_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> AUCGap:
     r"""Return the average equality gap of the negatives: one group's against all.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
 
     (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no negatives.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import negative_equality_gap
-    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 1, 4], sensitive_features=list("aabb"))
-    0.0
     """
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference("negative_equality_gap")
+    return AUCGap.read("negative_equality_gap", y_true, y_score, sensitive_features, **how)
 
 
-@metric
+@auc_metric("Between 0 and 1; nan where a group has no rows with some label.", 0.5)
 def bpsn_bnsp_gap(
-    y_true: ArrayLike,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> AUCGap:
     r"""Return the background-positive subgroup-negative AUC against its counterpart.
 
     .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
 
     (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import bpsn_bnsp_gap
-    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 3, 4], sensitive_features=list("aabb"))
-    0.5
     """
-    ranked = ranked_rows(y_true, y_score, sensitive_features, sample_weight, pos_label)
-    return ranked.largest_difference("bpsn_bnsp")
+    return AUCGap.read("bpsn_bnsp", y_true, y_score, sensitive_features, **how)

@@ -1,14 +1,9 @@
-r"""Measures of how much predicted labels depend on the groups.
-
-The summed gaps are of the benchmark tables of Kliachkin, Lepsova, Bareilles and Marecek,
-"Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained Training of Deep Neural
-Networks", Section 2 and Table 3. For more than two groups they are the largest gap between any two.
-"""
+"""The information that predicted labels have about the groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,114 +11,12 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Floats
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
+    Labelled,
     choose,
-    gap,
     metric,
-    summed_gap,
     warn_absent,
     warn_single_group,
 )
-from fairconstrained.rate_definitions import odds, predictive_values, selection_rates
-
-
-@metric
-def independence_gap(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
-    r"""Return the largest difference between groups in the rate of positive predictions.
-
-    .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
-
-    "Ind" in Table 3 of the benchmark of Kliachkin et al.: another name for
-    :func:`~fairconstrained.metrics.demographic_parity_difference`.
-
-    Returns
-    -------
-    float
-        Between 0 (parity) and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import independence_gap
-    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
-    >>> round(independence_gap(y, y_pred, sensitive_features=groups), 4)
-    0.6
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return gap(counts.rates(selection_rates))
-
-
-@metric
-def separation_gap(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
-    r"""Return the sum of gaps between groups in the predictions given the true label.
-
-    .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
-
-    "Sp" in Table 3 of the benchmark of Kliachkin et al.
-
-    Returns
-    -------
-    float
-        Between 0 and the number of labels; nan where a group has no rows with some label.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import separation_gap
-    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
-    >>> round(separation_gap(y, y_pred, sensitive_features=groups), 4)
-    1.1667
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return summed_gap(counts.rates(odds))
-
-
-@metric
-def sufficiency_gap(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    *,
-    sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
-    r"""Return the sum of gaps between groups in the labels given the prediction.
-
-    .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
-
-    "Sf" in Table 3 of the benchmark of Kliachkin et al.
-
-    Returns
-    -------
-    float
-        Between 0 and the number of labels; nan where some label is never predicted for a group.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import sufficiency_gap
-    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
-    >>> round(sufficiency_gap(y, y_pred, sensitive_features=groups), 4)
-    0.75
-    """
-    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-    return summed_gap(counts.rates(predictive_values))
 
 
 @metric
@@ -132,11 +25,8 @@ def exponential_renyi_mutual_information(
     y_pred: ArrayLike,
     *,
     sensitive_features: Any,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
     constraint: str = "demographic_parity",
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Labelled],
 ) -> float:
     r"""Return the chi-square mutual information of predicted labels and groups (ERMI).
 
@@ -172,6 +62,7 @@ def exponential_renyi_mutual_information(
     >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
     1.0
     """
+    sample_weight, pos_label = how.get("sample_weight"), how.get("pos_label")
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     tables, groups = _conditioned(counts, constraint, pos_label), counts.groups
     occurs = tables.sum(axis=(1, 2)) > 0  # other labels have no weight

@@ -23,13 +23,23 @@ from sklearn.utils import check_random_state
 from fairconstrained import rate_definitions as rates
 from fairconstrained.arrays import Floats, bisected, check_number, rows_of
 from fairconstrained.engines.columns import accepts_tables
-from fairconstrained.exact_auc import COMPARISONS, auc_influences
+from fairconstrained.exact_auc import auc_influences
 from fairconstrained.exceptions import SmallGroupWarning, ignoring, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
-from fairconstrained.metrics import auc, dependence, parity, probabilities, worst_rates
+from fairconstrained.metrics.auc import AUCGap
 from fairconstrained.metrics.bounds import check_confidence
-from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.metric import PARTS, choose, gap, highest, ratio, summed_gap
+from fairconstrained.metrics.inputs import Counts
+from fairconstrained.metrics.metric import (
+    PARTS,
+    READERS,
+    choose,
+    gap,
+    highest,
+    ratio,
+    summed_gap,
+)
+from fairconstrained.metrics.probabilities import RowLosses
+from fairconstrained.metrics.rates import Rated
 from fairconstrained.metrics.summaries import (
     Combined,
     Errors,
@@ -213,19 +223,18 @@ def interval_of_counts(
     compare: Callable[..., float], counts: Counts, notion: rates.Rates, alpha: float, rng: Any
 ) -> tuple[float, float, float]:
     """Return a comparison of the counted rates, `gap` or `ratio`, and the ends of its interval."""
-    read = _read_counts(compare, counts, notion)
-    observed, ends = _value_and_interval(read, alpha, Draws(rng))
+    observed, ends = _value_and_interval(Rated(compare, notion, counts, {}), alpha, Draws(rng))
     return observed, *(ends or (np.nan, np.nan))
 
 
 def _value_and_interval(
-    read: Read, alpha: float, draws: Draws
+    read: Any, alpha: float, draws: Draws
 ) -> tuple[float, tuple[float, float] | None]:
     """Return a metric and its interval, or None for one whose components are not known."""
-    observed, components_of = read
+    observed = float(read)
     if np.isnan(observed):
         return observed, (np.nan, np.nan)
-    components = components_of(draws)
+    components = COMPONENTS[type(read)](read, draws)
     if components is None:
         return observed, None
     return observed, _checked(observed, _Inverted(components).interval(alpha))
@@ -380,9 +389,6 @@ class Components(NamedTuple):
     most: float = np.inf  # the largest size there is
 
 
-# The value of a metric, and its components with errors that a generator draws.
-Read = tuple[float, Callable[[Draws], Components | None]]
-
 # --- rates of predicted labels --------------------------------------------------------------------
 
 
@@ -415,16 +421,9 @@ def _rates(counts: Counts, notion: rates.Rates, draws: Draws) -> tuple[Floats, P
     return values, Proportions(rows, draws.normal(covariance, most).reshape(*shape, -1))
 
 
-def _components(
-    compare: Callable[..., float],
-    counts: Counts,
-    notion: rates.Rates,
-    draws: Draws,
-    /,
-    method: str = "between_groups",
-    agg: str = "worst_case",
-) -> Components | None:
+def _rates_compared(rated: Rated, draws: Draws) -> Components | None:
     """Return the rates that a comparison summarises; None for options without known components."""
+    compare, notion, counts, how = rated
 
     def summed(ranges: Floats) -> Any:
         blocks = ranges.reshape(len(counts.classes.labels), -1, *ranges.shape[1:])
@@ -437,8 +436,8 @@ def _components(
         (summed_gap, "worst_case"): Combined(summed),
         (highest, "worst_case"): Highest(),
     }
-    summary = summaries.get((compare, agg))
-    if summary is None or method != "between_groups":
+    summary = summaries.get((compare, how.get("agg", "worst_case")))
+    if summary is None or how.get("method", "between_groups") != "between_groups":
         return None
     values, errors = _rates(counts, notion, draws)
     if compare is highest:  # over all groups and events alike
@@ -449,40 +448,17 @@ def _components(
     return Components(values, errors, summary, size_to_metric, most)
 
 
-def _read_rates(
-    compare: Callable[..., float],
-    notion: rates.Rates,
-    y_true: Any,
-    y_pred: Any,
-    *,
-    sensitive_features: Any,
-    sample_weight: Any = None,
-    pos_label: Any = None,
-    **options: str,
-) -> Read:
-    groups = worst_rates.groups_or_one(sensitive_features, y_pred)
-    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
-    return _read_counts(compare, counts, notion, **options)
-
-
-def _read_counts(
-    compare: Callable[..., float], counts: Counts, notion: rates.Rates, **options: str
-) -> Read:
-    observed = compare(counts.rates(notion, by_ratio=compare is ratio), **options)
-    return observed, functools.partial(_components, compare, counts, notion, **options)
-
-
 # --- scores and losses ----------------------------------------------------------------------------
 
 
-def _auc_gap(ranked: auc.Ranked, draws: Draws, notion: str) -> Components:
+def _aucs(gap: AUCGap, draws: Draws) -> Components:
     """Return differences of AUCs, with normal errors.
 
     Half a row is added to each cell, of the mean weight of its rows: a half of that above all other
     scores, and a half below them. So a few rows that are ranked alike do not make an AUC certain.
     """
+    ranked, sets = gap.ranked, gap.sets
     cells, n_cells = ranked.cells, 2 * len(ranked.groups)
-    sets = COMPARISONS[notion](len(ranked.groups)).reshape(-1, 4, n_cells)
     unit = cells.sums(cells.weight) / np.maximum(ranked.weight, 1e-300)
     influence = auc_influences(
         np.append(ranked.scores, np.repeat([-np.inf, np.inf], n_cells)),
@@ -497,12 +473,9 @@ def _auc_gap(ranked: auc.Ranked, draws: Draws, notion: str) -> Components:
     return Components(ranked.differences(sets)[:, None], errors, Largest(), most=1.0)
 
 
-def _read_aucs(notion: str, *samples: Any, **options: Any) -> Read:
-    ranked = auc.ranked_rows(*samples, **options)
-    return ranked.largest_difference(notion), functools.partial(_auc_gap, ranked, notion=notion)
-
-
-def _loss_gap(losses: probabilities.RowLosses, draws: Draws) -> Components:
+def _losses(losses: RowLosses, draws: Draws) -> Components | None:
+    if losses.method != "between_groups":
+        return None
     member = losses.rows.group == np.arange(len(losses.rows.labels))[:, None]
     weight = member * losses.rows.weight
     weight = weight / weight.sum(axis=1, keepdims=True)
@@ -512,56 +485,9 @@ def _loss_gap(losses: probabilities.RowLosses, draws: Draws) -> Components:
     return Components(values, errors, Range())
 
 
-def _read_losses(*samples: Any, method: str = "between_groups", **options: Any) -> Read:
-    losses = probabilities.read_losses(*samples, **options)
-    known = method == "between_groups"
-    return losses.gap(method), lambda draws: _loss_gap(losses, draws) if known else None
-
-
-# The rates that metrics compare, by how they do it.
-_COMPARED: Mapping[Callable[..., float], Mapping[Callable[..., float], rates.Rates]] = {
-    gap: {
-        parity.demographic_parity_difference: rates.selection_rates,
-        parity.equal_opportunity_difference: rates.true_positive_rates,
-        parity.equalized_odds_difference: rates.odds,
-        parity.false_positive_rate_difference: rates.false_positive_rates,
-        parity.predictive_parity_difference: rates.precisions,
-        parity.false_omission_rate_difference: rates.false_omission_rates,
-        parity.error_rate_difference: rates.error_rates,
-        dependence.independence_gap: rates.selection_rates,
-    },
-    ratio: {
-        parity.demographic_parity_ratio: rates.selection_rates,
-        parity.equal_opportunity_ratio: rates.true_positive_rates,
-        parity.equalized_odds_ratio: rates.odds,
-        parity.predictive_parity_ratio: rates.precisions,
-        parity.false_omission_rate_ratio: rates.false_omission_rates,
-    },
-    summed_gap: {
-        dependence.separation_gap: rates.odds,
-        dependence.sufficiency_gap: rates.predictive_values,
-    },
-    highest: {
-        worst_rates.false_negative_rate: rates.false_negative_rates,
-        worst_rates.false_positive_rate: rates.false_positive_rates,
-        worst_rates.rejection_rate: rates.rejection_rates,
-    },
-}
-_AUCS = {
-    auc.group_auc_gap: "group_auc",
-    auc.inter_group_auc_gap: "inter_group",
-    auc.intra_group_auc_gap: "intra_group",
-    auc.positive_equality_gap: "positive_equality_gap",
-    auc.negative_equality_gap: "negative_equality_gap",
-    auc.bpsn_bnsp_gap: "bpsn_bnsp",
-}
-#: Functions that read a metric's arguments once, for its value and its components.
-READERS: Mapping[Callable[..., float], Callable[..., Read]] = {
-    **{
-        metric: functools.partial(_read_rates, compare, notion)
-        for compare, metrics in _COMPARED.items()
-        for metric, notion in metrics.items()
-    },
-    **{metric: functools.partial(_read_aucs, notion) for metric, notion in _AUCS.items()},
-    probabilities.loss_gap: _read_losses,
+# From what a metric has read, and draws, to its components.
+COMPONENTS: Mapping[type, Callable[[Any, Draws], Components | None]] = {
+    Rated: _rates_compared,
+    AUCGap: _aucs,
+    RowLosses: _losses,
 }

@@ -5,11 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import (
+    Any,
+    NamedTuple,
+    ParamSpec,
+    SupportsFloat,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
@@ -25,6 +34,8 @@ from fairconstrained.inputs.samples import check_samples
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Arguments = ParamSpec("Arguments")
+#: Metrics with functions that read their arguments, for the value and for its interval.
+READERS: dict[Callable[..., float], Callable[..., Any]] = {}
 
 
 class GroupRates(NamedTuple):
@@ -278,6 +289,56 @@ UndefinedMetricWarning
 """
 
 
+# Of options that metrics take by their types, such as ``**options: Unpack[Labelled]``.
+_DEFAULTS = {**PARTS, "method": "between_groups", "agg": "worst_case"}
+
+
+class Options(TypedDict, total=False):
+    """Options of every metric."""
+
+    sample_weight: ArrayLike | None
+    control_features: Any
+    attributes: str
+
+
+class Labelled(Options, total=False):
+    """Those of metrics that depend on which label is the favourable one."""
+
+    pos_label: Any
+
+
+class Compared(Options, total=False):
+    """Those of differences and ratios."""
+
+    method: str
+
+
+class LabelsCompared(Labelled, Compared, total=False):
+    """Those of both."""
+
+
+class Combined(LabelsCompared, total=False):
+    """Those of several rates."""
+
+    agg: str
+
+
+def signature_of(measure: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a metric, with each of the options that it takes by their type."""
+    signature = inspect.signature(measure)
+    *parameters, last = signature.parameters.values()
+    if last.kind is last.VAR_KEYWORD:
+        options = get_type_hints(get_args(get_type_hints(measure)[last.name])[0])
+        parameters += [
+            inspect.Parameter(
+                name, last.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=options[name]
+            )
+            for name in sorted(options, key=list(PARAMETERS).index)
+        ]
+        last = parameters.pop()
+    return signature.replace(parameters=[*parameters, last], return_annotation="float")
+
+
 def documented(metric: Metric) -> Metric:
     """Insert the sections that metrics share into the docstring of `metric`.
 
@@ -292,31 +353,50 @@ def documented(metric: Metric) -> Metric:
     return metric
 
 
-def metric(measure: Callable[Arguments, float]) -> Callable[Arguments, float]:
+def metric(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, float]:
     """Let a metric take strata and parallel attributes, and complete its docstring.
 
-    The function measures one stratum by one attribute, and ignores its parameters
-    `control_features` and `attributes`: the decorator reads them, and returns the worst value.
+    The function measures one stratum by one attribute, without `control_features` and `attributes`:
+    the decorator reads them, and returns the worst value. A function may return an object with the
+    value as its ``float``: it is in `READERS` then.
     """
-    signature = inspect.signature(measure)
+    signature = signature_of(measure)
     # A metric that can do without groups, such as an error rate, has nothing to leave out.
     compares = signature.parameters["sensitive_features"].default is inspect.Parameter.empty
 
     @functools.wraps(measure)
     def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
+        places: dict[str, Any] = {name: kwargs.pop(name, value) for name, value in PARTS.items()}
         # The usual call has neither, and binding arguments takes longer than small metrics.
-        if not PARTS.keys() & kwargs.keys():
-            return measure(*args, **kwargs)
+        usual = places["control_features"] is None and places["attributes"] == "crossed"
+        if usual and kwargs.keys() <= signature.parameters.keys():
+            return float(measure(*args, **kwargs))
         bound = signature.bind(*args, **kwargs)  # raises TypeError
         bound.apply_defaults()
-        arguments: dict[str, Any] = dict(bound.arguments)
-        control_features, attributes = map(arguments.pop, PARTS)
-        if control_features is None and attributes == "crossed":
-            return measure(*args, **kwargs)
+        arguments = {n: value for n, value in bound.arguments.items() if n not in PARTS}
         worst = np.min if measure.__name__.endswith("_ratio") else np.max
-        parts = list(parts_of(arguments, control_features, attributes))
+        parts = list(parts_of(arguments, **places))
         chosen = compared_parts(parts) if compares else [part for _, part in parts]
-        one_part: Callable[..., float] = measure
-        return float(worst([one_part(**part) for part in chosen] or [np.nan]))
+        one_part: Callable[..., SupportsFloat] = measure
+        return float(worst([float(one_part(**part)) for part in chosen] or [np.nan]))
 
+    vars(measured)["__signature__"] = signature
+    if inspect.signature(measure).return_annotation != "float":
+        READERS[measured] = measure
     return documented(measured)
+
+
+def metric_with(
+    returns: str, example: str
+) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
+    """Decorate a metric whose docstring lacks "Returns" and "Examples"; `example` has its name."""
+
+    def decorated(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, float]:
+        imported = f">>> from fairconstrained.metrics import {measure.__name__}"
+        sections = {"Returns": f"float\n    {returns}", "Examples": f"{imported}\n{example}"}
+        texts = [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items()]
+        doc = "\n\n".join([inspect.getdoc(measure) or "", *texts])
+        measure.__doc__ = doc.replace("NAME", measure.__name__)
+        return metric(measure)
+
+    return decorated

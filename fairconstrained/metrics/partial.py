@@ -9,7 +9,7 @@ Sources: the partial-parity paper, Definitions 4.2, 4.3, A.1, A.2 and A.3.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
-from fairconstrained.metrics.metric import gap, metric, zero_or_nan
+from fairconstrained.metrics.metric import Labelled, Options, gap, metric, zero_or_nan
 from fairconstrained.numerics import without_rounding
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 from fairconstrained.rate_definitions import (
@@ -99,9 +99,7 @@ def partial_statistical_parity(
     *,
     sensitive_features: Any,
     interval: Any,
-    sample_weight: ArrayLike | None = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Options],
 ) -> float:
     r"""Return the largest distance between the groups' distributions of scores inside the interval.
 
@@ -125,7 +123,7 @@ def partial_statistical_parity(
     >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
     1.0
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     return data.worst(np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
@@ -136,9 +134,7 @@ def ccdf_gap(
     *,
     sensitive_features: Any,
     interval: Any,
-    sample_weight: ArrayLike | None = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Options],
 ) -> float:
     r"""Return the largest difference of ranks where at least one of them lies in the interval.
 
@@ -163,7 +159,7 @@ def ccdf_gap(
     >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     rank = data.ranks().rank
     inside = data.intervals.may_contain(rank, rank)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
@@ -179,9 +175,7 @@ def partial_demographic_parity(
     sensitive_features: Any,
     interval: Any,
     threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Options],
 ) -> float:
     r"""Return the gap between groups in the rate of positive decisions inside the interval.
 
@@ -202,7 +196,7 @@ def partial_demographic_parity(
     ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
     0.5
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     return gap_inside(data, selection_rates, threshold, y_true)
 
 
@@ -214,10 +208,7 @@ def partial_equal_opportunity(
     sensitive_features: Any,
     interval: Any,
     threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Labelled],
 ) -> float:
     r"""Return partial demographic parity among the rows of the positive label (Definition A.2).
 
@@ -239,8 +230,8 @@ def partial_equal_opportunity(
     ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
     1.0
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
-    return gap_inside(data, true_positive_rates, threshold, y_true, pos_label)
+    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
+    return gap_inside(data, true_positive_rates, threshold, y_true, how.get("pos_label"))
 
 
 @metric
@@ -251,10 +242,7 @@ def partial_equalized_odds(
     sensitive_features: Any,
     interval: Any,
     threshold: float = 0.0,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Labelled],
 ) -> float:
     r"""Return partial demographic parity within each label, the worse of the two (Definition A.3).
 
@@ -274,8 +262,8 @@ def partial_equalized_odds(
     >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
     0.5
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
-    return gap_inside(data, odds, threshold, y_true, pos_label)
+    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
+    return gap_inside(data, odds, threshold, y_true, how.get("pos_label"))
 
 
 @metric
@@ -285,9 +273,7 @@ def partial_group_auc(
     *,
     sensitive_features: Any,
     interval: Any,
-    sample_weight: ArrayLike | None = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
+    **how: Unpack[Options],
 ) -> float:
     r"""Return how well scores tell two groups apart inside the interval.
 
@@ -308,6 +294,6 @@ def partial_group_auc(
     >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
     0.5
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
     return data.worst(np.abs(aucs - 0.5))

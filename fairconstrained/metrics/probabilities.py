@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,15 @@ from fairconstrained.arrays import Array, Floats, check_array, check_number
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import check_labels, classes_of, encode_labels
 from fairconstrained.metrics.inputs import GroupedRows, grouped_rows
-from fairconstrained.metrics.metric import GroupRates, choose, documented, gap, metric, zero_or_nan
+from fairconstrained.metrics.metric import (
+    GroupRates,
+    LabelsCompared,
+    choose,
+    documented,
+    gap,
+    metric,
+    zero_or_nan,
+)
 
 
 class RowLosses(NamedTuple):
@@ -21,21 +29,23 @@ class RowLosses(NamedTuple):
 
     losses: Array
     rows: GroupedRows
+    method: str
 
-    def gap(self, method: str = "between_groups") -> float:
-        """Return the largest difference of mean losses between groups."""
+    def __float__(self) -> float:
         total, weight = (self.rows.sums(values)[:, None] for values in (self.losses, np.ones(1)))
-        return gap(GroupRates(total, weight, [""], self.rows.names), method)
+        return gap(GroupRates(total, weight, [""], self.rows.names), self.method)
 
 
-def read_losses(
+def _losses(
     y_true: ArrayLike,
     y_proba: ArrayLike,
     sensitive_features: Any,
-    loss: str = "log",
+    loss: str,
+    labels: Sequence[Any] | None,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
-    labels: Sequence[Any] | None = None,
+    method: str = "between_groups",
+    **parts: Any,
 ) -> RowLosses:
     """Compute the loss of each row."""
     is_log = choose({"log": True, "brier": False}, "loss", loss)
@@ -66,7 +76,7 @@ def read_losses(
         losses = -np.log(np.maximum(likelihood, np.finfo(proba.dtype).eps))
     else:
         losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
-    return RowLosses(np.asarray(losses)[rows.row], rows)
+    return RowLosses(np.asarray(losses)[rows.row], rows, method)
 
 
 @metric
@@ -76,13 +86,9 @@ def loss_gap(
     *,
     sensitive_features: Any,
     loss: str = "log",
-    method: str = "between_groups",
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
     labels: Sequence[Any] | None = None,
-    control_features: Any = None,
-    attributes: str = "crossed",
-) -> float:
+    **how: Unpack[LabelsCompared],
+) -> RowLosses:
     r"""Return the largest minus the smallest mean loss of the groups.
 
     .. math:: \max_{g, h} \; E[\ell(\hat p, y) \mid g] - E[\ell(\hat p, y) \mid h]
@@ -99,8 +105,7 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    arguments = y_true, y_proba, sensitive_features, loss, sample_weight, pos_label, labels
-    return read_losses(*arguments).gap(method)
+    return _losses(y_true, y_proba, sensitive_features, loss, labels, **how)
 
 
 def _columns(values: ArrayLike, name: str, dtype: Any = np.float64) -> Floats:

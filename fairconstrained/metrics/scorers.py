@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, make_scorer
 
 from fairconstrained.arrays import read_columns
 from fairconstrained.exceptions import warn_caller
-from fairconstrained.metrics import auc, parity
+from fairconstrained.metrics import auc, rates
 from fairconstrained.metrics.dependence import exponential_renyi_mutual_information
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.metrics.probabilities import loss_gap
@@ -254,14 +254,14 @@ class _ReadingScorer:
 
 
 _SCORES = ["decision_function", "predict_proba"]  # AUC gaps judge scores; probabilities rank alike
-demographic_parity_scorer = fairness_scorer(parity.demographic_parity_difference)
-demographic_parity_ratio_scorer = fairness_scorer(parity.demographic_parity_ratio)
-equal_opportunity_scorer = fairness_scorer(parity.equal_opportunity_difference)
-equalized_odds_scorer = fairness_scorer(parity.equalized_odds_difference)
-error_rate_parity_scorer = fairness_scorer(parity.error_rate_difference)
-false_positive_rate_parity_scorer = fairness_scorer(parity.false_positive_rate_difference)
-predictive_parity_scorer = fairness_scorer(parity.predictive_parity_difference)
-false_omission_rate_parity_scorer = fairness_scorer(parity.false_omission_rate_difference)
+demographic_parity_scorer = fairness_scorer(rates.demographic_parity_difference)
+demographic_parity_ratio_scorer = fairness_scorer(rates.demographic_parity_ratio)
+equal_opportunity_scorer = fairness_scorer(rates.equal_opportunity_difference)
+equalized_odds_scorer = fairness_scorer(rates.equalized_odds_difference)
+error_rate_parity_scorer = fairness_scorer(rates.error_rate_difference)
+false_positive_rate_parity_scorer = fairness_scorer(rates.false_positive_rate_difference)
+predictive_parity_scorer = fairness_scorer(rates.predictive_parity_difference)
+false_omission_rate_parity_scorer = fairness_scorer(rates.false_omission_rate_difference)
 mutual_information_scorer = fairness_scorer(exponential_renyi_mutual_information)
 loss_gap_scorer = fairness_scorer(loss_gap, response_method="predict_proba")
 group_auc_scorer = fairness_scorer(auc.group_auc_gap, response_method=_SCORES)

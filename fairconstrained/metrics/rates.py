@@ -1,0 +1,381 @@
+r"""Differences and ratios between groups of the rates of predicted labels, and largest rates.
+
+Values equal fairlearn's, with one exception: a group without rows of a label that the metric needs
+makes the result nan. fairlearn counts its rate as zero, which can look fair. For more than two
+classes, which fairlearn does not take, the worst class counts. The independence, separation and
+sufficiency gaps are of the benchmark tables of Kliachkin, Lepsova, Bareilles and Marecek,
+"Benchmarking Stochastic Approximation Algorithms for Fairness-Constrained Training of Deep Neural
+Networks", Section 2 and Table 3; for more than two groups they are the largest gap between any two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsFloat, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fairconstrained.inputs.labels import UNSEEN
+from fairconstrained.metrics.inputs import Counts, count_table
+from fairconstrained.metrics.metric import (
+    Arguments,
+    Combined,
+    Compared,
+    GroupRates,
+    Labelled,
+    LabelsCompared,
+    Options,
+    gap,
+    highest,
+    metric,
+    metric_with,
+    ratio,
+    summed_gap,
+)
+from fairconstrained.rate_definitions import (
+    Rates,
+    error_rates,
+    expected_costs,
+    false_negative_rates,
+    false_omission_rates,
+    false_positive_rates,
+    odds,
+    precisions,
+    predictive_values,
+    rejection_rates,
+    selection_rates,
+    true_positive_rates,
+)
+
+_EXAMPLE = """\
+>>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+>>> round(NAME(y, y_pred, sensitive_features=groups), 4)
+"""
+
+
+class Rated(NamedTuple):
+    """Rates of groups, and how a metric compares them."""
+
+    compare: Callable[..., float]
+    notion: Rates
+    counts: Counts
+    how: dict[str, str]  # options of the comparison
+
+    @classmethod
+    def read(
+        cls,
+        compare: Callable[..., float],
+        notion: Rates,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        sensitive_features: Any,
+        sample_weight: ArrayLike | None = None,
+        pos_label: Any = None,
+        **how: Any,
+    ) -> Rated:
+        """Count the rows that a metric is about."""
+        counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+        return cls(compare, notion, counts, how)
+
+    def __float__(self) -> float:
+        rates = self.counts.rates(self.notion, by_ratio=self.compare is ratio)
+        return self.compare(rates, **self.how)
+
+
+def rate_metric(
+    returns: str, value: float
+) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
+    """Decorate a metric with this value in the example that all have."""
+    return metric_with(returns, f"{_EXAMPLE}{value}")
+
+
+def groups_or_one(sensitive_features: Any, y_pred: Any) -> Any:
+    """Return the groups, or one group of all rows."""
+    return np.zeros(len(y_pred)) if sensitive_features is None else sensitive_features
+
+
+@rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.6)
+def demographic_parity_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the largest difference between groups in the rate of positive predictions.
+
+    .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
+    """
+    return Rated.read(gap, selection_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 and 1 (parity); nan where a group has no weight.", 0.25)
+def demographic_parity_ratio(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the smallest ratio between groups of the rate of positive predictions.
+
+    .. math:: \min_{k, g, h} \; P(\hat y = k \mid g) \,/\, P(\hat y = k \mid h)
+
+    The "p% rule".
+    """
+    return Rated.read(ratio, selection_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where a group has no rows with label c.", 0.6667)
+def equal_opportunity_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the largest difference between groups in the true positive rate.
+
+    .. math:: \max_{c, g, h} \; P(\hat y = c \mid y = c, g) - P(\hat y = c \mid y = c, h)
+
+    (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+    """
+    return Rated.read(gap, true_positive_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 and 1 (parity); nan where a group has no rows with label c.", 0.3333)
+def equal_opportunity_ratio(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the smallest ratio between groups of the true positive rate.
+
+    .. math:: \min_{c, g, h} \; P(\hat y = c \mid y = c, g) \,/\, P(\hat y = c \mid y = c, h)
+
+    (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+    """
+    return Rated.read(ratio, true_positive_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where a group has no rows with some label.", 0.6667)
+def equalized_odds_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Combined]
+) -> Rated:
+    r"""Return the largest difference between groups in the rates given the true label.
+
+    .. math:: \max_{v, k, g, h} \; P(\hat y = k \mid y = v, g) - P(\hat y = k \mid y = v, h)
+
+    With two classes: the worse of true and false positive rates.
+    (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+    """
+    return Rated.read(gap, odds, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 and 1 (parity); nan where a group has no rows with some label.", 0.0)
+def equalized_odds_ratio(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Combined]
+) -> Rated:
+    r"""Return the smallest ratio between groups of the rates given the true label.
+
+    .. math:: \min_{v, k, g, h} \; P(\hat y = k \mid y = v, g) \,/\, P(\hat y = k \mid y = v, h)
+
+    With two classes: the worse of true and false positive rates.
+    (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+    """
+    return Rated.read(ratio, odds, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where a group has only rows with label c.", 0.5)
+def false_positive_rate_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the largest difference between groups in the false positive rate.
+
+    .. math:: \max_{c, g, h} \; P(\hat y = c \mid y \neq c, g) - P(\hat y = c \mid y \neq c, h)
+    """
+    return Rated.read(gap, false_positive_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where label c is never predicted for a group.", 0.25)
+def predictive_parity_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the largest difference between groups in the precision.
+
+    .. math:: \max_{c, g, h} \; P(y = c \mid \hat y = c, g) - P(y = c \mid \hat y = c, h)
+
+    "Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
+    precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn.
+    """
+    return Rated.read(gap, precisions, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 and 1 (parity); nan where label c is never predicted for a group.", 0.75)
+def predictive_parity_ratio(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the smallest ratio between groups of the precision.
+
+    .. math:: \min_{c, g, h} \; P(y = c \mid \hat y = c, g) \,/\, P(y = c \mid \hat y = c, h)
+
+    "Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
+    precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn.
+    """
+    return Rated.read(ratio, precisions, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where label c is predicted for all of a group.", 0.5)
+def false_omission_rate_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the largest difference between groups in the false omission rate.
+
+    .. math:: \max_{c, g, h} \; P(y = c \mid \hat y \neq c, g) - P(y = c \mid \hat y \neq c, h)
+
+    Of two labels: of those predicted negative, how many are positive.
+    """
+    return Rated.read(gap, false_omission_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 and 1 (parity); nan where label c is predicted for all of a group.", 0.0)
+def false_omission_rate_ratio(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+) -> Rated:
+    r"""Return the smallest ratio between groups of the false omission rate.
+
+    .. math:: \min_{c, g, h} \; P(y = c \mid \hat y \neq c, g) \,/\, P(y = c \mid \hat y \neq c, h)
+
+    Of two labels: of those predicted negative, how many are positive.
+    """
+    return Rated.read(ratio, false_omission_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.2)
+def error_rate_difference(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Compared]
+) -> Rated:
+    r"""Return the largest difference between groups in the error rate.
+
+    .. math:: \max_{g, h} \; P(\hat y \neq y \mid g) - P(\hat y \neq y \mid h)
+    """
+    return Rated.read(gap, error_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.6)
+def independence_gap(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> Rated:
+    r"""Return the largest difference between groups in the rate of positive predictions.
+
+    .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
+
+    "Ind" in Table 3 of the benchmark of Kliachkin et al.: another name for
+    :func:`~fairconstrained.metrics.demographic_parity_difference`.
+    """
+    return Rated.read(gap, selection_rates, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric(
+    "Between 0 and the number of labels; nan where a group has no rows with some label.", 1.1667
+)
+def separation_gap(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> Rated:
+    r"""Return the sum of gaps between groups in the predictions given the true label.
+
+    .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
+
+    "Sp" in Table 3 of the benchmark of Kliachkin et al.
+    """
+    return Rated.read(summed_gap, odds, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric(
+    "Between 0 and the number of labels; nan where some label is never predicted for a group.", 0.75
+)
+def sufficiency_gap(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+) -> Rated:
+    r"""Return the sum of gaps between groups in the labels given the prediction.
+
+    .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
+
+    "Sf" in Table 3 of the benchmark of Kliachkin et al.
+    """
+    return Rated.read(summed_gap, predictive_values, y_true, y_pred, sensitive_features, **how)
+
+
+@rate_metric("Between 0 and 1; nan where a group has no rows with label c.", 0.6667)
+def false_negative_rate(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any = None, **how: Unpack[Labelled]
+) -> Rated:
+    r"""Return the largest false negative rate of any group.
+
+    .. math:: \max_{c, g} \; P(\hat y \neq c \mid y = c, g)
+
+    Without `sensitive_features` all rows are one group.
+    """
+    groups = groups_or_one(sensitive_features, y_pred)
+    return Rated.read(highest, false_negative_rates, y_true, y_pred, groups, **how)
+
+
+@rate_metric("Between 0 and 1; nan where a group has only rows with label c.", 0.5)
+def false_positive_rate(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any = None, **how: Unpack[Labelled]
+) -> Rated:
+    r"""Return the largest false positive rate of any group.
+
+    .. math:: \max_{c, g} \; P(\hat y = c \mid y \neq c, g)
+
+    Without `sensitive_features` all rows are one group.
+    """
+    groups = groups_or_one(sensitive_features, y_pred)
+    return Rated.read(highest, false_positive_rates, y_true, y_pred, groups, **how)
+
+
+@rate_metric("Between 0 and 1; nan where a group has no weight.", 0.8)
+def rejection_rate(
+    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any = None, **how: Unpack[Labelled]
+) -> Rated:
+    r"""Return the largest rejection rate of any group.
+
+    .. math:: \max_{c, g} \; P(\hat y \neq c \mid g)
+
+    One minus the smallest rate of the outcome c. Without `sensitive_features` all rows are one
+    group.
+    """
+    groups = groups_or_one(sensitive_features, y_pred)
+    return Rated.read(highest, rejection_rates, y_true, y_pred, groups, **how)
+
+
+@metric
+def expected_cost(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    costs: Any = None,
+    sensitive_features: Any = None,
+    **how: Unpack[Options],
+) -> float:
+    r"""Return the mean cost of predictions, overall or in the worst group.
+
+    .. math:: \max_g \; E[c(y, \hat y) \mid g]
+
+    Without `sensitive_features` all rows are one group. Costs of 1 for each error, the default,
+    give the error rate, "balanced" ones 1 less the balanced accuracy.
+
+    Returns
+    -------
+    float
+        nan where a group has no weight, or, balanced, no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import expected_cost
+    >>> y_true, y_pred = [0, 0, 0, 1], [0, 0, 1, 0]
+    >>> expected_cost(y_true, y_pred, costs=[[0, 1], [5, 0]])  # (1 + 5) / 4
+    1.5
+    >>> expected_cost(y_true, y_pred), round(expected_cost(y_true, y_pred, costs="balanced"), 3)
+    (0.5, 0.667)
+    """
+    groups = groups_or_one(sensitive_features, y_pred)
+    counts = count_table(y_true, y_pred, groups, how.get("sample_weight"))
+    table, classes = counts.table, counts.classes
+    if classes.labels[-1] == UNSEEN and classes.targets == [0]:  # the negative label is unseen
+        table, classes = table[:, ::-1, ::-1], classes._replace(labels=classes.labels[::-1])
+    rates = expected_costs(costs, len(classes.labels))
+    hits, rows = (
+        np.stack([(table * weights).sum(axis=(1, 2)) for weights in tables], axis=1)
+        for tables in ([rate.hits for rate in rates], [rate.possible for rate in rates])
+    )
+    labels = classes.labels if len(rates) > 1 else []  # each balanced rate is about a label
+    conditions = [f" with label {label!r}" for label in labels] or [""]
+    return float(GroupRates(hits, rows, conditions, counts.groups).values().mean(axis=1).max())
