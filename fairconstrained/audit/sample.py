@@ -46,6 +46,7 @@ class Grouping(NamedTuple):
     groups: list[str]
     ranked: bool = False  # whether the groups have an order, as ages have
     others: Mapping[str, Array] = MappingProxyType({})  # the rows in no group, by the reason
+    noun: str = "group"  # what each of the groups is called
 
     @property
     def listed(self) -> Grouping:
@@ -61,14 +62,14 @@ class Grouping(NamedTuple):
         large, few = sizes >= min_cell, (sizes > 0) & (sizes < min_cell)
         hidden = rows & (self.codes >= 0) & few[self.codes]
         unknown = {why: rows & mask for why, mask in self.others.items()}
+        n_few = int(few.sum())
+        why_hidden = f"({n_few} {self.noun}{'s' * (n_few > 1)} with fewer than {min_cell} rows)"
         return self._replace(
             attribute=name,
             codes=np.where(rows, recoded(self.codes, np.where(large, large.cumsum() - 1, -1)), -1),
             groups=[group for group, is_large in zip(self.groups, large, strict=True) if is_large],
             others={
-                why: mask
-                for why, mask in {**unknown, _hidden(int(few.sum()), min_cell): hidden}.items()
-                if mask.any()
+                why: mask for why, mask in {**unknown, why_hidden: hidden}.items() if mask.any()
             },
         )
 
@@ -122,7 +123,9 @@ class Sample:
     @cached_property
     def strata(self) -> Grouping | None:
         """Return the strata of the control features."""
-        return None if self.control is None else _grouping(self.control).hiding(self.min_cell)
+        if self.control is None:
+            return None
+        return _grouping(self.control)._replace(noun="value").hiding(self.min_cell)
 
     @property
     def hidden_strata(self) -> list[str]:
@@ -270,9 +273,7 @@ def _column(name: str, values: Any) -> pd.Series[Any]:
 
 def _people(values: Any, word: str, parameter: str = "sensitive_features") -> pd.DataFrame:
     """Return a column for each attribute; `word` is the name of one without a name."""
-    columns = named_columns(values, parameter)
-    if list(columns) == ["column 0"]:
-        columns = {word: columns["column 0"]}
+    columns = named_columns(values, parameter, word)
     return pd.DataFrame({name: whole_numbers(column, name) for name, column in columns.items()})
 
 
@@ -329,8 +330,3 @@ def _order(column: pd.Series, names: list[str]) -> Any:
         for name in names
     ]
     return np.lexsort((side, [float(number.group()) for number in numbers if number]))
-
-
-def _hidden(n_groups: int, min_cell: int) -> str:
-    """Name the groups that are too small to show."""
-    return f"({n_groups} group{'s' * (n_groups > 1)} with fewer than {min_cell} rows)"

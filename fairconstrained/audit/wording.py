@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
 from fairconstrained.audit.sample import Sample, without_stratum
 from fairconstrained.comparison import undecided
+from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.claims import constraint_bound, read_claim
 
@@ -274,9 +275,7 @@ def answer(facts: Mapping[str, Any], question: Question) -> str:
 
 def not_compared(left_out: list[str]) -> str:
     """Name the groups about which the answer says nothing."""
-    more = [f"{len(left_out) - _MOST_NAMED} more"] if len(left_out) > _MOST_NAMED else []
-    names = "; ".join([*left_out[:_MOST_NAMED], *more])
-    return f" Not compared: {names}." if left_out else ""
+    return f" Not compared: {listed(left_out, _MOST_NAMED, '; ')}." if left_out else ""
 
 
 def _extremes(facts: Mapping[str, Any], gap: Mapping[str, Any], rates: list[str]) -> str:

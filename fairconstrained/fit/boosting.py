@@ -20,6 +20,7 @@ from fairconstrained.fit.columns import build_model
 from fairconstrained.fit.exact import Record, exact_steps, recorded, watchers
 from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, check_label_based, stack
+from fairconstrained.inputs.values import listed
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.boosting import RawScores
 from fairconstrained.models.features import as_features
@@ -104,7 +105,7 @@ def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
     if dropped:
         warn_caller(
             f"Boosting holds out one row in {_ONE_IN}, and constrains only what these rows have. "
-            f"It leaves out {'; '.join(dropped)}.",
+            f"It leaves out {listed(dropped, between='; ')}.",
             SmallGroupWarning,
         )
     return seen, replace(boosted, held=held, constraint=constraint)

@@ -179,6 +179,9 @@ def validated(
     """
     # First, because scikit-learn's messages about X and y are those that users know.
     X, y = specification.training_rows(estimator, inputs.X, inputs.y)
+    if y.dtype.kind in "OS" and not isinstance(y[0], str):
+        kind = type(y[0]).__name__
+        raise ValueError(f"y must hold labels: numbers, booleans, texts or dates; got {kind}.")
     check_classification_targets(y)
     weight = checked_weight(inputs.sample_weight, len(y))
     codes = labels = columns = None

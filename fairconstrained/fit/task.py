@@ -18,6 +18,7 @@ from fairconstrained.constraints.notions import naming
 from fairconstrained.exceptions import SmallGroupWarning, UndoneSettingWarning, warn_caller
 from fairconstrained.fit.undone_settings import undone_settings
 from fairconstrained.inputs.description import Description
+from fairconstrained.inputs.values import listed
 from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
@@ -298,7 +299,7 @@ def stack(
             if not len(member.slack):
                 rest = "has nothing left to compare, so that feasible_ is False"
             warn_caller(
-                f"{member.name} leaves out {'; '.join(dropped)}{counted} "
+                f"{member.name} leaves out {listed(dropped, between='; ')}{counted} "
                 f"(min_group_size={least!r}). The constraint {rest}.",
                 SmallGroupWarning,
             )

@@ -15,6 +15,8 @@ _WEIGHTS: Mapping[str, tuple[Any, ...]] = {
     "is_unbalance": (None, False),
     "unbalance": (None, False),  # the other name in LightGBM
     "unbalanced_sets": (None, False),
+    "pos_bagging_fraction": (None, 1),
+    "neg_bagging_fraction": (None, 1),
     "auto_class_weights": (None, "None"),
     "class_weights": (None,),
     "sampling_strategy": (),  # of samplers, and of ensembles that sample

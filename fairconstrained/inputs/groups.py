@@ -162,12 +162,6 @@ def _crossed(
 
     Groups that lack a value, if it is not `required`, come after all others.
     """
-    if not columns:
-        raise ValueError(f"{name} has no columns; give at least one.")
-    shapes = list(map(np.shape, columns.values()))
-    if len(set(shapes)) > 1 or len(shapes[0]) != 1:
-        listed = ", ".join(map(str, shapes))
-        raise ValueError(f"{name} has columns of different shapes: {listed}.")
     names = [_column_name(key, name) for key in columns]
     if len(columns) == 1:
         level, code = levels_of(next(iter(columns.values())), names[0])
@@ -282,7 +276,7 @@ def within_strata(sensitive_features: Any, control_features: Any) -> tuple[dict[
 
 def _strata(control_features: Any) -> dict[Any, Any]:
     """Return columns of strata, by names that no columns of groups have."""
-    columns = named_columns(control_features, _STRATA.strip())
+    columns = named_columns(control_features, _STRATA.strip(), "stratum")
     return {f"{_STRATA}{name}": column for name, column in columns.items()}
 
 
@@ -394,18 +388,25 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     if twice := [text for text in dict.fromkeys(texts) if texts.count(text) > 1]:
         raise ValueError(f"{name} has several columns of the name {listed(map(repr, twice))}.")
     if isinstance(table, dict):
-        columns = {key: computed(column, "to_pylist") for key, column in table.items()}
-        if others := [repr(key) for key, column in columns.items() if len(np.shape(column)) != 1]:
-            raise ValueError(
-                f"{name} must hold a column of one value per row under each name; got another "
-                f"shape for {listed(others)}."
-            )
-        return columns
-    if hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
-        return dict(zip(names, map(table.__getitem__, names), strict=True))
+        columns = {key: computed(computed(it), "to_pylist") for key, it in table.items()}
+    elif hasattr(table, "columns"):  # a DataFrame, whose columns keep their dtypes
+        columns = dict(zip(names, map(table.__getitem__, names), strict=True))
+    else:
+        columns = _columns_of_array(table, name)
+    shapes = {key: np.shape(column) for key, column in columns.items()}
+    if not shapes:
+        raise ValueError(f"{name} has no columns; give at least one.")
+    if len(set(shapes.values())) > 1 or {1} != set(map(len, shapes.values())):
+        words = listed(f"{shape} of {key!r}" for key, shape in shapes.items())
+        raise ValueError(f"{name} must hold columns of one value per row; got shapes {words}.")
+    return columns
+
+
+def _columns_of_array(table: Any, name: str) -> dict[Any, Any]:
+    """Return the columns of an array, a list or a Series."""
     array = to_array(table, name)
     if array.dtype == object and array.ndim == 1 and array.size and isinstance(array[0], tuple):
-        return columns_of(array.tolist(), name)  # rows of several values, such as a MultiIndex
+        array = to_array(array.tolist(), name)  # rows of several values, such as a MultiIndex
     if array.dtype.names:  # a structured array
         return {key: array[key] for key in array.dtype.names}
     if array.ndim not in (1, 2):
@@ -419,12 +420,12 @@ def columns_of(table: Any, name: str = "sensitive_features") -> dict[Any, Any]:
     return {own_name if isinstance(own_name, str) and own_name else 0: table}
 
 
-def named_columns(table: Any, name: str = "sensitive_features") -> dict[str, Any]:
-    """Return the columns by names, which columns without one get from their positions."""
+def named_columns(
+    table: Any, name: str = "sensitive_features", alone: str = "column 0"
+) -> dict[str, Any]:
+    """Return the columns by names: positions for those without one, `alone` for a single one."""
     columns = columns_of(table, name)
-    names = column_names(columns)
-    if not names:
-        raise ValueError(f"{name} has no columns; give at least one.")
+    names = [alone] if list(columns) == [0] else column_names(columns)
     return dict(zip(names, columns.values(), strict=True))
 
 

@@ -17,7 +17,14 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints, as_numpy, check_array
 from fairconstrained.inputs.description import Description
-from fairconstrained.inputs.values import kind_of, listed, plain, spelling, warn_of_values
+from fairconstrained.inputs.values import (
+    factorized,
+    kind_of,
+    listed,
+    plain,
+    spelling,
+    warn_of_values,
+)
 
 UNSEEN = "another label"  # stands for the second class where only one label was seen
 
@@ -41,7 +48,7 @@ class Classes(NamedTuple):
 def label_array(values: Any) -> Array:
     """Return labels as an array; numbers and missing values in a list of texts stay."""
     array = np.asarray(as_numpy(values))
-    array = array.astype(object) if array.dtype.kind == "T" else array  # texts of numpy 2
+    array = array.astype(object) if array.dtype.kind in "TS" else array  # texts of numpy 2, bytes
     mixed = isinstance(values, (list, tuple)) and array.dtype.kind == "U"
     return np.asarray(values, dtype=object) if mixed else array
 
@@ -121,6 +128,7 @@ def classes_of(
     second class without rows is added. Ordered `columns` say which label is the favourable one.
     """
     seen = list(seen)
+    check_favourable(pos_label, seen, parameter)
     best = best_of(seen, *map(order_of, columns)) if pos_label is None else pos_label
     if best is None:
         if len(seen) > 2:
@@ -135,6 +143,13 @@ def classes_of(
     if best not in seen:
         raise ValueError(f"{parameter} must be one of the labels {seen}; got {best!r}.")
     return Classes(seen, [seen.index(best)], True)
+
+
+def check_favourable(label: Any, seen: Sequence[Any], parameter: str = "pos_label") -> None:
+    """Raise ValueError unless this is a single value, as labels are, or None."""
+    if not pd.api.types.is_scalar(label) or (label is not None and pd.isna(label)):
+        labels = sorted(seen, key=str)
+        raise ValueError(f"{parameter} must be one of the labels {labels}; got {label!r}.")
 
 
 def two_labels(y_true: ArrayLike, name: str, pos_label: Any) -> tuple[Ints, list[Any], int]:
@@ -159,12 +174,13 @@ def read_decisions(
     The description covers those `before`. Raises ValueError for a third label, another kind, a
     favourable label that is not known or not that of the `orders`, and missing values.
     """
-    codes, seen = pd.factorize(one_column(label_array(values), name))
+    codes, seen = factorized(one_column(label_array(values), name), name)
     seen = plain(np.asarray(seen))
     _refuse_other_types(seen, name)
     if not missing and (codes < 0).any():
         raise ValueError(f"{name} has missing values.")
     after = before.with_labels(seen.tolist(), name)
+    check_favourable(pos_label, after.labels)
     if pos_label is None:
         after = after.with_favourable(best_of(after.labels, *orders))
         if after.favourable is None and len(after.labels) <= 2 and not is_known(after.labels):

@@ -10,8 +10,14 @@ import numpy as np
 import pandas as pd
 
 from fairconstrained.arrays import Floats
-from fairconstrained.inputs.labels import best_of, is_known, order_of, refuse_scores
-from fairconstrained.inputs.values import alternatives, listed, plain, spelling
+from fairconstrained.inputs.labels import (
+    best_of,
+    check_favourable,
+    is_known,
+    order_of,
+    refuse_scores,
+)
+from fairconstrained.inputs.values import alternatives, factorized, listed, plain, spelling
 
 
 class Outcomes(NamedTuple):
@@ -49,8 +55,10 @@ def favourable_values(
             f"{seen}. Name the favourable one by {parameter}: only 1 of 0 and 1 (or -1 and 1), "
             "True, and the last of two ordered categories are known."
         )
-    several = isinstance(pos_label, (list, tuple, set, frozenset, np.ndarray))
+    several = pd.api.types.is_list_like(pos_label) and not isinstance(pos_label, dict)
     named = list(pos_label) if several else [1 if pos_label is None else pos_label]
+    for label in named:
+        check_favourable(label, values, parameter)
     wanted = set(map(spelling, named))
     good = [value for value in values if spelling(value) in wanted]
     if pos_label is not None and not good:
@@ -68,7 +76,7 @@ def read_outcomes(
 
     The favourable value must occur in each column, or in another that has all of its values.
     """
-    values = {name: column.dropna().unique().tolist() for name, column in columns.items()}
+    values = {key: factorized(column, key)[1].tolist() for key, column in columns.items()}
     for column, seen in zip(columns.values(), values.values(), strict=True):
         refuse_scores(plain(np.array(seen, dtype=object)), str(column.name))
     orders, outcomes = list(map(order_of, columns.values())), {}

@@ -13,6 +13,8 @@ import numpy as np
 from fairconstrained.arrays import Array, Floats, as_numpy, check_array, in_rows
 from fairconstrained.exceptions import InputWarning, warn_caller
 
+_LEAST = 1e-100  # of positive weights
+
 
 def check_samples(**inputs: Any) -> None:
     """Refuse other numbers of rows, masked values, and the same samples in different orders.
@@ -107,4 +109,10 @@ def check_weights(sample_weight: Any, n_samples: int) -> Floats:
     weight: Array = check_array(sample_weight, ensure_2d=False, **options)
     if (weight < 0).any():
         raise ValueError(f"sample_weight must not be negative; got {weight.min()}.")
+    some = weight[weight > 0]
+    if some.size and not _LEAST <= some.min() <= some.max() <= 1 / _LEAST:
+        raise ValueError(
+            f"sample_weight must be zero or between {_LEAST} and {1 / _LEAST}, since squares of "
+            f"others are no numbers; got {some.min()} to {some.max()}."
+        )
     return weight

@@ -67,16 +67,22 @@ def plain(array: Array) -> Array:
     return array
 
 
-def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, Ints]:
-    """Return the sorted values, and the position of each row's value; -1 where it is missing."""
+def factorized(values: Any, name: str) -> tuple[Ints, Any]:
+    """Return the position of each row's value among the distinct ones, -1 for none, and these."""
     try:
-        codes, levels = pd.factorize(array)  # by hashes: only the values are sorted, not the rows
+        codes, levels = pd.factorize(values)
     except TypeError:  # whose words the values may have written
-        kinds = listed(sorted({type(value).__name__ for value in array}))
+        kinds = listed(sorted({type(value).__name__ for value in values}))
         raise ValueError(
             f"{name} must hold values that can be told apart by their hashes, such as texts and "
             f"numbers; got values of type {kinds}. Convert them to texts."
         ) from None
+    return codes, levels
+
+
+def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, Ints]:
+    """Return the sorted values, and the position of each row's value; -1 where it is missing."""
+    codes, levels = factorized(array, name)  # by hashes: only the values are sorted, not the rows
     levels = plain(levels)
     if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
         levels = levels.astype(str)
@@ -177,8 +183,8 @@ def spelling(value: Any) -> Any:
         return normalize("NFKC", str(value)).strip().casefold()
 
 
-def listed(values: Iterable[Any], most: int = MOST_NAMED) -> str:
+def listed(values: Iterable[Any], most: int = MOST_NAMED, between: str = ", ") -> str:
     """Return the first values, and how many more there are."""
     words = [str(value) for value in values]
     more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more
+    return between.join(words[:most]) + more

@@ -23,6 +23,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import listed
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
@@ -230,7 +231,7 @@ def certify(
     judged = _judge(rows, claim) if population is None else _judge_drawn(population, rows, claim)
     if judged.left_out:
         warn_caller(
-            f"The certificate leaves out {'; '.join(judged.left_out)} "
+            f"The certificate leaves out {listed(judged.left_out, between='; ')} "
             f"(min_group_size={min_group_size}) and says nothing about them.",
             SmallGroupWarning,
         )

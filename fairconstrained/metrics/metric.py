@@ -30,6 +30,7 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.inputs.groups import encode_groups, group_name, named_columns
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import listed
 
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
@@ -79,7 +80,7 @@ def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_c
     summary = choose(summaries, "agg", agg)
     defined = high.max(axis=0) != 0
     if not defined.all():
-        zero = "; ".join(np.array(rates.events)[~defined])
+        zero = listed(np.array(rates.events)[~defined], between="; ")
         rest = "" if defined.any() else ", and the metric is nan"
         warn_caller(
             f"{zero}: rates of zero in every group have no ratio; they are left out{rest}.",
@@ -135,7 +136,8 @@ def warn_single_group(group: str) -> None:
 def warn_absent(cells: Iterable[str]) -> None:
     """Warn of rates that do not exist."""
     warn_caller(
-        f"{'; '.join(cells)} (or rows of zero weight only): the metric is nan.", SmallGroupWarning
+        f"{listed(cells, between='; ')} (or rows of zero weight only): the metric is nan.",
+        SmallGroupWarning,
     )
 
 
@@ -191,7 +193,9 @@ def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, An
     comparison = compared(np.array(rows)[:, None], 0.0, 1, sets=sets)
     if left_out := comparison.left_out(lambda row, _: names[row]):
         rest = "" if comparison.kept.any() else "; nothing is left, and the metric is nan"
-        warn_caller(f"The metric leaves out {'; '.join(left_out)}{rest}.", SmallGroupWarning)
+        warn_caller(
+            f"The metric leaves out {listed(left_out, between='; ')}{rest}.", SmallGroupWarning
+        )
     places = set(np.array(sets)[comparison.kept[:, 0]].tolist())
     return [part for place, (_, part) in enumerate(parts) if place in places]
 

@@ -27,6 +27,7 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.claims import BOUNDS, constraint_bound
@@ -369,7 +370,7 @@ class CertifiedClassifier(DelegatingClassifier):
             )
             category = MissingSensitiveFeaturesWarning
         elif np.isnan(best.found.estimate):
-            left_out = "; ".join(best.found.left_out)
+            left_out = listed(best.found.left_out, between="; ")
             message = f"No candidate is certified: nothing is left to compare ({left_out})."
         elif not useful:
             message = (

@@ -15,6 +15,7 @@ from fairconstrained.exceptions import SmallGroupWarning, ignoring, warn_caller
 from fairconstrained.inputs.groups import encode_groups, group_name
 from fairconstrained.inputs.labels import check_labels, encode_labels
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import listed
 
 
 class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
@@ -86,14 +87,15 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
             names = [f"label {c!r} in {group}" for c in classes for group in groups_named]
         counts = np.bincount(strata, minlength=len(names))
         small = (counts > 0) & (counts < self.n_splits)
-        listed = "; ".join(f"{names[i]}: {in_rows(counts[i])}" for i in np.flatnonzero(small))
+        few = (f"{names[i]}: {in_rows(counts[i])}" for i in np.flatnonzero(small))
+        words = listed(few, between="; ")
         if small.sum() == (counts > 0).sum():
             raise ValueError(
-                f"n_splits={self.n_splits} is more than the rows of every stratum ({listed})."
+                f"n_splits={self.n_splits} is more than the rows of every stratum ({words})."
             )
         if small.any():
             message = f"Fewer rows than n_splits={self.n_splits}, hence missing in some folds: "
-            warn_caller(message + listed, SmallGroupWarning)
+            warn_caller(message + words, SmallGroupWarning)
         with ignoring(UserWarning):  # scikit-learn's speaks of classes, not strata
             folds = list(super().split(X, strata))
         yield from folds
@@ -120,7 +122,7 @@ def holdout_split(
     rows_of_groups = np.split(in_order, np.cumsum(sizes)[:-1])
     test = np.concatenate([rows[:n] for rows, n in zip(rows_of_groups, n_test, strict=True)])
     if (n_test[: len(labels)] == 0).any() and sensitive_features is not None:
-        named = ", ".join(group_name(labels[g]) for g in np.flatnonzero(n_test[: len(labels)] == 0))
+        named = listed(group_name(labels[g]) for g in np.flatnonzero(n_test[: len(labels)] == 0))
         warn_caller(
             f"The certificate says nothing about groups of a single row: {named}.",
             SmallGroupWarning,

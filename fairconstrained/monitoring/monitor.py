@@ -22,6 +22,7 @@ from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
+from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
@@ -241,10 +242,11 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._add(true[usable], decisions[usable], known[codes[usable]], n_before)
         if first and n_unknown:
             warn_caller(f"FairnessMonitor: {self._missing}", MissingSensitiveFeaturesWarning)
-        apart = [pair for pair in self._apart if pair not in apart_before]
+        new = (pair for pair in self._apart if pair not in apart_before)
+        apart = listed(new, between="; ")
         if apart:
             warn_caller(
-                f"FairnessMonitor does not compare {'; '.join(apart)}: pass groups together in one "
+                f"FairnessMonitor does not compare {apart}: pass groups together in one "
                 "call, such as all rows of a day.",
                 SmallGroupWarning,
             )
@@ -298,6 +300,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         began later the mean of the two parts is taken. Groups that are new here come as a later
         batch.
         """
+        if self is other:
+            raise ValueError("merge needs another monitor, of other rows; got this one itself.")
         if repr(self) != repr(other):
             raise ValueError(f"merge needs monitors of the same rule; got {self!r} and {other!r}.")
         self._begin()

@@ -679,13 +679,14 @@ def test_groups_and_strata_that_are_too_small_are_named_within_strata():
     strata = np.where(np.arange(400) > 395, "z", np.where(np.arange(400) % 5 < 2, "x", "y"))
     audit = report(sensitive_features=people, control_features=strata, **rows)
     few = "1 group with fewer than 10 rows, neither shown nor compared"
-    for where in ("group where stratum is x", "group where stratum is y", "stratum"):
-        assert f"{where}: {few}" in audit.answer
-        assert f"{where}: {few}" in audit.left_out
+    wheres = [f"group where stratum is {name}: {few}" for name in "xy"]
+    for words in (*wheres, f"stratum: {few.replace('group', 'value')}"):
+        assert words in audit.answer
+        assert words in audit.left_out
     alone = report(sensitive_features=people, control_features=np.arange(400), **rows)
     assert alone.verdict == "not proved"
     assert "Nothing can be compared" in alone.answer
-    assert "stratum: 400 groups with fewer than 10 rows" in alone.answer
+    assert "stratum: 400 values with fewer than 10 rows" in alone.answer
 
 
 @pytest.mark.parametrize("parameter", ["sensitive_features", "control_features"])

@@ -303,7 +303,7 @@ def test_settings_are_found_inside(model, name):
 
 def test_boosters_and_samplers():
     lightgbm, sampling = pytest.importorskip("lightgbm"), pytest.importorskip("imblearn")
-    trees = lightgbm.LGBMClassifier(is_unbalance=True, scale_pos_weight=3)
+    trees = lightgbm.LGBMClassifier(is_unbalance=True, pos_bagging_fraction=0.5)
     assert len(undone_settings(trees)) == 2
     sampler = sampling.over_sampling.RandomOverSampler()
     assert (

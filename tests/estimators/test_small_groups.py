@@ -134,11 +134,11 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
     assert RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
 
 
-def test_groups_within_strata_without_a_name_are_named_by_their_column():
-    """As columns of groups without a name are, side by side."""
+def test_a_stratum_without_a_name_is_called_so():
+    """Where its values are those of groups, too."""
     clf = RateConstrainedClassifier(DemographicParity(0.1, attributes="parallel"), max_iter=2)
     people = pd.DataFrame({"group": GROUPS, "half": np.arange(len(GROUPS)) % 2})
-    with pytest.warns(SmallGroupWarning, match="group group=a & column 0=a "):
+    with pytest.warns(SmallGroupWarning, match="group group=a & stratum=a "):
         clf.fit(DATA.data, DATA.target, sensitive_features=people, control_features=GROUPS)
 
 

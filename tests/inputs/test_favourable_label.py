@@ -107,6 +107,27 @@ def test_reports_searches_and_wrappers_ask_for_it_too():
         fairconstrained.report(WORDS, WORDS, **GROUPS)
 
 
+@pytest.mark.parametrize(
+    "label", [np.array("granted"), {"granted": 1}, pd.NA, np.nan, [["granted"]]]
+)
+def test_it_is_a_single_label(label):
+    """An audit takes a list of them."""
+    rows = {"y_true": WORDS, "y_pred": WORDS, "pos_label": label, **GROUPS}
+    for refuses in (
+        lambda: RateConstrainedClassifier(EqualOpportunity(pos_label=label)).fit(
+            X, WORDS, **GROUPS
+        ),
+        lambda: group_report(**rows),
+        lambda: certify(**rows, constraint="demographic_parity", slack=0.1),
+        lambda: FairnessMonitor(pos_label=label).update(WORDS, **GROUPS),
+        lambda: fairconstrained.report(**rows),
+    ):
+        with pytest.raises(
+            ValueError, match=r"pos_label must be one of the labels \['granted', 'r"
+        ):
+            refuses()
+
+
 def test_differences_of_selection_rates_and_odds_are_the_same_for_both():
     for name in ("demographic_parity", "equalized_odds", "error_rate_parity"):
         clf = RateConstrainedClassifier(name, slack=0.1)

@@ -2,6 +2,7 @@
 
 import datetime
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -98,6 +99,12 @@ def test_labels_of_two_types_are_refused_alike(values, container):
     ):
         with pytest.raises(ValueError, match=r"of one type, .*; got numbers and text"):
             reads()
+
+
+@pytest.mark.parametrize("values", [(b"no", b"yes"), (Decimal(0), Decimal(1)), ({}, {"a": 1})])
+def test_labels_of_other_types_are_refused_in_a_sentence(values):
+    with pytest.raises(ValueError, match="y must hold labels"):
+        RateConstrainedClassifier().fit(X, [values[y] for y in Y], sensitive_features=GROUP)
 
 
 @pytest.mark.parametrize(

@@ -268,6 +268,11 @@ READERS = ["equalized_odds_difference", "false_negative_rate", "separation_gap"]
         ({"sample_weight": [1, 1, 1]}, "sample_weight has 3 rows, but y_true has 4"),
         ({"sample_weight": [1, 1, 1, -2]}, "sample_weight must not be negative; got -2"),
         ({"sample_weight": [1, 1, 1, np.nan]}, "sample_weight"),
+        ({"sample_weight": [1, 1, 1, 1e-300]}, "between 1e-100 and 1e[+]100, .* got 1e-300 to 1.0"),
+        (
+            {"sample_weight": [1, 1, 0, 1e300]},
+            "between 1e-100 and 1e[+]100, .* got 1.0 to 1e[+]300",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):
@@ -275,6 +280,15 @@ def test_bad_input_is_refused_by_name(change, message):
     for name in READERS:
         with pytest.raises(ValueError, match=message):
             METRICS[name](**{**kwargs, **change})
+
+
+def test_a_warning_names_the_first_of_many_cells():
+    """Each in a stratum of its own."""
+    y = np.arange(400) % 2
+    with pytest.warns(SmallGroupWarning, match="stratum 11 .* and 388 more; nothing is left"):
+        metrics.demographic_parity_difference(
+            y, y, sensitive_features=y, control_features=np.arange(400)
+        )
 
 
 def test_unknown_options_are_refused():

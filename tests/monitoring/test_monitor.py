@@ -186,6 +186,8 @@ def test_parts_merge():
     assert FairnessMonitor().merge(merged).interval_ == merged.interval_
     with pytest.raises(ValueError, match="same rule"):
         merged.merge(FairnessMonitor(slack=0.1))
+    with pytest.raises(ValueError, match="another monitor, of other rows"):
+        merged.merge(merged)
 
 
 def test_late_labels_count_when_they_come():
@@ -265,6 +267,7 @@ def test_a_model_in_a_loop():
         ({}, {"y_pred": ["a", "b"]}, r"pos_label must say which of the labels \['a', 'b'\]"),
         ({"pos_label": "a"}, {"y_pred": ["b", "c"]}, "y_pred must hold two labels, of which 'a'"),
         ({}, {"y_pred": [0, np.nan]}, "y_pred has missing values"),
+        ({}, {"y_pred": [{}, {}]}, "y_pred must hold values .* got values of type dict"),
         ({}, {"y_pred": [[0, 1], [1, 0]]}, "y_pred must have one label per row"),
         ({}, {"sensitive_features": None}, "sensitive_features must hold one group per row"),
         ({}, {"sensitive_features": ["a"]}, "sensitive_features has 1 row"),

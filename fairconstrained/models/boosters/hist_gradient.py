@@ -33,6 +33,7 @@ class HistGradient(Family):
                 f"scikit-learn {sklearn.__version__} gives its booster no loss object, through "
                 "which rounds are constrained: take LGBMClassifier, XGBClassifier or Posteriors"
             )
+        estimator._validate_params()
         if estimator.loss != "log_loss":
             return f"loss must be 'log_loss'; got {estimator.loss!r}"
         if estimator.warm_start:

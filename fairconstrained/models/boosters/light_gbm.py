@@ -20,6 +20,8 @@ _RULES = (
         for names, idle in (
             (("is_unbalance", "unbalance", "unbalanced_sets"), False),
             (("scale_pos_weight", "sigmoid"), 1),
+            (("pos_bagging_fraction", "pos_sub_row", "pos_subsample", "pos_bagging"), 1),
+            (("neg_bagging_fraction", "neg_sub_row", "neg_subsample", "neg_bagging"), 1),
         )
     ),
 )
