@@ -6,11 +6,12 @@ tensors, and lists of small objects (:class:`Parts`). They schedule, move and re
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import reduce
 from importlib import import_module
-from typing import Any
-
-from fairconstrained.engines.base import Parts as Parts
-from fairconstrained.engines.base import Table as Table
+from operator import add
+from typing import Any, TypeVar
 
 # The module of this package for a class of tables, by the first part of its module's name.
 _ENGINES = {
@@ -19,6 +20,84 @@ _ENGINES = {
     ("ray", "Dataset"): "ray",
     ("ray", "MaterializedDataset"): "ray",
 }
+
+
+T = TypeVar("T")
+# Values that one task adds up: a tree of sums, because the driver would receive all partitions
+# otherwise.
+_ADDED = 16
+
+
+def added(values: list[Any], task: Callable[[list[Any]], Any]) -> Any:
+    """Add values up along a tree of tasks, each the sum of some of them."""
+    while len(values) > 1:
+        starts = range(0, len(values), _ADDED)
+        values = [task(values[start : start + _ADDED]) for start in starts]
+    return values[0]
+
+
+def total(*values: Any) -> Any:
+    """Return the sum of values, on a worker."""
+    return reduce(add, values)
+
+
+class Parts(ABC):
+    """Objects that an engine keeps where the rows are: one of each partition that has rows.
+
+    Functions travel to them by cloudpickle, with all that they refer to. If a worker is lost, the
+    engine computes its objects again, from the rows on.
+    """
+
+    @abstractmethod
+    def map_parts(self, function: Callable[[Any, Any], Any], each: Sequence[Any]) -> Parts:
+        """Replace each object by ``function(object, each[i])``, where i is its place."""
+
+    @abstractmethod
+    def sum(self, function: Callable[[Any], T]) -> T:
+        """Return the sum of a function of the objects, added up along a tree."""
+
+    @abstractmethod
+    def gather(self, function: Callable[[Any], T]) -> list[T]:
+        """Return the values of a function of the objects, in the order of the rows."""
+
+
+class Table(ABC):
+    """A table whose rows an engine holds, in partitions that functions see as pandas DataFrames."""
+
+    engine: str
+    columns: list[str]
+
+    @abstractmethod
+    def parts(self, make: Callable[[Any], Any]) -> Parts:
+        """Apply a function to each partition, and keep all results but None."""
+
+    @abstractmethod
+    def mapped(self, function: Callable[[Any], Any], like: Any, names: Sequence[str]) -> Any:
+        """Return the values of a function of some rows, lazily, as the engine's kind of column.
+
+        The function gives an array with an entry, or a row, for each row of a DataFrame; `like` is
+        such an array for no rows, and `names` are of the columns of two-dimensional arrays.
+        """
+
+    @abstractmethod
+    def column_names(self, values: Any) -> list[str]:
+        """Return the names of these columns of the table; raise ValueError for other values."""
+
+    def names(self, parameter: str, value: Any) -> list[str]:
+        """Return the names of columns that a parameter gives by name, or as columns."""
+        value = [value] if isinstance(value, str) else value
+        try:
+            named = isinstance(value, (list, tuple))
+            names = list(value) if named else self.column_names(value)
+            if names and set(names) <= set(self.columns):
+                return names
+        except (TypeError, AttributeError):
+            pass
+        raise ValueError(
+            f"{parameter} must be the name of a column of X, a list of names, or columns of X, "
+            f"where X is a table of {self.engine} (its columns are {self.columns}); got "
+            f"{value!r}."
+        )
 
 
 def as_table(X: Any) -> Any:

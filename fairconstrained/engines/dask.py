@@ -12,7 +12,7 @@ import pandas as pd
 from dask import compute, persist
 from dask.delayed import Delayed, delayed
 
-from fairconstrained.engines.base import Parts, Table, added, total
+from fairconstrained.engines import Parts, Table, added, total
 
 
 class DaskTable(Table):

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import ray
 
-from fairconstrained.engines.base import Parts, Table, added, total
+from fairconstrained.engines import Parts, Table, added, total
 
 
 class RayTable(Table):

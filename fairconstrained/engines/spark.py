@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql.functions import pandas_udf, struct
 
-from fairconstrained.engines.base import Parts, Table
+from fairconstrained.engines import Parts, Table
 
 # Types of Spark by the kind of an array; all others are text.
 _TYPES = {"f": "double", "i": "long", "u": "long", "b": "boolean"}

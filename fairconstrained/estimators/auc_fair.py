@@ -192,7 +192,19 @@ class AUCFairClassifier(PrivateFairClassifier):
         """
         with unchanged_on_error(self) as ledger:
             task = self._task()
-            self._check_stream(task)
+            name = f"{task.name}.partial_fit"
+            check_all_samples(
+                name, "a stream is kept by one process. fit takes the rows of all workers."
+            )
+            if task.is_private:
+                raise ValueError(
+                    f"{name} needs epsilon=None: every call would spend the whole budget."
+                )
+            if isinstance(task.specification, Posteriors):
+                raise ValueError(
+                    f"{name} needs a linear model or a network: {self.model!r} would have to be "
+                    "fitted to the whole stream again."
+                )
             inputs = FitInputs(X, y, sensitive_features, sample_weight)
             known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
             if known is not None and not _num_samples(X):
@@ -208,20 +220,6 @@ class AUCFairClassifier(PrivateFairClassifier):
                 self._train(task, rows, ledger)
             self._stream_: Stream = stream
         return self
-
-    def _check_stream(self, task: Task) -> None:
-        """Raise ValueError for parameters with which a model cannot follow a stream."""
-        name = f"{task.name}.partial_fit"
-        check_all_samples(
-            name, "a stream is kept by one process. fit takes the rows of all workers."
-        )
-        if task.is_private:
-            raise ValueError(f"{name} needs epsilon=None: every call would spend the whole budget.")
-        if isinstance(task.specification, Posteriors):
-            raise ValueError(
-                f"{name} needs a linear model or a network: {self.model!r} would have to be fitted "
-                "to the whole stream again."
-            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")

@@ -23,13 +23,11 @@ from fairconstrained.fit.columns import admitted, generator, random_seed
 from fairconstrained.fit.engine_tables import predictions_of_table
 from fairconstrained.fit.result import attributes_to_predict, store
 from fairconstrained.fit.rows import FitInputs, TrainingRows
-from fairconstrained.fit.task import Fit, Task, check_parameters
-from fairconstrained.inputs.features import naming_texts_and_dates
+from fairconstrained.fit.task import Fit, Task, as_specification, check_parameters
 from fairconstrained.inputs.labels import plain_labels
-from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.samples import check_samples, naming_texts_and_dates
 from fairconstrained.losses import class_probabilities, hard_classes
 from fairconstrained.models.perceptron import Layers
-from fairconstrained.models.short_forms import as_specification
 from fairconstrained.numerics import VECTOR_ROWS
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.sharing import NO_STORE, share
@@ -92,10 +90,7 @@ def accepts_tables(method: Method) -> Method:
 
 @contextmanager
 def unchanged_on_error(estimator: object) -> Iterator[list[PrivacyGuarantee]]:
-    """Restore the estimator after an error, which names the privacy spent by then.
-
-    Yield the ledger in which a fit notes what it may have released.
-    """
+    """Yield the ledger of a fit; after an error restore the estimator and name what is spent."""
     ledger: list[PrivacyGuarantee] = []
     # A shallow copy is enough: fits replace attributes, and change none in place.
     before = dict(vars(estimator))
@@ -270,6 +265,7 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
         budget = None if params.get("epsilon") is None else self._budget()
         # A private fit shares nothing: what another fit has computed was not paid for by this one.
         specification.handle = NO_STORE if budget else self.__dict__.get("_handle", NO_STORE)
+        last = dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None
         common = {f.name: params[f.name] for f in fields(Task) if f.name in params}
         task = Task(
             **{**common, "alpha": float(self.alpha)},
@@ -278,7 +274,8 @@ class FairClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):  # t
             notions=self._notions(),
             specification=specification,
             budget=budget,
-            last=dict(vars(self)) if self.warm_start and hasattr(self, "classes_") else None,
+            last=last,
+            described=None if last is None else last.get("_description_"),
             multi_class=self._multi_class,
             within_strata=self._within_strata,
         )

@@ -314,7 +314,7 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
         ends = [member.intervals for member in problem.constraint.members]
         interval = (float(ends[0].lower[0, 0]), float(ends[0].upper[0, 0])) if ends else None
     return {
-        **exact.attributes(fit, problem, w),
+        **problem.model.attributes(w),
         "interval_": interval,
         "threshold_": threshold_of(fit.task),
         "pos_label_": fit.rows.classes[1],

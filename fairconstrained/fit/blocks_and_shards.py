@@ -74,9 +74,6 @@ def check_parts(task: Task, X: Any) -> None:
     check_solves(task.solver, task.problem_class, in_memory=False)
 
 
-# ---------------------------------------------------------------------- blocks
-
-
 def checked_blocks(blocks: Blocks, n_rows: int, check: Callable[[Any], Any]) -> Iterator[Any]:
     """Yield each block as an array or sparse matrix of numbers; together they have `n_rows`."""
     n_read = 0
@@ -163,14 +160,8 @@ def encoded(
     return np.concatenate([recoded(codes, at).astype(small) for at, (codes, _) in each]), labels
 
 
-# ---------------------------------------------------------------------- shards
-
-
 def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> TrainingRows:
-    """Return the rows with labels, groups and units of weight of all workers, which must agree.
-
-    The columns of X are those that scikit-learn has noted on the estimator.
-    """
+    """Return the rows with labels, groups and units of weight on which all workers agree."""
     names, start = getattr(estimator, "feature_names_in_", None), None
     if task.last is not None:  # a fingerprint of where it begins
         last = [task.last.get(name, ()) for name in ("coef_", "intercept_", "multipliers_")]

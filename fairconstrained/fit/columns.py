@@ -44,13 +44,22 @@ from fairconstrained.models.features import Features, as_features
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.problems.rows import Rows
 
-# ---------------------------------------------------------------------- inputs to rows
-
 
 def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Workers) -> FitInputs:
     """Return the inputs, within strata of control features, if the task is for their kind."""
     if control_features is not None:
-        check_strata(task, inputs)
+        if isinstance(inputs.X, Table):
+            raise ValueError(
+                f"control_features must be None if X is a table of {inputs.X.engine}, whose rows "
+                "stay where they are: read them in Blocks, or train on one shard a worker."
+            )
+        for notion in task.notions:
+            if not (task.within_strata and notion.within_strata):
+                raise ValueError(
+                    "control_features must be None: groups are compared within strata by parity of "
+                    "rates and of losses (RateConstrainedClassifier, LossParityClassifier); got "
+                    f"{task.name}(constraint={notion!r})."
+                )
         inputs = inputs.within_strata(control_features)
     # Poisson batches need every row at any step, which engines cannot give.
     if task.is_private and isinstance(inputs.X, Table):
@@ -60,28 +69,8 @@ def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Work
     return inputs
 
 
-def check_strata(task: Task, inputs: FitInputs) -> None:
-    """Raise ValueError for a table of an engine, or a criterion, that takes no control features."""
-    if isinstance(inputs.X, Table):
-        raise ValueError(
-            f"control_features must be None if X is a table of {inputs.X.engine}, whose rows stay "
-            "where they are: read them in Blocks, or train on one shard a worker."
-        )
-    for notion in task.notions:
-        if not (task.within_strata and notion.within_strata):
-            raise ValueError(
-                "control_features must be None: groups are compared within strata by parity of "
-                "rates and of losses (RateConstrainedClassifier, LossParityClassifier); got "
-                f"{task.name}(constraint={notion!r})."
-            )
-
-
 def read(
-    task: Task,
-    estimator: Any,
-    inputs: FitInputs,
-    workers: Workers,
-    domains: Domains | None = None,
+    task: Task, estimator: Any, inputs: FitInputs, workers: Workers, domains: Domains | None = None
 ) -> TrainingRows:
     """Validate the samples; return rows of positive weight, labels and groups as indices."""
     # The estimator is for scikit-learn alone, which notes the columns of X on it.
@@ -103,9 +92,6 @@ def read(
     return checked_rows(task, rows if domains is None else domains.widen(rows))
 
 
-# ---------------------------------------------------------------------- rows to columns
-
-
 def random_seed(random_state: Any) -> int:
     """Return a seed for torch from ``random_state``, as scikit-learn reads it."""
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -122,7 +108,7 @@ def learn(fit: Fit) -> Fit:
     """Fit the specification of the model; return the fit with its columns, on the device."""
     # Before anything is learnt from groups: all later sums are of rows that stand for others.
     if fit.rows.unknown:
-        fit = replace(fit, rows=fit.rows.standing_for_all())
+        fit = replace(fit, rows=replace(fit.rows, stood_for=fit.rows.weight_of_cells))
     task, rows, specification = fit.task, fit.rows, fit.task.specification
     parts, wrapped = partial(part_of_cell, task, rows), isinstance(specification, Posteriors)
     if isinstance(rows, RowsOfTable):

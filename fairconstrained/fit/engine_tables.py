@@ -17,13 +17,7 @@ from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread
 from fairconstrained.engines import Parts, Table
 from fairconstrained.engines.columns import RowsToPredict
-from fairconstrained.fit.rows import (
-    FitInputs,
-    TrainingRows,
-    refuse_lacking,
-    required,
-    validated,
-)
+from fairconstrained.fit.rows import FitInputs, TrainingRows, refuse_lacking, required, validated
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import joined, n_complete
 from fairconstrained.models.specification import Specification
@@ -64,9 +58,6 @@ def _alone(function: Callable[[Rows], T], rows: Rows) -> T:
     """Call the function in one thread: a worker computes other partitions at the same time."""
     with one_thread():
         return function(rows)
-
-
-# ---------------------------------------------------------------------- reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +214,6 @@ def _coded(like: TrainingRows, part: Any, places: tuple[Array, Array]) -> Traini
     return replace(like, X=rows.X, y=y, group=at[group], weight=rows.weight)
 
 
-# ---------------------------------------------------------------------- columns of the model
-
-
 Learnt = tuple[int, Array]  # n, and the columns, out of fold, of every n-th row of a partition
 
 
@@ -284,9 +272,6 @@ def _transformed(
             columns[::spacing] = columns_of_sample
         data = as_rows(rows, columns)
     return replace(data, blocks=list(data.blocks), workers=workers)
-
-
-# ---------------------------------------------------------------------- predictions
 
 
 def predictions_of_table(

@@ -61,7 +61,6 @@ def exact_steps(task: Task, *, solver: Solver | None = None, **steps: Any) -> Ta
         "learn": learn,
         "pose": pose,
         "solve": solve,
-        "attributes": attributes,
         "measure": measure_training_rows if fitted else None,
     }
     return replace(task, solver=task.solver or solver, **{**defaults, **steps})
@@ -76,11 +75,6 @@ def pose(fit: Fit) -> tuple[FairERM, Sequence[str]]:
     constraint, left_out = stack(task, rows, rows.cells, task.min_group_size)
     model, risk = build_model(fit), task.risk(rows)
     return FairERM(model, fit.data, risk, constraint, task.alpha), left_out
-
-
-def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
-    """Return the fitted attributes of the trained model."""
-    return dict(problem.model.attributes(w))
 
 
 # ---------------------------------------------------------------------- starts
@@ -126,17 +120,6 @@ def linear_start(fit: Fit, problem: Any) -> tuple[Tensor, Tensor]:
     return torch.cat((problem.model.from_linear(coef.T, intercept), aux)), solution.dual
 
 
-def nearest_end(
-    points: dict[float, tuple[Tensor, Tensor]], slack: float, x: Tensor, dual: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the end of the fit with the next larger slack, or this start if there is none."""
-    wider = [other for other in points if other >= slack]
-    near = points[min(wider)] if wider else (x, dual)
-    # Fits that leave out other groups have other variables.
-    same = len(near[0]) == len(x) and len(near[1]) == len(dual)
-    return near if same else (x, dual)
-
-
 def _solved(fit: Fit, problem: Any, solver: Solver) -> Iterate:
     """Return a solution of a simpler problem, which callbacks do not see."""
     x, dual = problem.start(), fit.data.weight.new_zeros(problem.n_constraints)
@@ -177,8 +160,11 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
         if len(multipliers) == len(dual):
             dual = torch.as_tensor(multipliers, dtype=dual.dtype, device=dual.device)
         x = problem.variables(w.to(x))
-    elif points:
-        x, dual = nearest_end(points, task.params["slack"], x, dual)
+    elif wider := [slack for slack in points if slack >= task.params["slack"]]:
+        near = points[min(wider)]
+        # Fits that leave out other groups have other variables.
+        if (len(near[0]), len(near[1])) == (len(x), len(dual)):
+            x, dual = near
     if task.margin > 0 and problem.constraint.members:
         stages = solve_with_margin(fit, problem, x, dual)
     else:

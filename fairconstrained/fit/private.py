@@ -18,11 +18,11 @@ from fairconstrained.distributed import Workers, refuse_difference
 from fairconstrained.exceptions import PrivacyWarning, SmallGroupWarning, warn_caller
 from fairconstrained.fit import columns
 from fairconstrained.fit.columns import build_model, rows_on_device
-from fairconstrained.fit.exact import attributes, run_watched
+from fairconstrained.fit.exact import run_watched
 from fairconstrained.fit.rows import FitInputs, TrainingRows, declared_domains
 from fairconstrained.fit.task import Fit, Solved, Task, checked, part_of_cell, stack, stack_of_all
-from fairconstrained.inputs.features import check_numbers
 from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
+from fairconstrained.inputs.samples import check_numbers
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import PrivacyGuarantee
@@ -61,7 +61,6 @@ def as_private(task: Task, *, solver: Solver, problem_class: Any, **steps: Any) 
         "read": read,
         "warn_of_parts": warn_of_small_parts,
         "solve": solve,
-        "attributes": attributes,
         "plan": lambda n_rows: task.solver.plan(n_rows, task.budget),
     }
     return checked(replace(task, **{**defaults, **steps}))
@@ -141,7 +140,10 @@ def check_inputs(task: Task, inputs: FitInputs) -> None:
 
 
 def with_noise(fit: Fit) -> Fit:
-    """Return the fit with noise from the operating system, unless it is seeded."""
+    """Return the fit with noise from the operating system, unless it is seeded.
+
+    Refuse or name callers that learn from protected rows around this fit.
+    """
     rng: Generator = SystemGenerator() if fit.task.random_state is None else fit.rng
     if fit.task.random_state is not None:
         warn_caller(
@@ -150,16 +152,9 @@ def with_noise(fit: Fit) -> Fit:
             "to be released needs random_state=None.",
             PrivacyWarning,
         )
-    check_callers(fit.task)
-    workers = fit.rows.workers
-    return replace(fit, rng=SharedGenerator(rng, workers) if workers.size > 1 else rng)
-
-
-def check_callers(task: Task) -> None:
-    """Refuse or name callers that learn from protected rows around this fit."""
     steps = pipeline_steps_above()
     refuse_steps_with_groups(steps)
-    if "y" in task.hidden:
+    if "y" in fit.task.hidden:
         warn_of_learning_steps(steps)
     trainer = trainer_above()
     if trainer:
@@ -169,6 +164,8 @@ def check_callers(task: Task) -> None:
             "one fit. Use PrivateGridSearch, or public rows.",
             PrivacyWarning,
         )
+    workers = fit.rows.workers
+    return replace(fit, rng=SharedGenerator(rng, workers) if workers.size > 1 else rng)
 
 
 def learn_table(fit: Fit) -> Any:

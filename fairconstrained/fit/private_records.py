@@ -42,11 +42,6 @@ class PublicRange(NamedTuple):
     coordinates: Coordinates  # in which columns are in [0, 1]
 
 
-def build_private_erm(fit: Fit, *posed: Any) -> Any:
-    """Build the problem of the log loss by noisy tables and gradients."""
-    return fit.task.problem_class(*posed, fit.task.alpha, fit.rows.n_rows)
-
-
 def as_records(task: Task, **steps: Any) -> Task:
     """Return the task with the steps of a fit that protects records."""
     defaults = {
@@ -54,12 +49,11 @@ def as_records(task: Task, **steps: Any) -> Task:
         "problem_class": PrivateERM,
         "learn": learn,
         "pose": pose,
-        "build": build_private_erm,
+        "build": lambda fit, *posed: fit.task.problem_class(
+            *posed, fit.task.alpha, fit.rows.n_rows
+        ),
     }
     return as_private(task, **{**defaults, **steps})
-
-
-# ---------------------------------------------------------------------- columns
 
 
 def range_of_columns(fit: Fit) -> Any:
@@ -112,9 +106,6 @@ def public_range(task: Task, ends: Any, n_features: int) -> PublicRange:
         ) from error
     low, high = torch.tensor(np.stack((low, high)), device=task.device)
     return PublicRange(ends, Coordinates(low, high - low))
-
-
-# ---------------------------------------------------------------------- problem
 
 
 def pose(fit: Fit) -> tuple[Any, Sequence[str]]:

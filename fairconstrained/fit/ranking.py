@@ -42,14 +42,8 @@ def surrogate_of(task: Task) -> Any:
     return notion.chosen_surrogate()
 
 
-# ---------------------------------------------------------------------- without privacy
-
-
 def as_ranking(task: Task) -> Task:
-    """Return the task with the steps of a fit without privacy.
-
-    Its problem is one of moments only if the solver, where one is given, takes it.
-    """
+    """Return the task without privacy, from moments if these suffice and the solver takes them."""
     suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
     free = task.solver is None or solves(task.solver, MomentERM)
     problem_class = MomentERM if task.is_linear and suffice and free else FairERM
@@ -88,7 +82,7 @@ def pairwise_loss(task: Task, data: Rows) -> PairwiseLoss:
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     """Return the attributes of the trained model, whose scores are log odds by Platt scaling."""
-    fitted = exact.attributes(fit, problem, w)
+    fitted = problem.model.attributes(w)
     if fit.task.params["objective"] == "auc":
         rows = problem.data.quantiles
         scores = problem.model.scores(w, rows.X)[:, 0]
@@ -97,12 +91,10 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     return {**fitted, "pos_label_": fit.rows.classes[1]}
 
 
-# ---------------------------------------------------------------------- with privacy
-
-
 def as_private_ranking(task: Task) -> Task:
     """Return the task with the steps of a fit from noisy group moments, which are released once."""
     budget: Any = task.budget
+    ends = (0.0, 1.0) if task.feature_range is None else task.feature_range
     binormal = isinstance(surrogate_of(task), Binormal)
     wanted = (
         ("model", "'linear'", task.is_linear),
@@ -119,17 +111,12 @@ def as_private_ranking(task: Task) -> Task:
         task,
         solver=AugmentedLagrangian(),
         problem_class=PrivateMomentERM,
-        learn=partial(private_records.learn, choose_range=given_range),
+        learn=partial(private_records.learn, choose_range=lambda fit: ends),  # releases no scales
         pose=pose_privately,
         solve=solve_privately,
         attributes=private_attributes,
         plan=lambda n_rows: plan_moments(budget),  # for whatever number of rows
     )
-
-
-def given_range(fit: Fit) -> Any:
-    """Return the public range of the columns, (0, 1) by default: no scales are released."""
-    return (0.0, 1.0) if fit.task.feature_range is None else fit.task.feature_range
 
 
 def pose_privately(fit: Fit) -> tuple[PrivateMomentERM, Sequence[str]]:

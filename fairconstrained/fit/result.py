@@ -24,8 +24,13 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
     """Write the fitted attributes, and warn."""
     task, (problem, solution) = fit.task, solved.stages[-1]
     problem.model.update_batch_norm(solution.iterate.x[: problem.model.n_params], problem.data.X)
-    excess, errors = excess_over_slack(fit, solved.stages)
-    hard = solution.iterate.hard[1:]
+    hard, m = solution.iterate.hard[1:], len(solution.iterate.dual)
+    # By the user's slacks: a margin narrows them in training only.
+    wider = (problem.constraint.slack - solved.stages[0].problem.constraint.slack).to(hard)
+    excess = (hard[: len(wider)] + wider)[:m]
+    errors = torch.zeros(problem.n_constraints).to(excess)
+    if task.is_private and problem.n_constraints:  # two standard deviations of the noise
+        errors = (2.0 * problem.deviations_of_estimates().cpu()).to(excess)
     # Noisy rates are never exactly zero: a released ratio always has a value.
     undefined = {} if task.is_private else problem.constraint.undefined(hard)
     excess = excess.index_fill(0, excess.new_tensor([*undefined]).long(), -torch.inf)
@@ -52,9 +57,6 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
         report_equal(task, solved.stages[-1], solved.looser)
 
 
-# ---------------------------------------------------------------------- attributes
-
-
 def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
     """Return the attributes with which the model at `x` predicts."""
     attributes: dict[str, Any] = fit.task.attributes(fit, problem, x[: problem.model.n_params])
@@ -64,19 +66,6 @@ def attributes_to_predict(fit: Fit, problem: Any, x: Tensor) -> dict[str, Any]:
     attributes["classes_"], attributes["groups_"], *_ = problem.constraint.space
     attributes["_description_"] = fit.rows.description
     return attributes
-
-
-def excess_over_slack(fit: Fit, stages: Sequence[Stage]) -> tuple[Tensor, Tensor]:
-    """Return by how much constraints exceed the user's slacks, and the error of these numbers."""
-    problem, solution = stages[-1]
-    hard, m = solution.iterate.hard[1:], len(solution.iterate.dual)
-    # A margin narrows the slacks in training only.
-    wider = (problem.constraint.slack - stages[0].problem.constraint.slack).to(hard)
-    excess = (hard[: len(wider)] + wider)[:m]
-    errors = torch.zeros(problem.n_constraints)
-    if fit.task.is_private and problem.n_constraints:  # two standard deviations of the noise
-        errors = 2.0 * problem.deviations_of_estimates().cpu()
-    return excess, errors.to(excess)
 
 
 def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> dict[str, Any]:
@@ -112,9 +101,6 @@ def history(task: Task, stages: Sequence[Stage]) -> dict[str, Any]:
     # A step takes as long as its batch is large, and sizes of batches are secret.
     times = np.full(len(times) - 1, np.nan) if task.is_private else times[1:]
     return {"n_iter_": n_iter, "history_": {**columns, "time": times}}
-
-
-# ---------------------------------------------------------------------- warnings
 
 
 def report(

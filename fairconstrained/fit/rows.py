@@ -160,10 +160,6 @@ class TrainingRows:
         weights = np.bincount(cell, self.weight, shape[0] * shape[1])
         return self.workers.sum(torch.as_tensor(weights.reshape(shape)))
 
-    def standing_for_all(self) -> TrainingRows:
-        """Let rows of known group represent all rows of their label."""
-        return replace(self, stood_for=self.weight_of_cells)
-
 
 def validated(
     estimator: Any,
@@ -210,20 +206,12 @@ def required(task: Task, inputs: FitInputs) -> int | None:
 
     Private fits need all, since the groups of their releases are a public domain.
     """
-    parallel = "parallel" in attributes_of(task) and not task.is_private
-    return inputs.n_control if parallel else None
-
-
-def attributes_of(task: Task) -> set[str]:
-    """Return how the criteria compare several attributes: "crossed", "parallel" or both."""
-    return {getattr(notion, "attributes", "crossed") for notion in task.notions}
+    parallel = any(getattr(notion, "attributes", None) == "parallel" for notion in task.notions)
+    return inputs.n_control if parallel and not task.is_private else None
 
 
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the criteria are defined for them.
-
-    Groups are of the kinds of an earlier fit from which this one goes on, wherever the rows are.
-    """
+    """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = task.name, rows.classes, rows.groups
     names = [] if groups is None else groups.tolist()
     if groups is not None and (complete := n_complete(groups)) < len(names):
@@ -231,7 +219,8 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
         rows = replace(rows, groups=groups, partly=partly, unknown=True)
     described(names, rows.columns, task.described, "sensitive_features")
     warn_of_values(classes.tolist(), "y", "label")
-    attributes, n_groups = attributes_of(task), 0 if groups is None else len(groups)
+    attributes = {getattr(notion, "attributes", "crossed") for notion in task.notions}
+    n_groups = 0 if groups is None else len(groups)
     if names and isinstance(names[0], tuple) and attributes == {"parallel"}:
         n_groups = max(len(set(column)) for column in zip(*names, strict=True))
     # Few groups may well have few rows each; many with few rows are hardly ever groups.
@@ -272,8 +261,9 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
 
 
 def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known; warn of constraints without a say."""
+    """Return the rows, in one group if none are known; warn of missing groups, or refuse them."""
     groups, declared = rows.groups, rows.unknown and not rows.partly
+    messages = []
     names = [] if groups is None else [*groups.tolist(), *rows.partly]
     missing = groups is not None and rows.group.ndim == 1
     missing = missing and any(rows.workers.gather(bool((rows.group < 0).any())))
@@ -287,26 +277,21 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
         places = np.arange(len(names) + 1, dtype=rows.group.dtype)
         rows = replace(rows, group=places[rows.group], unknown=True)
         if missing and (not declared or task.missing_sensitive == "raise"):
-            warn_or_raise_missing(task, unknown_groups(task, rows))
+            messages.append(unknown_groups(task, rows))
         state = f"contains only the group {group_name(names[0])} where it is known"
     else:
         state = f"contains only the group {group_name(names[0])}"
     if len(names) < 2:
-        warn_or_raise_missing(
-            task,
+        messages.append(
             f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "
-            "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True).",
+            "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True)."
         )
-    return rows
-
-
-def warn_or_raise_missing(task: Task, message: str) -> None:
-    """Warn, or raise if ``missing_sensitive`` says so, where a criterion needs groups."""
-    if any(notion.needs_groups for notion in task.notions):
+    for message in messages if any(notion.needs_groups for notion in task.notions) else ():
         if task.missing_sensitive == "raise":
             raise ValueError(message)
         warn_caller(message, MissingSensitiveFeaturesWarning)
+    return rows
 
 
 def unknown_groups(task: Task, rows: TrainingRows) -> str:

@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy, is_number
 from fairconstrained.constraints.moments import MomentConstraint, stacked
@@ -20,7 +20,9 @@ from fairconstrained.fit.undone_settings import undone_settings
 from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.values import listed
 from fairconstrained.losses import LOSSES, log_loss
+from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.specification import Linear, Network, Specification, are_sizes
 from fairconstrained.privacy.accounting import Budget, PrivacyGuarantee
 from fairconstrained.problems.objectives import MeanLoss, Objective
 from fairconstrained.sharing import NO_STORE
@@ -48,6 +50,25 @@ def callbacks_in(callbacks: Any) -> list[Callable[..., object]] | None:
     callbacks = [callbacks] if callable(callbacks) else callbacks or ()
     valid = isinstance(callbacks, (list, tuple)) and all(map(callable, callbacks))
     return list(callbacks) if valid else None
+
+
+def as_specification(model: Any) -> Specification:
+    """Return the specification that a ``model`` parameter stands for."""
+    if isinstance(model, Specification):
+        return model
+    if isinstance(model, str) and model == "linear":
+        return Linear()
+    if isinstance(model, type) and not issubclass(model, nn.Module):
+        raise ValueError(f"model is a class; give an object of it, {model.__name__}().")
+    if not isinstance(model, type) and is_scoring_classifier(model):
+        return Posteriors(model)
+    if callable(model) or are_sizes(model):
+        return Network(model)
+    raise ValueError(
+        "model must be 'linear', a tuple of hidden sizes such as (64, 32), a callable (n_features, "
+        "n_outputs) -> nn.Module, a scikit-learn classifier, or an object of "
+        f"fairconstrained.models; got {model!r}."
+    )
 
 
 _FLAG: Rule = "True or False", lambda v: isinstance(v, (bool, np.bool_))
@@ -114,11 +135,6 @@ def check_parameters(owner: str, params: Mapping[str, Any], units: Sequence[str]
 # ---------------------------------------------------------------------- tasks
 
 
-def mean_log_loss(rows: Any) -> Objective:
-    """Return the objective of most fits, for whatever rows."""
-    return MeanLoss(log_loss)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
     """The checked parameters of one fit, and the functions that do it.
@@ -134,7 +150,7 @@ class Task:
     specification: Any  # a Specification; `learn` fits it
     solver: Any = None  # a Solver, once the task is complete
     problem_class: Any = None  # says what the problem will offer to solvers
-    risk: Callable[[Any], Objective] = mean_log_loss  # of the rows
+    risk: Callable[[Any], Objective] = lambda rows: MeanLoss(log_loss)  # the objective on rows
     multi_class: bool
     within_strata: bool  # whether criteria may be within strata of control features
     alpha: float
@@ -150,13 +166,15 @@ class Task:
     feature_range: Any = None
     budget: Budget | None = None  # of a private fit
     last: Mapping[str, Any] | None = None  # attributes of the last fit, where this one goes on
+    described: Description | None = None  # the data of that fit
     read: Any = None  # Task, estimator, FitInputs, Workers -> TrainingRows
     learn: Any = None  # Fit -> Fit, with the columns of the model
     pose: Any = None  # Fit -> problem, and words for who is not compared
     build: Any = None  # Fit, model, rows, constraint, counts of its parts, Releases -> problem
     warn_of_parts: Any = None  # constraint, released counts of labels and groups, PrivacyGuarantee
     solve: Any = None  # Fit, problem -> Solved
-    attributes: Any = None  # Fit, problem, parameters -> the attributes of the trained model
+    # Fit, problem, parameters -> the attributes of the trained model
+    attributes: Any = lambda fit, problem, w: problem.model.attributes(w)
     # Fit, problem, point -> hard values on the training rows of a classifier that was fitted to
     # them; the values of the problem are by others, out of fold.
     measure: Any = None
@@ -164,11 +182,6 @@ class Task:
     expand: Any = None  # rows, table, groups -> a table of more columns
     measured_on: str = "the training data"  # what warnings say values are about, and what may help
     remedies: str = "more iterations (max_iter), a richer model"
-
-    @property
-    def described(self) -> Description | None:
-        """The description of the data of the last fit, where this one goes on."""
-        return None if self.last is None else self.last.get("_description_")
 
     @property
     def is_linear(self) -> bool:

@@ -23,7 +23,8 @@ class Description:
 
     def in_order(self, columns: dict[Any, Any], name: str) -> dict[Any, Any]:
         """Return later columns in this order; raise ValueError if they are others."""
-        if self.columns is None or _unnamed(self.columns, tuple(columns)):
+        one = len(self.columns or ()) == len(columns) == 1
+        if self.columns is None or (one and 0 in (*self.columns, *columns)):  # without a name
             return columns
         missing = [key for key in self.columns if key not in columns]
         further = [key for key in columns if key not in self.columns]
@@ -114,8 +115,3 @@ def check_kind(values: Sequence[Any], before: Sequence[Any], name: str) -> None:
             raise ValueError(
                 f"{name} holds values of another kind than before: {new!r} after {old!r}."
             )
-
-
-def _unnamed(columns: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Whether both are one column, of which one has no name."""
-    return len(columns) == len(others) == 1 and 0 in (*columns, *others)

@@ -25,10 +25,7 @@ _STRATA = "control_features "  # before names of columns that groups are crossed
 
 
 class Groups(NamedTuple):
-    """The group of each row: its position in the sorted labels, or -1 where it is not known.
-
-    Or the shares (n, n_groups) of each row in the groups, which add up to one.
-    """
+    """The place of each row's group in the sorted labels, -1 for none; or shares in groups."""
 
     codes: NDArray[Any]
     labels: NDArray[Any]  # (n_groups,): values, or tuples of the values of several columns
@@ -158,10 +155,7 @@ def read_groups(
 def _crossed(
     columns: dict[Any, Array], name: str, required: int | None = None
 ) -> tuple[Groups, Sequence[Array]]:
-    """Cross columns into one group per combination that occurs; return the values of each too.
-
-    Groups that lack a value, if it is not `required`, come after all others.
-    """
+    """Cross columns into groups, those that lack a value last; return each column's values too."""
     names = [_column_name(key, name) for key in columns]
     if len(columns) == 1:
         level, code = levels_of(next(iter(columns.values())), names[0])

@@ -7,7 +7,6 @@ from fairconstrained.models.group_probabilities import estimate_group_probabilit
 from fairconstrained.models.linear import LinearModel, whitener
 from fairconstrained.models.network import NetworkModel
 from fairconstrained.models.posteriors import Posteriors
-from fairconstrained.models.short_forms import as_specification
 from fairconstrained.models.single_fit import SingleFit
 from fairconstrained.models.specification import Linear, Network, Specification
 
@@ -25,7 +24,6 @@ __all__ = [
     "SingleFit",
     "Specification",
     "Standardize",
-    "as_specification",
     "estimate_group_probabilities",
     "whitener",
 ]

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from fairconstrained.arrays import Floats
 from fairconstrained.distributed import one_openmp_thread
-from fairconstrained.models.boosters import FAMILIES, Family, family_of
-from fairconstrained.models.boosters.family import Finish, Step, Task
+from fairconstrained.models.boosters import FAMILIES, Family, Finish, Step, Task, family_of
 from fairconstrained.models.cross_fitting import seeded_where_unset
 from fairconstrained.models.features import Features, Penalty, Pullback
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.models.plain import PlainClassifier
+from fairconstrained.models.specification import PlainClassifier
 
 
 class Boosting(PlainClassifier):

@@ -23,7 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, Ints, as_numpy
-from fairconstrained.models.boosters.family import MANY_ROWS
+from fairconstrained.models.boosters import MANY_ROWS
 from fairconstrained.models.boosters.words import as_codes, learn_words, with_numbers
 from fairconstrained.numerics import ROUNDING
 
@@ -72,19 +72,15 @@ class Calibrator(NamedTuple):
 
     def posteriors(self, *evidence: Floats) -> Floats:
         """Return posteriors from tables of evidence, (n, n_kinds)."""
-        posteriors = np.zeros((len(evidence[0]), self.n_kinds))
-        posteriors[:, self.model.classes_] = self._calibrated(_contrasts(evidence))
-        return posteriors
-
-    def _calibrated(self, contrasts: Floats) -> Floats:
-        """Return probabilities of the kinds that the model knows, without a check of its input."""
+        contrasts, posteriors = _contrasts(evidence), np.zeros((len(evidence[0]), self.n_kinds))
         if not hasattr(self.model, "coef_"):
-            return np.asarray(self.model.predict_proba(contrasts))
-        scores = contrasts @ self.model.coef_.T + self.model.intercept_
-        if scores.shape[1] > 1:
-            return np.asarray(softmax(scores, axis=1))
-        likely = expit(scores)
-        return np.hstack((1.0 - likely, likely))
+            likely = self.model.predict_proba(contrasts)
+        else:  # without a check of the input
+            scores = contrasts @ self.model.coef_.T + self.model.intercept_
+            several, one = scores.shape[1] > 1, expit(scores)
+            likely = softmax(scores, axis=1) if several else np.hstack((1.0 - one, one))
+        posteriors[:, self.model.classes_] = likely
+        return posteriors
 
 
 class InKinds:

@@ -132,10 +132,7 @@ class Features(ABC):
 
 
 class DenseFeatures(Features):
-    """A dense tensor on any device, of single or double precision.
-
-    Results have double precision: a table of single precision is converted block by block.
-    """
+    """A dense tensor on any device; results have double precision, and so have blocks of rows."""
 
     X: Tensor
 
@@ -163,14 +160,12 @@ class DenseFeatures(Features):
         return self.X.double()
 
     def _blocks(self, *columns: Tensor, size: int = PIECE_ROWS) -> Iterator[tuple[Tensor, ...]]:
-        """Iterate over blocks of rows in double precision, and of other columns.
-
-        A block is valid until the next one: to allocate each anew leaves holes in the memory.
-        """
+        """Iterate over blocks of rows in double precision, each valid until the next."""
         split = partial(torch.split, split_size_or_sections=size)
         blocks = zip(*map(split, (self.X, *columns)), strict=True)
         if self.X.dtype == torch.float64:
             return blocks
+        # To allocate each block anew would leave holes in the memory.
         memory = self.X.new_empty((min(size, self.shape[0]), self.shape[1]), dtype=torch.float64)
         return ((memory[: len(X)].copy_(X), *others) for X, *others in blocks)
 
@@ -308,10 +303,7 @@ def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
 
 
 def as_features(X: Any, device: str = "cpu") -> Features:
-    """Wrap a checked array, tensor or sparse matrix of float64 or float32.
-
-    A dense array that is mostly zeros, as one-hot tables are, is stored as CSR on the CPU.
-    """
+    """Wrap a checked array, tensor or sparse matrix; mostly zeros become CSR on the CPU."""
     on_cpu = torch.device(device).type == "cpu"
     if sp.issparse(X):
         if not on_cpu:

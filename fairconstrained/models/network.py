@@ -185,10 +185,7 @@ class NetworkModel:
             norm.momentum = momentum
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """Return ``module_``: a network with these parameters, ready for prediction.
-
-        The one that was trained may hold rows: parameters and buffers alone are taken over.
-        """
+        """Return ``module_`` for prediction: parameters and buffers in one that saw no row."""
         fresh = copy.deepcopy(self._unused)
         with torch.no_grad():
             for name, value in self._unflatten(w).items():
@@ -240,10 +237,7 @@ def _chunks(X: Features) -> Iterator[Features]:
 
 
 def check_rows_independent(network: nn.Module, n_features: int) -> None:
-    """Raise ValueError if a row's scores depend on other rows, of its batch or of earlier ones.
-
-    This is tried on random rows at random parameters, not on data.
-    """
+    """Raise ValueError if rows depend on others, by trials on random rows at random parameters."""
     for name, module in network.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise ValueError(

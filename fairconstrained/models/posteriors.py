@@ -590,22 +590,15 @@ class FittedPosteriors(NamedTuple):
             if depends.all():
                 answers.append(ask(self.groups, rows))
             else:
-                answers.append(self._evidence_where(depends, X, ask))
+                evidence = [np.zeros((n_rows, len(self.groups.kinds))) for _ in self.groups.models]
+                some = np.flatnonzero(depends)
+                tables = ask(self.groups, _safe_indexing(X, some)) if len(some) else []
+                for whole, table in zip(evidence, tables, strict=False):
+                    whole[some] = table
+                answers.append(evidence)
         # One calibrator serves all folds, whose rows are therefore stacked.
         each = self.assembled(*(np.vstack(one * (n_folds // len(one))) for one in answers))
         return np.asarray(each.reshape(n_folds, n_rows, -1).mean(axis=0))
-
-    def _evidence_where(
-        self, rows: NDArray[np.bool_], X: Any, ask: Callable[[Ensemble, Any], list[Floats]]
-    ) -> list[Floats]:
-        """Return the evidence of each model of the groups on some rows, and none on others."""
-        assert self.groups is not None
-        evidence = [np.zeros((len(rows), len(self.groups.kinds))) for _ in self.groups.models]
-        if rows.any():
-            some = ask(self.groups, _safe_indexing(X, np.flatnonzero(rows)))
-            for table, values in zip(evidence, some, strict=True):
-                table[rows] = values
-        return evidence
 
     def _range_of_scores(self, label_evidence: Floats, coef: Floats) -> tuple[Floats, Floats]:
         """Return bounds of scores, without the intercept, whatever the posteriors of groups."""

@@ -20,8 +20,8 @@ from torch import Generator
 from fairconstrained.arrays import Floats, Ints
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.cross_fitting import seeded_where_unset, weights_for
-from fairconstrained.models.plain import PlainClassifier, scores_of
 from fairconstrained.models.posteriors import Posteriors
+from fairconstrained.models.specification import PlainClassifier, scores_of
 
 
 class SingleFit(PlainClassifier, Posteriors):

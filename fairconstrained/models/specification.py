@@ -10,20 +10,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator
 from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import indexable, validate_data
 from torch import Generator, Tensor, nn
 
-from fairconstrained.arrays import is_number
-from fairconstrained.inputs.features import refuse_texts_and_dates
+from fairconstrained.arrays import Floats, is_number
 from fairconstrained.inputs.labels import plain_labels
+from fairconstrained.inputs.samples import texts_and_dates
+from fairconstrained.models.boosters.words import as_codes
+from fairconstrained.models.cross_fitting import evidence_of
 from fairconstrained.models.encodings import PiecewiseLinear, Standardize
 from fairconstrained.models.features import Features, column_variances, standard_scale
 from fairconstrained.models.linear import LinearModel, with_sums
 from fairconstrained.models.network import NetworkModel, check_rows_independent, materialize
 from fairconstrained.models.perceptron import PerceptronModel
+from fairconstrained.numerics import TINY
 from fairconstrained.sharing import NO_STORE, Handle
 
 
@@ -59,7 +63,8 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         ``n_features_in_`` and ``feature_names_in_`` of the estimator are set, or compared if not
         `reset`.
         """
-        refuse_texts_and_dates(X)
+        if words := texts_and_dates(X):
+            raise ValueError(f"X must hold numbers; {words}")
         # Where scikit-learn takes tensors, they stay on their device, in double precision.
         stays = isinstance(X, Tensor) and get_config()["array_api_dispatch"]
         dtype = torch.float64 if stays else [np.float64, np.float32]
@@ -259,6 +264,33 @@ class OfClassifier(Specification):
     def new_rows(self, estimator: Any, X: Any) -> Any:
         """Return X as given; the classifiers count its columns."""
         return validate_data(estimator, X, reset=False, skip_check_array=True, ensure_2d=False)
+
+
+class PlainClassifier(OfClassifier):
+    """Base of specifications whose fitted classifier, ``estimator_``, is the whole model."""
+
+    needs_label_rates = True
+    estimator_: Any
+    classes_: NDArray[Any]
+
+    @property
+    def learns_from(self) -> frozenset[str]:
+        return frozenset({"y", "group"})
+
+    def transform(self, X: Any) -> Floats:
+        """Return the scores of the classifier, (n, 1) for two classes, else (n, K)."""
+        return scores_of(self.estimator_, X, self.classes_)
+
+    def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Floats:
+        # SingleFit is a Posteriors as well, but has no models of the groups to ask.
+        return self.transform(X)
+
+
+def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
+    """Return log odds or decisions, (n, 1) for two classes, else (n, K)."""
+    ((model, X),) = as_codes([model], X)
+    evidence = evidence_of(model, X, classes, TINY)
+    return np.diff(evidence, axis=1) if len(classes) == 2 else evidence
 
 
 def are_sizes(given: Any) -> bool:

@@ -349,9 +349,6 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
     return 0.0
 
 
-# ---------------------------------------------------------------------- privacy-loss distributions
-
-
 def _variance(batches: Iterable[Batch], replaces: bool) -> float:
     """Estimate the variance of the privacy loss of all steps: for choices of no consequence."""
     total = 0.0

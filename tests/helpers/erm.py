@@ -6,8 +6,8 @@ import torch
 from fairconstrained.constraints import Space
 from fairconstrained.constraints.moments import stacked
 from fairconstrained.datasets import make_biased_classification
+from fairconstrained.fit.task import as_specification
 from fairconstrained.losses import log_loss
-from fairconstrained.models import as_specification
 from fairconstrained.models.features import as_features
 from fairconstrained.problems import FairERM, Rows
 from fairconstrained.problems.objectives import MeanLoss

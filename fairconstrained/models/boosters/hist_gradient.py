@@ -8,7 +8,7 @@ import numpy as np
 import sklearn
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import MANY_ROWS, Family, Finish, Task
+from fairconstrained.models.boosters import MANY_ROWS, Family, Finish, Task
 
 
 class _Stopped(Exception):

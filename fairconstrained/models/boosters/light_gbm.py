@@ -7,7 +7,7 @@ from typing import Any
 import lightgbm
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
+from fairconstrained.models.boosters import Family, Finish, Objective, Task
 
 # Parameters under all their names, the values with which rounds can be constrained, and why.
 _RULES = (

@@ -8,7 +8,7 @@ from typing import Any
 import xgboost
 
 from fairconstrained.arrays import Floats
-from fairconstrained.models.boosters.family import Family, Finish, Objective, Task
+from fairconstrained.models.boosters import Family, Finish, Objective, Task
 
 # The default of XGBoost, which its estimators leave None.
 _RATE = 0.3
