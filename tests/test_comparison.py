@@ -78,8 +78,7 @@ def test_searches_do_not_choose_where_nothing_is_compared():
     nothing = pytest.raises(ValueError, match="nothing is left to compare")
     with config_context(enable_metadata_routing=True), nothing:
         search.fit(X, y, sensitive_features=one)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         certified = CertifiedClassifier(clf, slack=1.0).fit(X, y, sensitive_features=one)
     assert not certified.certified_
     assert any("nothing is left to compare (group f" in str(w.message) for w in caught)

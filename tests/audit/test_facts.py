@@ -644,8 +644,7 @@ def test_combinations_that_do_not_occur_are_not_listed_and_unlabelled_groups_are
 
 def test_rates_that_are_not_defined_are_no_warning_and_null():
     """No woman has a favourable label."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         found = report(TRUE & (SEX == "man"), y_score=SCORE)
     (woman,) = facts(found.to_dict()["groups"], group="woman")
     assert woman["true_positive_rate"] is None

@@ -84,8 +84,7 @@ def test_groups_may_come_later_and_names_are_kept_in_order():
     names = np.array(["c", "a", "b"])[group]
     order = np.argsort(group, kind="stable")
     clf = AUCFairClassifier("intra_group", objective="auc", slack=0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+    with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
         for index in np.array_split(order, 5):
             clf.partial_fit(X[index], y[index], classes=[0, 1], sensitive_features=names[index])
     assert clf.groups_.tolist() == ["a", "b", "c"]

@@ -397,8 +397,7 @@ def test_without_groups_to_compare(name, group):
 
 def test_caps_over_everybody_need_no_groups():
     X, y, _ = table()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         clf = RateConstrainedClassifier("false_negative_rate", slack=0.2).fit(X, y)
     assert clf.violation_ <= 0.201
     with pytest.warns(MissingSensitiveFeaturesWarning):

@@ -85,8 +85,7 @@ def fitted(kind, data=None, **params):
     params = {"random_state": 0, **FEW, **params}
     if params.get("epsilon") and "feature_range" not in params and kind is not DPFermiClassifier:
         params["feature_range"] = (X.min(axis=0) - 0.1, X.max(axis=0) + 0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return kind(**params).fit(X, y, sensitive_features=group)
 
 

@@ -256,8 +256,7 @@ def private(constraint, **params):
     X, y, group, public = records()
     params = {"interval": BETWEEN, "slack": 0.1, "random_state": 0, **params}
     clf = PartialParityClassifier(constraint, feature_range=public, **params)
-    with warnings.catch_warnings():  # noise may put the estimate above the slack
-        warnings.simplefilter("ignore", ConstraintNotSatisfiedWarning)
+    with warnings.catch_warnings(action="ignore", category=ConstraintNotSatisfiedWarning):
         return clf.fit(X, y, sensitive_features=group)
 
 

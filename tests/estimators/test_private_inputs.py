@@ -343,8 +343,7 @@ EXTREME = {
 def test_extreme_budgets_are_planned(case):
     """Without a warning of numpy, and never beyond the budget."""
     epsilon, params = EXTREME[case]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         plan = RateConstrainedClassifier(epsilon=epsilon, **params).planned_privacy(30_000)
     assert 0.1 * min(epsilon, 5000.0) <= plan.epsilon <= epsilon
 

@@ -208,8 +208,7 @@ def test_no_warning_tells_how_many_of_the_declared_classes_occur():
     warned = []
     for occurring in (2, 24):
         y = pd.Series(pd.Categorical(np.arange(40) % occurring, categories=range(24)))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             clf.fit(ROWS[:40], y, sensitive_features=SEX[:40])
         warned.append({str(w.message) for w in caught if "unique classes" in str(w.message)})
     assert warned == [set(), set()]
@@ -233,8 +232,7 @@ def test_how_many_of_the_declared_groups_occur_decides_no_error_and_no_warning(o
     groups = pd.Series(pd.Categorical(np.arange(2000) % occurring, categories=range(30)))
     with pytest.raises(ValueError, match=r"has 30 groups in 140 samples"):
         clone(ESTIMATORS["ranking"]).fit(ROWS[:140], LABELS[:140], sensitive_features=groups[:140])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=groups)
     assert any("has 30 different numbers" in str(w.message) for w in caught)
 

@@ -96,14 +96,12 @@ SLOW = ("mini-batches", "margin", "ERMI", "AUCs", "AUCs of moments", "ranks")
 
 
 def fitted(clf, groups, rows=X):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return clf.fit(rows, Y, sensitive_features=groups)
 
 
 def measured(metric, clf, groups, method="predict", **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+    with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
         return metric(Y, getattr(clf, method)(X), sensitive_features=groups, **options)
 
 
@@ -347,8 +345,7 @@ def test_parallel_attributes_are_compared_by_the_rows_that_have_them(data):
         own["control_features"] = np.where(
             rng.random(n) < 0.1, None, np.where(X[:n, 1] > 0, "o", "y")
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         notion = DemographicParity(0.05, reference="overall", attributes="parallel")
         clf = RateConstrainedClassifier(notion, min_group_size=1, max_iter=10)
         rows = Y[:n], clf.fit(X[:n], Y[:n], **own).predict(X[:n])
@@ -418,14 +415,12 @@ def test_private_fits_say_nothing_about_who_lacks_a_group(make):
     told = []
     for groups in (GROUPS, PARTLY):
         declared = pd.Series(pd.Categorical(groups, ["a", "b"]))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             clf = make().fit(X, Y, sensitive_features=declared)
         told.append([str(w.message) for w in caught if w.category is not SmallGroupWarning])
         assert list(clf.groups_) == ["a", "b"]
     assert told[0] == told[1]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         make().fit(X, Y, sensitive_features=PARTLY)
     words = [str(w.message) for w in caught]
     assert any("is missing for some rows: " in own for own in words)
@@ -443,8 +438,7 @@ def test_known_rows_stand_for_all_of_their_label():
         gap = demographic_parity_difference(Y[row], y_pred, sensitive_features=groups)
     true = demographic_parity_difference(Y[row], y_pred, sensitive_features=GROUPS[row])
     assert gap == pytest.approx(true, abs=1e-12)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+    with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
         clf = RateConstrainedClassifier(slack=0.02).fit(X[row], Y[row], sensitive_features=groups)
     every = RateConstrainedClassifier(slack=0.02).fit(
         X[row], Y[row], sensitive_features=GROUPS[row]
@@ -459,7 +453,6 @@ def test_strata_are_compared_by_the_same_rows():
     words = f"is missing for {(HIDDEN | pd.isna(age)).sum()} of 700 rows"
     with pytest.warns(MissingSensitiveFeaturesWarning, match=words):
         clf = RateConstrainedClassifier(slack=0.02).fit(X, Y, **given)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MissingSensitiveFeaturesWarning)
+    with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
         gap = demographic_parity_difference(Y, clf.predict(X), **given)
     assert clf.violation_ == pytest.approx(gap, abs=1e-12)

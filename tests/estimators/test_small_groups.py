@@ -69,8 +69,7 @@ def test_rows_of_unknown_group_are_no_group():
     """With 400 of them the twelve rows of "few" are compared as without: three are enough."""
     few = np.where(np.arange(1500) < 12, "few", "many").astype(object)
     few[1100:] = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         clf = fitted(few, max_iter=3)
     assert clf.left_out_ == []
     assert clf.violation_ >= 0
@@ -123,8 +122,7 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
     floor = FalseNegativeRate(max=1.0)
     for asked in (constraint, [constraint, floor]):
         clf = RateConstrainedClassifier(asked, max_iter=2)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             clf.fit(DATA.data, DATA.target, sensitive_features=groups, control_features=strata)
         said = " ".join(str(w.message) for w in caught)
         assert re.search(words, said)
@@ -185,8 +183,7 @@ def test_a_result_hardly_better_than_a_constant_names_a_slack_that_is_enough():
     told = re.search(r"with slack=([\d.]+) the error is ([\d.]+)\)", str(caught[-1].message))
     slack, promised = map(float, told.groups())
     model.set_params(slack=slack)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         error = 1 - model.fit(X, y, sensitive_features=group).score(X, y)
     assert error == pytest.approx(promised, abs=1e-4)
     assert not [w for w in caught if "equal scores" in str(w.message)]
@@ -201,8 +198,7 @@ def test_the_error_does_not_rise_with_the_slack(seed, constraint):
     errors = []
     for slack in (0.01, 0.02, 0.05, 0.1, 0.2):
         model = RateConstrainedClassifier(constraint, slack=slack, min_group_size=1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             errors.append(1 - model.fit(X, y, sensitive_features=group).score(X, y))
     assert (np.diff(errors) <= 0.003).all()
     assert errors[-1] < errors[0]

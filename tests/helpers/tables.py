@@ -38,15 +38,13 @@ def features(rows):
 
 
 def in_memory(clf, rows):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         given = {"sensitive_features": rows.sex, "sample_weight": rows.weight}
         return clf.fit(features(rows), rows.label, **given)
 
 
 def elsewhere(clf, lazy, y="label", sex="sex", weight="weight"):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return clf.fit(lazy, y, sensitive_features=sex, sample_weight=weight)
 
 

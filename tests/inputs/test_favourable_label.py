@@ -74,8 +74,7 @@ def test_fits_certificates_and_monitors_ask_for_it_alike(notion):
     named = clone(notion).set_params(pos_label="granted")
     with pytest.raises(Stopped):
         clone(fit).set_params(constraint=named).fit(X, WORDS, **GROUPS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         expected = certify(**{**given, "y_true": Y, "y_pred": Y})
         for words in (WORDS, pd.Series(WORDS, dtype=ORDER)):
             of_words = {"y_true": words, "y_pred": WORDS}
@@ -139,8 +138,7 @@ def test_differences_of_selection_rates_and_odds_are_the_same_for_both():
 
 def test_the_order_of_categories_declares_it_for_fits():
     clf = RateConstrainedClassifier(EqualOpportunity(slack=0.05), max_iter=3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         declared = clone(clf).fit(X, pd.Series(WORDS, dtype=ORDER), **GROUPS)
         clf.set_params(constraint__pos_label="granted").fit(X, WORDS, **GROUPS)
     assert declared.constraints_ == clf.constraints_
@@ -150,8 +148,7 @@ def test_the_order_of_categories_declares_it_for_fits():
 
 def test_rankings_keep_the_order_of_scikit_learn_and_say_so():
     for clf in (AUCFairClassifier(slack=0.3), PartialParityClassifier(slack=0.3, max_iter=3)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             clf.fit(X, WORDS, **GROUPS)
             codes = clone(clf).fit(X, 1 - Y, **GROUPS)
         assert (clf.pos_label_, codes.pos_label_) == ("refused", 1)

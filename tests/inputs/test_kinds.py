@@ -226,8 +226,7 @@ def test_columns_with_the_same_values_are_named_by_fits_side_by_side():
 
 
 def test_numbers_that_floats_cannot_tell_apart_are_not_alike():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         assert len(encode_groups([2**53, 2**53 + 1]).labels) == 2
 
 
@@ -289,8 +288,7 @@ def test_whole_numbers_have_one_name(kind):
         "y_pred": DECISION[: len(whole)],
         "sensitive_features": groups,
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         certificate = certify(**rows, constraint="demographic_parity", slack=0.5)
         audit = [row["group"] for row in fairconstrained.report(**rows).to_dict()["groups"]]
         table = group_report(rows["y_true"], rows["y_pred"], sensitive_features=groups)

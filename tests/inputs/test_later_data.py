@@ -76,8 +76,7 @@ def stream(first, later):
 
 @pytest.fixture(scope="module")
 def by_group():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         clf = PartialParityClassifier(slack=0.5, group_features=True, max_iter=2)
         return clf.fit(X[:200], Y[:200], sensitive_features=PEOPLE[:200])
 
@@ -144,8 +143,7 @@ def test_another_spelling_of_an_earlier_group_is_said(seen, first, later):
     )
     with pytest.warns(InputWarning, match=note):
         seen(people[:200], again[200:].reset_index(drop=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", InputWarning)
+    with warnings.catch_warnings(action="error", category=InputWarning):
         seen(people[:200], people[200:].reset_index(drop=True))
     clf = RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people["woman"])
     claim = {"constraint": "demographic_parity", "slack": 0.9}
@@ -197,8 +195,7 @@ def test_a_batch_of_nobody_counts_once(unknown):
     monitor.update([1], sensitive_features=["a"])
     assert monitor.merge(FairnessMonitor()).n_rows_ == 1
     clf = AUCFairClassifier(slack=0.5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         clf.partial_fit(X[:3], [0, 1, 0], sensitive_features=unknown)
         clf.partial_fit(X, Y, sensitive_features=WOMAN)
     assert clf.groups_.tolist() == [0, 1]

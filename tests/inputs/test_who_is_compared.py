@@ -124,8 +124,7 @@ def test_fits_certificates_and_reports_compare_the_same_cells(
     notion = criterion(slack=slack, attributes="parallel" if side_by_side else "crossed")
     columns = [people.sex, people.race]
     crossed = [(people.sex.astype(str) + people.race).where(people.notna().all(axis=1))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         clf = RateConstrainedClassifier(notion, max_iter=1)
         clf.fit(X, y, sensitive_features=retype(people), **more)
         decision = rng.permutation(clf.predict(X)) if seed % 2 else clf.predict(X)
@@ -206,8 +205,7 @@ def test_monitors_of_any_batches_compare_what_the_certificate_of_all_rows_does(
     for part in parts[1:]:
         merged.merge(part)
     rows = {"y_true": y, "y_pred": decision, "sensitive_features": people[columns]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         certificate = certify(**rows, constraint=notion, slack=slack)
     group = people[columns].astype(str).sum(axis=1).where(people[columns].notna().all(axis=1))
     gap = expected(CRITERIA[criterion][1], y, decision, [group], np.zeros(n), slack)
@@ -233,8 +231,7 @@ def test_a_monitor_in_each_stratum_compares_what_the_certificate_there_does(
     decision, notion = rng.integers(0, 2, n), criterion(slack=slack)
     stratum, batch = rng.choice(["x", "y"], n, p=[0.8, 0.2]), rng.integers(n_batches, size=n)
     gaps, left_out = [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         for name in np.unique(stratum):
             monitor = FairnessMonitor(notion)
             for part in range(n_batches):

@@ -162,13 +162,7 @@ def test_aucs_against_all_groups_assume_the_groups_fractions(name, of_a_mixture)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("equalized_odds", {}),
-        ("rank_parity", INSIDE),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [("equalized_odds", {}), ("rank_parity", INSIDE)])
 def test_bounds_of_all_comparisons_hold_together(name, options):
     """Of four groups, in 90 % of 100 samples; the truth is that of 100,000 rows."""
     rng = np.random.default_rng(2)

@@ -285,8 +285,7 @@ def test_wrong_parameters(options, match):
 def test_bootstrap_ignores_warnings_of_single_draws():
     y_true, y_pred, group = [0, 1] * 3 + [1], [0, 1, 1, 1, 0, 1, 0], list("aaabbbb")
     given = {"sensitive_features": group, "method": "bootstrap", "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         confidence_interval(metrics.equal_opportunity_difference, y_true, y_pred, **given)
 
 

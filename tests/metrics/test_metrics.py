@@ -125,8 +125,7 @@ def test_invariances(name, data):
     weight, shuffle = rng.integers(1, 4, size=n), rng.permutation(n)
     moved = y_true[shuffle], y_pred[shuffle], np.array(list("dbca"))[group[shuffle]]
     repeated = y_true.repeat(weight), y_pred.repeat(weight), group.repeat(weight)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
+    with warnings.catch_warnings(action="ignore", category=UndefinedMetricWarning):
         value = value_of(name, y_true, y_pred, group, weight)
         assert value_of(name, *moved, weight[shuffle]) == pytest.approx(value, abs=1e-9)
         assert value_of(name, *repeated) == pytest.approx(value, abs=1e-9)

@@ -169,8 +169,7 @@ def test_a_group_without_a_label_gives_a_warning_and_nan():
     for metric in (metrics.partial_equal_opportunity, metrics.partial_equalized_odds):
         with pytest.warns(SmallGroupWarning, match="group 1 has no rows with label 1"):
             assert np.isnan(metric(y, scores, sensitive_features=group, interval=(0, 0.5)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         value = metrics.partial_equal_opportunity(
             y, scores, sensitive_features=group, interval=(0, 0.5), pos_label=0
         )

@@ -22,11 +22,7 @@ from fairconstrained.exceptions import (
     NotCertifiedError,
 )
 from fairconstrained.metrics import demographic_parity_difference
-from fairconstrained.model_selection import (
-    CertifiedClassifier,
-    PrivateGridSearch,
-    tradeoff_curve,
-)
+from fairconstrained.model_selection import CertifiedClassifier, PrivateGridSearch, tradeoff_curve
 from fairconstrained.model_selection.certified import FIRST, in_sequences
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.solvers import DPSGDA
@@ -269,7 +265,6 @@ def test_wrong_parameters(changed, match):
 def test_labels_at_other_positions_are_said_once(train):
     """And not by each fit and certificate of the parts."""
     groups = pd.Series(S, index=np.arange(len(S)) + 3000)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as told:
         train(X, pd.Series(Y), sensitive_features=groups)
     assert sum("are matched by position" in str(one.message) for one in told) == 1

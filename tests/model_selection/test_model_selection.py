@@ -154,8 +154,7 @@ def test_select_feasible_is_optimal_by_its_definition(points, bound):
             choose(results(accuracy, gaps))
         return
     feasible = [i for i in usable if gaps[i] <= bound]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         best = choose(results(accuracy, gaps))
     infeasible = [w.category for w in caught] == [ConstraintNotSatisfiedWarning]
     assert infeasible == (not feasible)

@@ -59,8 +59,7 @@ def test_no_entry_of_a_row_decides_a_warning():
     said = []
     for rows in (DATA.data, one, other):
         search = PrivateGridSearch(RATES, {"slack": [1.0]}, random_state=0)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             search.fit(rows, DATA.target, sensitive_features=DATA.sensitive_features)
         said.append([w.category for w in caught])
     assert said[0] == said[1] == said[2]
@@ -200,8 +199,7 @@ def test_what_compares_private_fits_by_exact_numbers_is_named(epsilon):
     rows = {"X": data.data, "y": data.target, "sensitive_features": data.sensitive_features}
     clf = RateConstrainedClassifier(epsilon=epsilon, slack=0.2, solver=epsilon and STEPS)
     given = {"param_name": "slack", "param_range": [0.2], "cv": 2}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         CertifiedClassifier(clf, candidates={"slack": [0.2]}).fit(**rows)
         tradeoff_curve(clf, **rows, **given)
     said = [str(w.message) for w in caught if "no epsilon covers its result" in str(w.message)]
@@ -268,8 +266,7 @@ def test_a_random_part_knows_what_occurs_in_all_rows(name, rare, monkeypatch):
     monkeypatch.setattr(private_search, "holdout_split", lambda *_: split)
     told = []
     for row in (0, N - 1):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             fitted = search(SEARCHED[name], **RARE[rare](row)).best_estimator_
         said = [w for w in caught if w.category is MissingSensitiveFeaturesWarning]
         part = private_search._private_part(fitted)

@@ -12,13 +12,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from fairconstrained.losses import log_loss
-from fairconstrained.models import (
-    LinearModel,
-    Network,
-    NetworkModel,
-    PiecewiseLinear,
-    Standardize,
-)
+from fairconstrained.models import LinearModel, Network, NetworkModel, PiecewiseLinear, Standardize
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from tests.helpers.numeric import badly_scaled, numerical_jacobian, tensor

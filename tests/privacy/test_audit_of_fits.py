@@ -76,8 +76,7 @@ def fit(name, unit, rows, part=slice(None), within=clone):
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit), solver=ALL_ROWS.get(type(clf.solver)))
     clf, (X, groups, *labels) = within(clf), rows
     y = labels[0] if labels else DATA.target[: X.shape[0]]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         # Files that other tests left open close whenever Python collects them.
         warnings.simplefilter("ignore", ResourceWarning)
         clf.fit(X[part], y[part], sensitive_features=groups[part])

@@ -44,8 +44,7 @@ def fitted(constraint, slack, X, y, group, **options):
     model = RateConstrainedClassifier(
         constraint, slack=slack, max_iter=2, min_group_size=1, model=Head(), **options
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return model.fit(X, y, sensitive_features=group)
 
 
