@@ -84,8 +84,6 @@ def test_linear_fits_leave_the_global_generator_alone():
 
 
 class CountsThreads(LogisticRegression):
-    """Notes how many threads OpenMP would give it."""
-
     seen: ClassVar[set] = set()
 
     def fit(self, *args):

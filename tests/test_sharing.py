@@ -33,8 +33,6 @@ SCORING = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
 
 
 class Counting(DecisionTreeClassifier):
-    """A tree that counts the fits of all its kind."""
-
     fits = 0
 
     def fit(self, X, y, **params):
@@ -49,7 +47,6 @@ def wrapped(**changed):
 
 
 def counted(function, *args, **params):
-    """Return a result, and how many classifiers were fitted for it."""
     Counting.fits = 0
     return function(*args, **params), Counting.fits
 

@@ -56,7 +56,6 @@ def test_differences_and_ratios_are_those_of_fairlearn(weight):
 
 
 def test_rates_of_groups_are_those_of_the_report_and_disparities_rates_by_the_largest(audit):
-    """As in Aequitas."""
     for attribute, values in PEOPLE.items():
         expected = metrics.group_report(TRUE, PRED, sensitive_features=values, y_score=SCORE)
         found = pd.DataFrame(facts(audit.groups, attribute=attribute)).set_index("group")
@@ -162,9 +161,7 @@ def test_small_groups_are_listed_and_not_compared():
 
 @pytest.mark.parametrize("criterion", ["equal_opportunity", "equalized_odds"])
 @pytest.mark.parametrize("label", [0, 1])
-def test_who_has_no_row_of_a_label_is_named_in_the_answer_and_the_others_are_compared(
-    criterion, label
-):
+def test_who_has_no_row_of_a_label_is_named_and_the_others_are_compared(criterion, label):
     """The gap and its certificate are those of the others; the other label of it still counts."""
     label, given = np.where(RACE == "C", label, TRUE), {"constraint": criterion, "slack": 0.01}
     found = report(label, sensitive_features=RACE, **given)
@@ -177,9 +174,7 @@ def test_who_has_no_row_of_a_label_is_named_in_the_answer_and_the_others_are_com
     assert gap["value"] == pytest.approx(entry["estimate"])
     assert gap["low"] <= gap["value"] <= gap["high"]
     others = RACE != "C"
-    of_others = report(
-        label[others], PRED[others], sensitive_features=RACE[others], y_score=None, **given
-    )
+    of_others = report(label[others], PRED[others], sensitive_features=RACE[others], **given)
     least = facts(of_others.differences, criterion=criterion)[0]["value"]
     assert gap["value"] >= least - 1e-12
 
@@ -234,9 +229,7 @@ def test_the_headline_answers_in_25_words(pred, slack, beginning, verdict):
         ({}, "Undecided by four fifths: the smallest ratio", "not asked"),
     ],
 )
-def test_the_headline_says_yes_only_if_groups_by_each_attribute_are_compared(
-    question, beginning, verdict
-):
+def test_the_headline_says_yes_only_if_each_attribute_is_compared(question, beginning, verdict):
     """Everybody is of one race, whose rates have nothing to be compared with."""
     decisions = PRED if "slack" in question else BEFORE | (RNG.random(N) < 0.9)
     people = pd.DataFrame({"sex": SEX, "race": "A"})
@@ -293,7 +286,6 @@ def test_a_gap_in_another_rate_is_a_finding():
 
 @pytest.mark.parametrize(("n_before", "is_shown"), [(5, False), (18, False), (60, True)])
 def test_rates_of_few_earlier_decisions_are_hidden_and_the_change_with_them(n_before, is_shown):
-    """Only some rows of each group had an earlier decision: no rate of fewer than ten is shown."""
     sex = np.resize(["man", "woman"], N)
     before = np.where(np.arange(N) < n_before, BEFORE.astype(float), np.nan)
     found = report(sensitive_features=sex, before=before, slack=0.5)
@@ -308,16 +300,13 @@ def test_rates_of_few_earlier_decisions_are_hidden_and_the_change_with_them(n_be
 def test_the_answer_names_the_groups_of_its_gap_which_is_no_other_gap():
     found = report(sensitive_features=PEOPLE, constraint="equalized_odds")
     gap = max(fact["value"] for fact in facts(found.differences, criterion="equalized_odds"))
-    which, low, high = re.search(
-        r"by sex & race \(([^;]*); .*: (\S+) %, .*: (\S+) %\)", found.answer
-    ).groups()
-    assert which in ("granted among favourable labels", "wrongly granted")
-    assert float(high) - float(low) == pytest.approx(100 * gap, abs=0.11)
+    words = re.search(r"by sex & race \(([^;]*); .*: (\S+) %, .*: (\S+) %\)", found.answer)
+    assert words[1] in ("granted among favourable labels", "wrongly granted")
+    assert float(words[3]) - float(words[2]) == pytest.approx(100 * gap, abs=0.11)
     assert not any("wrongly" in text for text in found.findings)
 
 
 def test_small_cells_are_counted_and_hidden_everywhere():
-    """A group of seven rows, and rates of a group that has few rows with a label."""
     group = np.where(np.arange(N) < 7, "few", SEX)
     label = np.where((group == "woman") & (np.arange(N) > 20), None, TRUE)
     found = report(label, sensitive_features=group, y_score=SCORE, before=BEFORE, slack=0.2)
@@ -361,9 +350,7 @@ def test_codes_are_whole_numbers_though_some_are_missing():
     people = pd.DataFrame({"sex": np.where(SEX == "man", 1.0, 2.0), "race": np.arange(N) % 3 + 1.0})
     people.loc[:9, "sex"] = np.nan
     found = report(sensitive_features=people)
-    assert {fact["group"] for fact in facts(found.groups, attribute="sex")} == {
-        *("1", "2", "(unknown)")
-    }
+    assert {f["group"] for f in facts(found.groups, attribute="sex")} == {*("1", "2", "(unknown)")}
     assert "1 & 2" in {fact["group"] for fact in found.intersections}
     assert "1.0" not in found.to_markdown().split("## Ratios")[0].split("(interval)")[1]
     coded = report(y_pred=pd.Series(np.where(np.arange(N) < 9, np.nan, PRED), name="granted"))
@@ -504,7 +491,6 @@ def test_weighted_rows_have_a_certificate_if_there_is_a_bound():
 
 @pytest.mark.parametrize(("ratio", "kept"), [(0.55, True), (0.63, False)])
 def test_a_ratio_is_asked_answered_and_certified(ratio, kept):
-    """As many rows as are said to be needed give the ratio for a bound."""
     found = report(constraint=DemographicParity(ratio=ratio))
     assert f"with ratios of at least {100 * ratio:.1f} %?" in found.question
     (fact,) = facts(found.ratios, criterion="demographic_parity")
@@ -539,7 +525,6 @@ def test_rates_of_zero_have_no_ratio_and_are_named_in_the_answer():
 
 @pytest.mark.parametrize("control", [{}, {"control_features": TRUE}])
 def test_the_answer_names_the_groups_that_the_sample_lacks(control):
-    """The categories of an attribute are what the question is about."""
     races = pd.CategoricalDtype(["A", "B", "C", "D"])
     people = PEOPLE.assign(race=pd.Series(RACE).astype(races))
     found = report(sensitive_features=people, **control)
@@ -551,9 +536,7 @@ def test_the_answer_names_the_groups_and_labels_of_the_model_that_the_sample_lac
     """By all of the attributes that the model knows, or by one of them."""
     label = np.where(~TRUE & (RACE == "C"), "maybe", np.where(TRUE, "yes", "no"))
     X, rows = SCORE[:, None], RACE != "C"
-    model = RateConstrainedClassifier(slack=0.3, max_iter=5).fit(
-        X, label, sensitive_features=PEOPLE
-    )
+    model = RateConstrainedClassifier(slack=0.3).fit(X, label, sensitive_features=PEOPLE)
     more = {"X": X[rows], "pos_label": "yes", "constraint": "equal_opportunity"}
     for people, names in (
         (PEOPLE, ["race: C", "sex & race: man & C", "sex & race: woman & C"]),
@@ -568,9 +551,8 @@ def test_the_answer_names_the_groups_and_labels_of_the_model_that_the_sample_lac
 
 def test_four_fifths_are_a_question_by_name():
     found = report(sensitive_features=PEOPLE, preset="four_fifths")
-    asked = report(
-        sensitive_features=PEOPLE, constraint=DemographicParity(ratio=0.8, attributes="parallel")
-    )
+    parity = DemographicParity(ratio=0.8, attributes="parallel")
+    asked = report(sensitive_features=PEOPLE, constraint=parity)
     assert (found.headline, found.verdict) == (asked.headline, asked.verdict)
     assert found.to_dict()["differences"] == asked.to_dict()["differences"]
     assert "29 CFR 1607.4(D)" in found.to_markdown()
@@ -598,9 +580,7 @@ def test_groups_are_compared_within_strata():
     found = report(control_features=job, slack=0.3)
     asked = ["group where job is office", "group where job is site"]
     assert "by group within each job have" in found.question
-    assert [
-        f["attribute"] for f in facts(found.differences, criterion="error_rate_parity")
-    ] == asked
+    assert [f["attribute"] for f in facts(found.differences, criterion="equalized_odds")] == asked
     given = {"y_true": TRUE, "y_pred": PRED, "sensitive_features": SEX, "control_features": job}
     worst = certify(**given, constraint="demographic_parity", slack=0.3)
     assert max(entry["upper"] for entry in found.certificates) == worst.upper
@@ -643,7 +623,6 @@ def test_combinations_that_do_not_occur_are_not_listed_and_unlabelled_groups_are
 
 
 def test_rates_that_are_not_defined_are_no_warning_and_null():
-    """No woman has a favourable label."""
     with warnings.catch_warnings(action="error"):
         found = report(TRUE & (SEX == "man"), y_score=SCORE)
     (woman,) = facts(found.to_dict()["groups"], group="woman")
@@ -666,7 +645,7 @@ def test_a_ratio_of_rates_that_are_all_zero_is_not_known():
 def test_a_cell_that_several_criteria_leave_out_is_named_once():
     people = np.where(np.arange(N) < 20, "x", SEX)
     left_out = report(TRUE | (people == "x"), sensitive_features=people).left_out
-    assert [text for text in left_out if "label" in text] == [
+    assert [t for t in left_out if "label" in t] == [
         "group: x with label 'not favourable' (0 rows)"
     ]
 

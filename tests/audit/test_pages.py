@@ -28,8 +28,6 @@ def audit():
 
 
 class Page(HTMLParser):
-    """Tags with their attributes, and the texts in them."""
-
     def __init__(self, text):
         super().__init__()
         self.tags, self.texts, self.open = [], [], []

@@ -22,7 +22,6 @@ AGES = ["Less than 25", "25 - 45", "Greater than 45"]
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """The lines of each printed page."""
     rng, n = np.random.default_rng(0), 4000
     people = pd.DataFrame({"race": rng.choice(RACES, n), "age_category": rng.choice(AGES, n)})
     score = rng.random(n)
@@ -44,10 +43,8 @@ def pages(tmp_path_factory):
         capture_output=True,
         timeout=300,
     )
-    done = subprocess.run(
-        ["pdftotext", "-layout", folder / "audit.pdf", "-"], check=True, capture_output=True
-    )
-    texts = done.stdout.decode().rstrip("\f").split("\f")
+    command = ["pdftotext", "-layout", folder / "audit.pdf", "-"]
+    texts = subprocess.check_output(command).decode().rstrip("\f").split("\f")
     return [[line for line in text.splitlines() if line.strip()] for text in texts]
 
 

@@ -55,7 +55,6 @@ def fitted(estimator, y):
 
 
 def agrees(clf, X, atol=1e-6, **options):
-    """Labels to the last one, and probabilities."""
     labels, probabilities = answers(to_onnx(clf, X[:1], **options), X)
     np.testing.assert_array_equal(labels, clf.predict(X))
     np.testing.assert_allclose(probabilities, clf.predict_proba(X), atol=atol)
@@ -93,7 +92,6 @@ def trees(**params):
 
 
 def encoded(*steps):
-    """A pipeline that turns words into codes, as the quick start does."""
     codes = OrdinalEncoder(
         handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
     )

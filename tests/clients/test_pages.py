@@ -21,7 +21,6 @@ START, OTHERS = page("works_with")
 
 
 def missing(code):
-    """Packages that the code imports and that are not installed."""
     names = set()
     for node in ast.walk(ast.parse(code)):
         names |= {node.module} if isinstance(node, ast.ImportFrom) else set()
@@ -35,7 +34,6 @@ def missing(code):
 
 
 def run(program, folder, *start, **environment):
-    """Run the program in a folder that it may write to; return the printed text."""
     if absent := missing(program):
         pytest.skip(f"not installed: {absent}")
     (folder / "program.py").write_text(program, encoding="utf-8")
@@ -52,7 +50,6 @@ def test_every_section_has_a_program():
 @needs_gloo
 @pytest.mark.parametrize("section", [title for title in LARGE if title not in ENGINES])
 def test_the_program_of_a_section_on_large_data_runs(section, tmp_path):
-    """To its last assertion: the constraint holds on all rows."""
     workers = section == "Several processes"
     shown = run(LARGE[section], tmp_path, *(TORCHRUN if workers else []), OMP_NUM_THREADS="1")
     assert not workers or "2 workers, gap 0.0" in shown

@@ -27,8 +27,6 @@ FAST = [
 
 
 class Stops:
-    """A callback that ends training after so many iterations, and keeps what it was told."""
-
     def __init__(self, after):
         self.after, self.ended, self.set_up = after, [], 0
 

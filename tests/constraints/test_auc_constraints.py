@@ -55,10 +55,7 @@ def test_the_quadratic_form_is_the_double_sum(notion):
 
 
 def test_lemma_1_with_its_factor():
-    """Min over a, b and max over alpha of E[F + alpha G] - c1 alpha^2 is the double sum.
-
-    Paper: - alpha^2; with it the maximum over alpha is larger by the factor c1.
-    """
+    """Min over a, b and max over alpha of E[F + alpha G] - c1 alpha^2 is the double sum."""
     rows = random_rows(1, n_groups=2)
     z, w = rows.scores[:, 0].numpy(), rows.weight.numpy()
     c1, c2 = 0.3, 0.8
@@ -107,9 +104,7 @@ def test_soft_bins_tend_to_the_true_auc(notion):
 def test_hard_values_are_the_metric(notion):
     rows = random_rows(4, n=200)
     c = constraint(notion)
-    gap = METRIC_OF[notion](
-        rows.y, rows.scores, sensitive_features=rows.group.numpy(), sample_weight=rows.weight
-    )
+    gap = METRIC_OF[notion](rows.y, rows.scores, **rows.beside_labels)
     values = hard(c, rows)
     assert c.measure(values) == pytest.approx(gap, abs=1e-12)
     assert values.max().item() == pytest.approx(gap - 0.05, abs=1e-12)

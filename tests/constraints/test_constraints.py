@@ -26,7 +26,6 @@ REFERENCES = ["pairwise", "rest", "overall"]
 
 
 def variants(notion):
-    """The notion with each of its ways to compare groups."""
     if issubclass(notion, Parity):
         return [notion(0.1, reference=reference) for reference in REFERENCES]
     assert issubclass(notion, Cap)
@@ -41,8 +40,8 @@ each_in_some_shape = pytest.mark.parametrize(
 )
 
 
-def targets(n_classes):
-    return [1] if n_classes == 2 else range(n_classes)
+def targets(P):
+    return [1] if P.shape[1] == 2 else range(P.shape[1])
 
 
 def _loss_events(y, P, loss_parity, scores):
@@ -55,20 +54,18 @@ def _loss_events(y, P, loss_parity, scores):
 
 # For labels y and class probabilities P: the pairs (how much rows count, what is averaged).
 EVENTS = {
-    "demographic_parity": lambda y, P: [(y >= 0, P[:, k]) for k in targets(P.shape[1])],
+    "demographic_parity": lambda y, P: [(y >= 0, P[:, k]) for k in targets(P)],
     "equalized_odds": lambda y, P: [
-        (y == c, P[:, k]) for c in range(P.shape[1]) for k in targets(P.shape[1])
+        (y == c, P[:, k]) for c in range(P.shape[1]) for k in targets(P)
     ],
-    "equal_opportunity": lambda y, P: [(y == c, P[:, c]) for c in targets(P.shape[1])],
-    "false_positive_rate_parity": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
+    "equal_opportunity": lambda y, P: [(y == c, P[:, c]) for c in targets(P)],
+    "false_positive_rate_parity": lambda y, P: [(y != c, P[:, c]) for c in targets(P)],
     "error_rate_parity": lambda y, P: [(y >= 0, 1.0 - P[np.arange(len(y)), y])],
-    "false_negative_rate": lambda y, P: [(y == c, 1.0 - P[:, c]) for c in targets(P.shape[1])],
-    "false_positive_rate": lambda y, P: [(y != c, P[:, c]) for c in targets(P.shape[1])],
-    "rejection_rate": lambda y, P: [(y >= 0, 1.0 - P[:, c]) for c in targets(P.shape[1])],
-    "predictive_parity": lambda y, P: [(P[:, c], y == c) for c in targets(P.shape[1])],
-    "false_omission_rate_parity": lambda y, P: [
-        (1.0 - P[:, c], y == c) for c in targets(P.shape[1])
-    ],
+    "false_negative_rate": lambda y, P: [(y == c, 1.0 - P[:, c]) for c in targets(P)],
+    "false_positive_rate": lambda y, P: [(y != c, P[:, c]) for c in targets(P)],
+    "rejection_rate": lambda y, P: [(y >= 0, 1.0 - P[:, c]) for c in targets(P)],
+    "predictive_parity": lambda y, P: [(P[:, c], y == c) for c in targets(P)],
+    "false_omission_rate_parity": lambda y, P: [(1.0 - P[:, c], y == c) for c in targets(P)],
 }
 
 
@@ -124,7 +121,6 @@ def test_soft_and_hard_values_follow_the_definition(notion, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_metrics_follow_the_definition(shape):
-    """Of caps overall and in the worst group, of gaps between groups and to all rows."""
     rows = random_rows(0, *shape, n=150)
     predicted = hard_classes(rows.scores).numpy()
     for notion in NOTIONS:

@@ -64,7 +64,6 @@ def stacked(notions, temperature=1.0):
 
 @pytest.mark.parametrize("chosen", [MEMBERS, MEMBERS[:1], MEMBERS[::-2], MEMBERS[-3:]])
 def test_a_stack_is_its_members_one_after_the_other(chosen):
-    """Each with its extra variables; sharpened, too."""
     rows = random_rows(8)
     stack, members = stacked(chosen, 2.0)
     aux = stack.init_aux(rows.scores, rows.on(stack))
@@ -88,11 +87,7 @@ def test_a_stack_is_its_members_one_after_the_other(chosen):
 @settings(max_examples=20)
 @given(scores=hnp.arrays(float, (4, 3), elements=st.floats(-1e3, 1e3)))
 def test_rows_of_tables_that_are_released_are_bounded(scores):
-    """Within `widths` columns add up to one, and a column by itself is from 0 to 1.
-
-    So the table's l1 sensitivity to one row is the number of widths, and a row less its mean has a
-    squared norm of at most 1 - 1/k. A table with losses has no bound.
-    """
+    """Columns within `widths` add up to one: the l1 sensitivity is the number of widths."""
     scores, y = torch.as_tensor(scores), torch.tensor([0, 1, 1, 0])
     of_one = ScoreBins(6, 2.0), SplineBins(9), Above(torch.tensor([-1.0, 2.0]), STEPS["ramp"], 3.0)
     for statistics, z in ((of_one, scores[:, :1]), ((ClassProbabilities(3),) * 2, scores)):
@@ -154,7 +149,6 @@ def test_a_single_group_has_no_parity_to_keep(reference):
 
 @every_name
 def test_an_infinite_slack_never_binds(name):
-    """Finite values far below zero: they enter sums."""
     constraint = bound(CONSTRAINTS[name](np.inf), (2, 3))
     for values in (soft_values, hard_values):
         found = values(constraint, random_rows(14))
@@ -213,6 +207,7 @@ def test_slacks_of_any_numeric_type_are_taken_and_none_means_the_estimators(slac
         (FalseNegativeRate(per_group=True), "false_negative_rate: group a, label 1"),
         (FalsePositiveRate(per_group=True), "false_positive_rate of 1: group a, label 0"),
         (LossParity(within="positive", pos_label=0), "equal_opportunity: group a, label 0"),
+        (PartialStatisticalParity((0.1, 0.5)), "partial_statistical_parity: group a above the o"),
         (
             AUCParity("inter_group"),
             "inter_group: AUC(group a, label 1 | group b, label 0) against "
@@ -232,9 +227,7 @@ def test_affine_maps_are_the_values_of_tables_and_their_gradients():
     rows, none = random_rows(1, n_groups=120, n=1500), torch.zeros(0)
     own = rows.on(stack)
     affine, sums = stack.affine(own.counts()), table(stack, rows)
-    torch.testing.assert_close(
-        affine.values(sums), stack.values(rows.scores, own, none), atol=1e-12, rtol=0
-    )
+    torch.testing.assert_close(affine.values(sums), soft_values(stack, rows), atol=1e-12, rtol=0)
     leaf = sums.clone().requires_grad_()
     weights = torch.as_tensor(np.random.default_rng(0).normal(size=len(stack.slack)))
     (expected,) = torch.autograd.grad(weights @ stack.evaluate(leaf, own.counts(), none), leaf)

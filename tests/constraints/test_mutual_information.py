@@ -24,12 +24,10 @@ notions_and_shapes = pytest.mark.parametrize(
 
 
 def saddle_value(information, dual, sums):
-    """Mean of psi over the rows."""
     return (information.weights(dual) * sums).sum() - 1.0
 
 
 def tables(notion, shape, seed=0):
-    """The information, and a table of random rows."""
     constraint = bound(notion, shape)
     rows = random_rows(seed, *shape)
     counts = rows.on(constraint).counts()

@@ -51,7 +51,7 @@ EACH = dict(zip("abcd", [(0.0, 0.3), [(0.1, 0.2), (0.6, 0.9)], *INTERVALS], stri
 
 
 @pytest.mark.parametrize(
-    ("interval", "n_groups"), [(INTERVALS[0], 2), (INTERVALS[2], 4), (EACH, 4)], ids=str
+    ("interval", "n_groups"), [(INTERVALS[0], 2), (INTERVALS[2], 4), (EACH, 4)]
 )
 @pytest.mark.parametrize("name", PARTIAL)
 def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
@@ -73,7 +73,6 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
 
 @pytest.mark.parametrize("name", RATES)
 def test_the_whole_interval_is_full_parity(name):
-    """Soft and hard values, as of the rate constraints."""
     partial, full = RATES[name]
     rows = random_rows(4, n=100)
     one, other = bound(partial((0.0, 1.0))), bound(full())
@@ -224,15 +223,6 @@ def test_a_dropped_set_leaves_the_others_values():
         assert soft_values(kept, rows, aux).numpy() == pytest.approx(
             soft_values(two, rows.take(rows.group < 2), aux).numpy(), abs=1e-12
         )
-
-
-def test_words_for_values():
-    constraint = bound(PartialStatisticalParity((0.1, 0.5), 0.2, n_grid=2), 2)
-    assert [constraint.describe(j) for j in (0, 3, 4)] == [
-        "partial_statistical_parity: group a above the others at 10%",
-        "partial_statistical_parity: group b above the others at 90%",
-        "partial_statistical_parity: group a below the others at 10%",
-    ]
 
 
 def test_bins_err_by_at_most_half_the_mass_they_share():

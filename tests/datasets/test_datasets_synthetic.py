@@ -53,9 +53,8 @@ def test_labels_follow_the_documented_logistic_model(bias):
     ).values()
     standing = np.array([1, 0, -1])[s]
     slopes = LogisticRegression(C=1e6).fit(np.column_stack([X, standing]), y).coef_[0]
-    assert [name.split("_")[0] for name in names] == ["informative"] * 4 + ["proxy"] * 2 + [
-        "noise"
-    ] * 4
+    kinds = [name.split("_")[0] for name in names]
+    assert kinds == ["informative"] * 4 + ["proxy"] * 2 + ["noise"] * 4
     assert np.linalg.norm(slopes[:4]) == pytest.approx(1.5, abs=0.05)
     np.testing.assert_allclose(slopes[4:10], 0, atol=0.05)
     assert slopes[10] == pytest.approx(2 * bias, abs=0.08)
@@ -69,9 +68,7 @@ def test_labels_follow_the_documented_logistic_model(bias):
     imbalance=st.floats(0, 0.5),
     seed=st.integers(0, 100),
 )
-def test_sizes_of_groups_and_classes_are_those_asked_for(
-    n_samples, n_groups, n_classes, imbalance, seed
-):
+def test_sizes_of_groups_and_classes(n_samples, n_groups, n_classes, imbalance, seed):
     data = make_biased_classification(
         n_samples, 7, n_groups, n_classes, imbalance=imbalance, random_state=seed
     )

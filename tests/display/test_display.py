@@ -42,9 +42,8 @@ STD = np.array([0.01, 0.02, 0.03, 0.04])
 
 
 def tradeoff(**kwargs):
-    return TradeoffDisplay(
-        error=ERROR, violation=VIOLATION, error_std=STD, violation_std=2 * STD, **kwargs
-    )
+    ends = {"error_std": STD, "violation_std": 2 * STD}
+    return TradeoffDisplay(error=ERROR, violation=VIOLATION, **ends, **kwargs)
 
 
 def labels(ax):
@@ -52,7 +51,6 @@ def labels(ax):
 
 
 def bars(container):
-    """Half the lengths of the horizontal and vertical error bars."""
     horizontal, vertical = (np.array(lines.get_segments()) for lines in container.lines[2])
     return np.ptp(horizontal[:, :, 0], axis=1) / 2, np.ptp(vertical[:, :, 1], axis=1) / 2
 
@@ -127,7 +125,6 @@ def history(n=5, **more):
 
 
 def test_convergence_of_a_fit_has_all_panels():
-    """What estimators record is what the display looks for."""
     data = make_biased_classification(300, random_state=0)
     clf = RateConstrainedClassifier(slack=0.1)
     with pytest.raises(NotFittedError):

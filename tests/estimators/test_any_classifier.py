@@ -62,10 +62,7 @@ def test_new_rows_see_the_violation_that_the_fit_tells():
 
 
 def test_it_is_the_constrained_linear_model_of_the_posteriors():
-    """Fitting on the out-of-fold columns by hand gives the same coefficients and violation.
-
-    Unless thresholds by group are better, which are known where columns are posteriors.
-    """
+    """Fitting on the out-of-fold columns by hand gives the same coefficients and violation."""
     X, y, group = table(n=1000)
     clf = fitted(model=GaussianNB(), slack=0.1)
     columns = clf.model_.fitted_.columns(X)
@@ -136,8 +133,6 @@ def test_a_cache_saves_the_classifiers_of_another_slack(tmp_path):
 
 
 class Slow:
-    """A fitted model that counts the rows that it is asked about."""
-
     rows = 0
 
     def __init__(self, model):
@@ -152,8 +147,6 @@ class Slow:
 
 
 class CountingTree(DecisionTreeClassifier):
-    """A tree that counts the rows that it and its clones are asked about."""
-
     rows = 0
 
     def predict_proba(self, X, check_input=True):
@@ -162,10 +155,7 @@ class CountingTree(DecisionTreeClassifier):
 
 
 def test_training_rows_are_asked_about_out_of_fold_and_by_all_models():
-    """Two models a fold, each about its fold, and then about all rows as about new ones.
-
-    The models of the group are asked about those alone whose label depends on it.
-    """
+    """Two models a fold, each about its fold, and then about all rows as about new ones."""
     X, y, group = table(n=1000)
     clf = RateConstrainedClassifier(model=CountingTree(max_depth=4), slack=0.1, random_state=0)
     CountingTree.rows = 0

@@ -73,8 +73,6 @@ def of_the_batch(d, k):
 
 
 class Learning(Linear):
-    """A model of the user that learns from rows."""
-
     def fit_transform(self, rows, part_of_cell, rng):
         raise AssertionError("it has read the rows")
 
@@ -376,7 +374,6 @@ NOBODY = {
     ("name", "group"), [*((name, None) for name in NOBODY), ("rates", ["all"] * 400)]
 )
 def test_without_groups_to_compare(name, group):
-    """The fit is that without a constraint; a warning or an error says so."""
     X, y, some = table()
     words = "imposes no constraint between them|sensitive_features is not given"
     with pytest.warns(MissingSensitiveFeaturesWarning, match=words) as caught:

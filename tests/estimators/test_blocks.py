@@ -102,7 +102,6 @@ def test_predictions_and_warm_starts():
 
 @pytest.mark.parametrize("name", slow_where(FORMS, "arrays", "frames"))
 def test_forms_of_blocks(name):
-    """Those without rows are passed over."""
     form = FORMS[name]
     whole = LossParityClassifier().fit(form(X), Y, sensitive_features=GROUPS)
     read = LossParityClassifier().fit(blocks(form), Y, sensitive_features=GROUPS)

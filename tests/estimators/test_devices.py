@@ -53,8 +53,6 @@ SHORT = {} if CUDA else {"solver": EarlyStoppedSGDA(n_steps=20, n_evaluations=2)
 
 
 class Module(nn.Module):
-    """A user's module with batch statistics and dropout."""
-
     def __init__(self, n_features, n_outputs):
         super().__init__()
         self.layers = nn.Sequential(
@@ -90,7 +88,6 @@ def fitted(kind, data=None, **params):
 
 
 def named(value):
-    """The identifier of a case: a class, a solver, or the parameters."""
     return getattr(value, "__name__", str(value))[:60]
 
 

@@ -23,7 +23,6 @@ def fitted(constraint="demographic_parity", data=None, sample_weight=None, **par
 
 
 def objective(w, data, constraint, penalty):
-    """Written down once more, binary, from the definition."""
     X, y, group = data
     p = 1 / (1 + np.exp(-(X @ w[:-1] + w[-1])))
     loss = (

@@ -27,8 +27,6 @@ SPARK = {
 
 
 class OnRay:
-    """A Dataset of two workers."""
-
     name = "Ray"
 
     def __init__(self):
@@ -50,8 +48,6 @@ class OnRay:
 
 
 class OnSpark:
-    """A DataFrame of Spark in local mode."""
-
     name = "Spark"
 
     def __init__(self):
@@ -102,7 +98,6 @@ def table(engine, rows):
 
 
 def test_the_model_and_its_predictions_are_those_of_the_rows_in_memory(engine, table, rows):
-    """To 1e-6: partitions are sorted by group, of one row, and without any."""
     whole = in_memory(LossParityClassifier(slack=0.05), rows)
     found = elsewhere(LossParityClassifier(slack=0.05), table, *engine.columns(table))
     assert_same(found, whole)
@@ -113,7 +108,6 @@ def test_the_model_and_its_predictions_are_those_of_the_rows_in_memory(engine, t
 
 
 def test_a_certificate_is_that_of_the_rows_in_memory(table, rows):
-    """Columns come to this process, and the model predicts on the workers."""
     clf = in_memory(LossParityClassifier(slack=0.05), rows)
     told = {"constraint": "equalized_odds", "slack": 0.5}
     found = certify(clf, table, "label", sensitive_features="sex", **told)

@@ -30,8 +30,6 @@ SHORT = SGDA(n_steps=60)
 
 
 class Network(nn.Module):
-    """A user's module: batch statistics, dropout, and scores of shape (n,) for two classes."""
-
     def __init__(self, n_features, n_outputs):
         super().__init__()
         self.hidden = nn.Sequential(
@@ -48,26 +46,8 @@ MODELS = ["linear", (4,), Network]
 
 
 def short_fit(model="linear", **params):
-    """A fit that is not asked for feasibility, of a model that need not be good."""
     solver = None if model == "linear" else SHORT
     return fitted(model=model, solver=solver, slack=np.inf, random_state=0, **params)
-
-
-@pytest.mark.parametrize(
-    ("model", "n_classes", "shape"),
-    [("linear", 2, (400,)), ("linear", 3, (400, 3)), (Network, 2, (400,)), ((4,), 3, (400, 3))],
-)
-def test_scores_probabilities_and_labels_agree(model, n_classes, shape):
-    X, _, _ = data = table(n_classes, 2)
-    clf = short_fit(model, data=data)
-    scores, proba = clf.decision_function(X), clf.predict_proba(X)
-    assert scores.shape == shape
-    assert proba.shape == (400, n_classes)
-    np.testing.assert_allclose(proba.sum(axis=1), 1)
-    best = scores > 0 if n_classes == 2 else scores.argmax(axis=1)
-    assert (clf.predict(X) == best).all()
-    assert (clf.predict(X) == proba.argmax(axis=1)).all()
-    assert clf.score(X, data[1]) > 1.2 / n_classes
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -195,7 +175,6 @@ INFEASIBLE = {
 
 
 def warned(category, data, **params):
-    """The message of a fit's only warning, which must point to the line that called fit."""
     X, y, group = data
     clf = RateConstrainedClassifier(**params)
     with pytest.warns(category) as record:

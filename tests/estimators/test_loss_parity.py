@@ -22,7 +22,6 @@ def fitted(*args, data=None, **params):
 
 
 def gap(clf, data=None, loss="log", constraint="loss_parity"):
-    """The public metric: over all rows, or the largest over the labels compared."""
     X, y, group = table() if data is None else data
     proba = clf.predict_proba(X)
     conditions = {

@@ -121,7 +121,6 @@ def draw(seed, n=240, n_groups=2):
 
 
 def kept(clf):
-    """Whether the fit keeps its slack by the comparison that users write."""
     return clf.feasible_ and clf.violation_ <= clf.slack
 
 
@@ -199,7 +198,6 @@ def test_every_estimator_keeps_its_slack(clf):
     ids=["regression", "tree", "single fit"],
 )
 def test_the_value_of_training_rows_is_the_metric_of_predictions_of_them(model):
-    """`violation_` of a wrapped classifier is out of fold, and another number."""
     X, y, group = draw(0, n=600)
     clf = RateConstrainedClassifier(slack=0.1, model=model, random_state=0)
     clf.fit(X, y, sensitive_features=group)

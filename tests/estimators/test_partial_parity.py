@@ -27,7 +27,6 @@ FORGIVEN = 1e-3
 
 @functools.cache
 def table(n_groups=2, n=400, bias=0.3):
-    """Features, labels and groups named by letters; the groups' scores differ."""
     data = make_biased_classification(n, 6, n_groups, 2, bias=bias, class_sep=1.5, random_state=1)
     group = np.array(list("abcd"))[data.sensitive_features]
     for array in (data.data, data.target, group):
@@ -49,7 +48,6 @@ def fitted(constraint="statistical_parity", data=None, **params):
 
 
 def gap(clf, data=None, **options):
-    """The public metric of the scores of the training rows."""
     X, y, group = table() if data is None else data
     given = {"sensitive_features": group} if clf.group_features else {}
     scores = clf.decision_function(X, **given)
@@ -69,7 +67,6 @@ def unconstrained(**params):
     [(name, 3 if name in ("demographic_parity", "equalized_odds") else 2) for name in PARTIAL],
 )
 def test_the_metric_on_the_training_rows_ends_within_slack(constraint, n_groups):
-    """And is what the estimator reports; without the constraint it is far outside."""
     data = table(n_groups)
     slack = 0.1
     clf = fitted(constraint, data, slack=slack)
@@ -111,7 +108,6 @@ def test_every_form_of_interval(interval):
 
 
 def test_sparse_is_dense():
-    """Up to where few rows decide."""
     X, y, group = table()
     X = np.where(np.abs(X) < 0.8, 0.0, X)
     params = {"constraint": "demographic_parity", "group_features": True}
@@ -235,7 +231,6 @@ def test_few_rows_in_the_interval_are_named_and_counted():
 
 
 def test_tied_scores_are_fair():
-    """Features that say nothing: all scores are tied, and no notion is violated."""
     _, y, group = table()
     for constraint in PARTIAL_METRICS:
         clf = fitted(constraint, data=(np.ones((len(y), 2)), y, group))

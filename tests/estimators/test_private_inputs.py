@@ -341,7 +341,6 @@ EXTREME = {
 
 @pytest.mark.parametrize("case", slow_where(EXTREME, "seldom"))
 def test_extreme_budgets_are_planned(case):
-    """Without a warning of numpy, and never beyond the budget."""
     epsilon, params = EXTREME[case]
     with warnings.catch_warnings(action="error"):
         plan = RateConstrainedClassifier(epsilon=epsilon, **params).planned_privacy(30_000)
@@ -374,10 +373,7 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
 def test_extreme_searches_are_planned_with_few_distributions(
     epsilon, rate, noise, most, monkeypatch
 ):
-    """Of 100,000 steps: each distribution takes up to half a second.
-
-    Of plans with Laplace noise from where a row in one batch would lead, two or three are enough.
-    """
+    """Of 100,000 steps: each distribution takes up to half a second."""
     made, kind = [], f"from_{noise}_mechanism"
     make = getattr(privacy_loss_distribution, kind)
 
@@ -446,7 +442,6 @@ def interrupted(clf):
 
 @pytest.mark.parametrize("case", HOLDERS)
 def test_whatever_holds_a_private_fit_pickles_and_shows_no_seed(case):
-    """Once something was released, whether or not the fit ended."""
     clf = HOLDERS[case]()
     assert SEED.to_bytes(4, "little") not in pickle.dumps(clf)
     assert str(SEED) not in f"{clf!r} {clf._repr_html_()}"
@@ -504,8 +499,6 @@ def test_a_fit_alone_and_in_a_pipeline_is_one(clf):
 
 
 class Means(TransformerMixin, BaseEstimator):
-    """A step that stores the exact mean of each group."""
-
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
 
     def fit(self, X, y=None, sensitive_features=None):
@@ -571,7 +564,6 @@ def test_a_model_that_predicts_one_label_says_so_by_what_is_released(name):
     ],
 )
 def test_the_decisive_assumptions_are_with_the_promise(clf, assumed):
-    """Also in a model card."""
     clf = fitted(clone(clf))
     assert assumed in clf.privacy_.to_dict()["assumptions"]
     assert assumed in str(clf.privacy_)
@@ -583,7 +575,6 @@ COUNTED = ["rates", "rates, groups", "penalty, records", "ranking", "partial par
 
 @pytest.mark.parametrize("name", slow_where(COUNTED, "partial parity"))
 def test_counts_in_warnings_are_said_to_be_noisy(name):
-    """And in ``left_out_``."""
     groups = np.where(np.arange(2000) < 8, "few", DATA.sensitive_features)
     clf = clone(PRIVATE[name])
     warned = words_of(lambda: fitted(clf, groups=groups), UserWarning)

@@ -177,10 +177,7 @@ def test_rows_out_of_range_are_answered_with_the_parameter_that_they_need(clf, w
 
 @noisy
 def test_raw_columns_get_released_scales():
-    """Columns from thousandths to hundreds of thousands, among them one that says nothing.
-
-    In a range of (0, 1) the last column drowns all others.
-    """
+    """Columns from thousandths to hundreds of thousands, among them one that says nothing."""
     rng = np.random.default_rng(0)
     useless = 1e5 * rng.normal(size=(len(LARGE.target), 1))
     raw = np.hstack((LARGE.data * [1.0, 30.0, 1.0, 1000.0, 1.0, 5.0], useless))

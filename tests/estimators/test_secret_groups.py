@@ -126,7 +126,6 @@ def test_declared_groups_may_not_be_missing_if_that_raises():
 
 
 def test_a_model_of_features_and_labels_learns_and_one_of_the_groups_must_be_frozen():
-    """With the group model that is given; groups_ has its names."""
     groups = DATA.sensitive_features
     own = LogisticRegression().fit(X[1000:2000], groups[1000:2000])
     model = Posteriors(DecisionTreeClassifier(max_depth=3), FrozenEstimator(own))

@@ -171,7 +171,6 @@ def test_reports_and_intervals():
 
 
 def hidden_half(seed):
-    """Groups of which those of positives are hidden more often."""
     hidden = np.random.default_rng(seed).random(700) < np.where(Y == 1, 0.7, 0.3)
     return pd.Series(np.where(hidden, None, GROUPS)), hidden
 

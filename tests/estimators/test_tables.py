@@ -47,7 +47,6 @@ def smooth_frame():
 
 
 def partitions(rows, *starts):
-    """A table of Dask with partitions that begin at these rows, the last one without rows."""
     parts = np.split(np.arange(len(rows)), starts)
     pieces = [dd.from_pandas(rows.iloc[own], npartitions=1) for own in parts]
     return dd.concat([*pieces, pieces[0][pieces[0].x0 > 1e9]])
@@ -84,10 +83,7 @@ def test_columns_are_given_by_name_or_as_columns_of_the_table():
     ids=["records", "groups"],
 )
 def test_a_private_model_is_that_of_the_rows_in_memory(private):
-    """The engine is one party: the noise of a seed is drawn once, for the rows of all partitions.
-
-    The public domain of the groups is that of the table's categories: "unseen" has no row.
-    """
+    """The engine is one party: the noise of a seed is drawn once, for all partitions."""
     rows = frame(300).drop(columns="weight")
     rows["sex"] = rows.sex.astype(pd.CategoricalDtype([*np.unique(rows.sex), "unseen"]))
     whole, found = clone(private), clone(private)

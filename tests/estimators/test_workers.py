@@ -50,7 +50,6 @@ def sparse_table():
 
 
 def crossed():
-    """Two columns of groups, of which the first is partly known."""
     X, y, group, weight = table()
     rng = np.random.default_rng(5)
     first = np.where(rng.random(len(y)) < 0.4, None, group.astype(object))
@@ -58,7 +57,6 @@ def crossed():
 
 
 def easy():
-    """Two groups and a gap that training removes."""
     data = make_biased_classification(1500, random_state=1)
     y, rng = np.where(data.target == 1, "yes", "no"), np.random.default_rng(1)
     return data.data, y, np.asarray(data.sensitive_features), rng.uniform(0.5, 2.0, size=1500)
@@ -70,7 +68,6 @@ def records():
 
 
 def weighted_records():
-    """Weights are larger on the last worker."""
     X, y, group, _ = records()
     return X, y, group, 2.0 + (group.max() == group)
 
@@ -167,7 +164,6 @@ def blocks(X):
 
 
 def fitted(case, rank=0, size=1, form=lambda X: X):
-    """Attributes of the fit on a shard, which are all rows by default."""
     data, clf = CASES[case]
     X, y, group, weight = shard(data(), rank, size)
     clf = clone(clf).fit(form(X), y, sensitive_features=group, sample_weight=weight)
@@ -178,7 +174,6 @@ def fitted(case, rank=0, size=1, form=lambda X: X):
 
 
 def told(call):
-    """The error of a call in words, and whether it spent something; or what the call returns."""
     try:
         return call()
     except (ValueError, WorkerError) as error:
@@ -233,7 +228,6 @@ def mistakes(rank, size):
 
 
 def heads(rank, size):
-    """Heads of fitted classifiers, of two libraries; one is constrained itself."""
     X, y, group, _ = (column[rank::size] for column in table())
     rows = table(seed=1)
     tree = DecisionTreeClassifier(max_depth=4, random_state=0).fit(*rows[:2])
@@ -269,7 +263,6 @@ def sums_and_mistakes(rank, size):
 
 @pytest.fixture(scope="module")
 def on_workers(tmp_path_factory):
-    """What each of two workers finds and is told."""
     first, second = (tmp_path_factory.mktemp("workers") for _ in range(2))
     return [
         one | other
@@ -282,7 +275,6 @@ def on_workers(tmp_path_factory):
 
 
 def same_on_all(found, case):
-    """What the first worker has found, and all others to the last bit."""
     first, *others = (worker[case] for worker in found)
     for other in others:
         for name, value in first.items():
@@ -301,10 +293,7 @@ def assert_close(found, expected, unit, atol):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("case", ON_ALL_ROWS)
 def test_workers_find_what_one_worker_finds_on_all_rows(on_workers, case):
-    """In the coefficients of standardised columns; to the last bit among workers.
-
-    Of private fits for one seed: the same noise, drawn once, on the same sums.
-    """
+    """In the coefficients of standardised columns; to the last bit among workers."""
     first, one = same_on_all(on_workers, case), fitted(case)
     X = ON_ALL_ROWS[case][0]()[0]
     spread = np.sqrt((X.multiply(X) if sp.issparse(X) else X**2).mean(axis=0))
@@ -392,7 +381,6 @@ def test_a_callback_on_one_worker_stops_all_and_others_are_told_that_they_are_no
 
 
 def death(rank, size):
-    """What the first worker is told as the second one dies after releases."""
     warnings.simplefilter("ignore")
     X, y, group, _ = shard(records(), rank, size)
 

@@ -62,7 +62,6 @@ def test_of_a_private_fit_it_says_the_promise_and_that_violations_are_estimates(
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_of_a_private_search_it_says_what_the_search_has_spent(data):
-    """A fit of it has spent less."""
     X, y, groups = data
     clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=4))
     search = PrivateGridSearch(clf, {"slack": [0.1, 0.2]}, epsilon=2.0)

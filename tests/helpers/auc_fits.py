@@ -17,7 +17,6 @@ METRIC_OF = {
 
 
 def table(n_groups=2, n=400, seed=0):
-    """Groups whose scores differ in level, and in how well they tell the labels apart."""
     rng = np.random.default_rng(seed)
     y, group = np.indices((2, n_groups)).reshape(2, -1)
     y = np.append(np.tile(y, 3), rng.integers(2, size=n - 6 * n_groups))

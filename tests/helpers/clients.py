@@ -13,7 +13,6 @@ from tests.helpers.repository import ROOT
 
 
 def biased(n_samples=400):
-    """X, y and groups in which one group has more positive labels."""
     data = make_biased_classification(n_samples, bias=0.2, random_state=0)
     return data.data, data.target, data.sensitive_features
 
@@ -26,12 +25,10 @@ def frame(n_samples=400):
 
 
 def array_api():
-    """Whether scikit-learn is one whose array API we test, which needs no other package."""
     return Version(sklearn.__version__) >= Version("1.9")
 
 
 def run_python(*arguments, cwd=None, **environment):
-    """Run Python with these arguments in a process of its own; return the printed text."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,

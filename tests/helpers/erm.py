@@ -26,7 +26,6 @@ def erm(X, y, group, notions=(), *, weight=None, model="linear", alpha=1e-3, sla
 
 
 def separated(notion, model="linear", n=150, slack=0.05):
-    """Two groups whose labels are nearly separable, under one notion."""
     data = make_biased_classification(n, 6, 2, 2, bias=0.3, class_sep=1.5, random_state=1)
     torch.manual_seed(0)
     given = data.data, data.target, data.sensitive_features

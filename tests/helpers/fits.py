@@ -48,10 +48,7 @@ def fitted(constraint="demographic_parity", data=None, sample_weight=None, **par
 
 
 def logistic_regression(X, y, penalty, *, fit_intercept=True, weight=None):
-    """``coef_`` and ``intercept_``, for columns as given, of scikit-learn's on standardised ones.
-
-    `penalty` is alpha times the sum of the weights.
-    """
+    """scikit-learn's on standardised columns; `penalty` is alpha times the sum of the weights."""
     scaler = StandardScaler(with_mean=fit_intercept)
     model = LogisticRegression(
         C=1 / penalty, fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000
@@ -69,7 +66,6 @@ def penalty(clf, X):
 
 
 def measured(clf, name, data, **options):
-    """The public metric of the fitted model's own predictions."""
     X, y, group = data
     judged = clf.predict_proba(X) if name == "loss_parity" else clf.predict(X)
     groups = {} if name in CAPS else {"sensitive_features": group}
@@ -77,7 +73,6 @@ def measured(clf, name, data, **options):
 
 
 def same_model(one, other, rtol=1e-5):
-    """Assert that two linear models have the same coefficients."""
     for attribute in ("coef_", "intercept_"):
         np.testing.assert_allclose(
             getattr(one, attribute), getattr(other, attribute), rtol=rtol, atol=rtol

@@ -22,5 +22,4 @@ def gap_at_most(slack):
 
 
 def weights(result):
-    """All parameters of a trained module, as one vector."""
     return torch.cat([p.detach().reshape(-1) for p in result.module.parameters()])

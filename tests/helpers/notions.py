@@ -18,12 +18,10 @@ class ScoredRows(NamedTuple):
     weight: torch.Tensor
 
     def on(self, constraint):
-        """The rows with their parts of a constraint."""
         return constraint.partition.place(self.y, self.group, self.weight)
 
     @property
     def beside_labels(self):
-        """Groups and weights, as metrics take them."""
         weight = self.weight.numpy()
         return {"sensitive_features": self.group.numpy(), "sample_weight": weight}
 
@@ -61,7 +59,6 @@ def at_temperature(notion, temperature):
 
 
 def soft_values(constraint, rows, aux=NO_AUX):
-    """Values of a constraint, as optimised."""
     return constraint.values(rows.scores, rows.on(constraint), aux)
 
 
@@ -71,5 +68,4 @@ def table(constraint, rows):
 
 
 def hard_values(constraint, rows, aux=NO_AUX):
-    """Values as measured on predicted labels."""
     return constraint.hard_values(rows.scores, rows.on(constraint), aux)

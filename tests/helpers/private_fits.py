@@ -84,7 +84,6 @@ def fitted(clf, X=DATA.data, y=DATA.target, groups=DATA.sensitive_features):
 
 
 def words_of(fit, category=Warning):
-    """The words of all warnings of this kind that a call gives."""
     with warnings.catch_warnings(record=True, action="always") as caught:
         fit()
     return [str(w.message) for w in caught if issubclass(w.category, category)]

@@ -31,7 +31,6 @@ def moments_of(data, n_groups=2):
 
 
 def problem(data, notion="inter_group", surrogate="binormal", slack=0.02, n_groups=2):
-    """The moment problem, and its constraint on rows."""
     space = Space([0, 1], list("abc"[:n_groups]))
     bound = AUCParity(notion, slack, surrogate=surrogate).bind(space, 0.0)
     shares = [float(data.weight[data.y == k].sum() / data.weight.sum()) for k in (0, 1)]

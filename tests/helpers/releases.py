@@ -21,10 +21,7 @@ def plan_of(*phases, delta=DELTA, unit="record", n_steps=None):
 
 
 def answered_by(patch, answer):
-    """Let `answer(honest, total, deviation, rng)` make every release; return what was asked for.
-
-    That is a list of (shape of the sum, deviation of the noise, the sum), as it grows.
-    """
+    """Let `answer` make every release; return a growing list of (shape, deviation, sum) of each."""
     seen = []
 
     def made(honest):

@@ -4,8 +4,6 @@ from torch import nn
 
 
 class SignedRoot(nn.Module):
-    """Its derivative at zero is infinite."""
-
     def forward(self, X):
         return X.sign() * X.abs().sqrt()
 

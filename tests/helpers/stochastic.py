@@ -74,7 +74,6 @@ class Rows(SoftIsHard):
         return Evaluation(value, value)
 
     def quadratic(self):
-        """The expectation as a quadratic programme."""
         q, (c0, A) = self.q.mean(0), self.c(torch.zeros(3).double(), self.all())
         return QuadraticProblem(torch.eye(3).double(), q, A, -c0)
 

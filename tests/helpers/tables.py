@@ -10,7 +10,6 @@ from fairconstrained.datasets import make_biased_classification
 
 
 def table(n=1500, n_groups=3, seed=0):
-    """Columns of several kinds, text labels and uneven groups."""
     data = make_biased_classification(n, random_state=seed)
     rng = np.random.default_rng(seed)
     binary = rng.random(n) < 0.1
@@ -21,7 +20,6 @@ def table(n=1500, n_groups=3, seed=0):
 
 
 def frame(n=600):
-    """Columns, labels as text, groups and weights; every group and label has rows."""
     X, y, group, weight = table(n)
     columns = pd.DataFrame(X).add_prefix("x")
     return columns.assign(label=y, sex=group, weight=weight)

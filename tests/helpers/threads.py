@@ -5,14 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 class ThreadWorker:
-    """One of some workers; a thread in place of a process of torch.distributed."""
-
     def __init__(self, rank, size, barrier, given):
         self.rank, self.size = rank, size
         self._barrier, self._given = barrier, given
 
     def sum(self, tensor):
-        """Sum over the workers, in the order of their ranks."""
         self._given[self.rank] = tensor
         self._barrier.wait()
         total = sum(self._given[1:], self._given[0])

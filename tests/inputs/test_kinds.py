@@ -37,7 +37,6 @@ DAYS = [datetime.date(2020 + int(g), 1, 1) for g in GROUP]
 
 
 def opportunities(y_true, y_pred):
-    """Each reader's gap of equal opportunity."""
     rows = {"y_true": y_true, "y_pred": y_pred, "sensitive_features": GROUP}
     claim = {"constraint": "equal_opportunity", "slack": 0.5}
     monitor = FairnessMonitor("equal_opportunity")
@@ -254,7 +253,6 @@ def test_columns_of_other_tables_are_found_by_name(people):
 
 
 def partitions(first, second):
-    """A table of which each half is a partition."""
     half = len(Y) // 2
     group = pd.Series([*first, *second] * (half // 2), dtype=object)
     rows = pd.DataFrame(X).rename(columns=str).assign(label=Y)

@@ -64,10 +64,7 @@ def expected(events, y, decision, columns, stratum, slack, standing=False):
 
 
 def drawn(seed, n, n_small, without_label, lacking=(0.0, 0.0)):
-    """Decisions about people, of whom a few are of race c, perhaps all with one label.
-
-    Fractions lack their sex and their race, and twice as many of those with label 1.
-    """
+    """Decisions about people, of whom a few are of race c, perhaps all with one label."""
     rng = np.random.default_rng(seed)
     race = np.where(np.arange(n) < n_small, "c", rng.choice(["a", "b"], n)).astype(object)
     people = pd.DataFrame({"sex": rng.integers(0, 2, n), "race": race})
@@ -112,12 +109,7 @@ ROWS = {
 def test_fits_certificates_and_reports_compare_the_same_cells(
     seed, n, n_small, without_label, slack, criterion, side_by_side, in_strata, retype, lacking
 ):
-    """Intervals and reports of groups, too, by each column and crossed.
-
-    Where groups are missing, certificates and reports say the number of fits and metrics, too.
-
-    A report names a group that is left out whole once, and not for each label.
-    """
+    """Intervals and reports of groups, too, by each column and crossed."""
     rng, X, y, people = drawn(seed, n, n_small, without_label, lacking)
     strata = rng.choice(["x", "y"], n, p=[0.8, 0.2]) if in_strata else None
     more = {"control_features": strata}
@@ -186,10 +178,7 @@ def test_fits_certificates_and_reports_compare_the_same_cells(
 def test_monitors_of_any_batches_compare_what_the_certificate_of_all_rows_does(
     seed, n, n_small, without_label, slack, criterion, lacking, cuts, retypes, columns
 ):
-    """Empty batches, batches of nobody known, and parts that are merged, too.
-
-    Side by side, each column has a monitor of its own.
-    """
+    """Empty batches, batches of nobody known, and parts that are merged, too."""
     rng, _, y, people = drawn(seed, n, n_small, without_label, lacking)
     decision, notion = rng.integers(0, 2, n), criterion(slack=slack)
     whole, parts = FairnessMonitor(notion), []
@@ -223,10 +212,7 @@ def test_monitors_of_any_batches_compare_what_the_certificate_of_all_rows_does(
 def test_a_monitor_in_each_stratum_compares_what_the_certificate_there_does(
     seed, n, n_small, without_label, slack, criterion, lacking, n_batches
 ):
-    """Where nobody is left out, the certificate within strata has the largest of their gaps.
-
-    A stratum may have no row in a batch, or nobody who is known.
-    """
+    """Where nobody is left out, the certificate within strata has the largest of their gaps."""
     rng, _, y, people = drawn(seed, n, n_small, without_label, lacking)
     decision, notion = rng.integers(0, 2, n), criterion(slack=slack)
     stratum, batch = rng.choice(["x", "y"], n, p=[0.8, 0.2]), rng.integers(n_batches, size=n)

@@ -53,7 +53,6 @@ NOTIONS = [
 
 
 def certified(rows, constraint, slack=0.1, model=None, **options):
-    """The certificate of a model for samples (X, y, group)."""
     X, y, group = rows
     given = {"sensitive_features": group, "constraint": constraint, "slack": slack, **options}
     return certify(model or Scores(), X, y, **given)
@@ -71,10 +70,7 @@ def measured(metric, model, X, y, group, options):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "metric", "options"), NOTIONS[::2])
 def test_upper_bounds_hold(name, metric, options):
-    """On 100 samples of 400 rows of each of two groups; the truth is that of 100,000 rows.
-
-    At a confidence of .9 more than 18 failures have a chance below 1 %, if exactly 10 % fail.
-    """
+    """Of 100 samples more than 18 have a chance below 1 %, if exactly 10 % fail."""
     rng = np.random.default_rng(0)
     model = Scores(threshold=0.2)
     truth = measured(metric, model, *sample(100_000, rng), options)
@@ -106,11 +102,7 @@ def test_many_groups_cost_nothing():
     "rates", [[0.2, 0.35, 0.275], [0.3, 0.45, 0.3, 0.45]], ids=["one_pair", "several_pairs"]
 )
 def test_at_the_boundary_the_largest_difference_errs_as_one_pair(rates):
-    """The worst pair differs by exactly the slack: at most 5 % are certified, without correction.
-
-    An intersection-union test (Berger 1982). Frequencies in 120 samples, up to three standard
-    deviations; of one pair alone at the boundary little is given away.
-    """
+    """An intersection-union test (Berger 1982): at most 5 % are certified, without correction."""
     rng, n_samples, slack = np.random.default_rng(0), 120, 0.15
     group = np.repeat(np.arange(len(rates)), 400)
     kept = 0
@@ -180,11 +172,7 @@ def test_bounds_of_all_comparisons_hold_together(name, options):
 
 @pytest.mark.parametrize("name", ["statistical_parity", "group_auc"])
 def test_scores_below_all_that_were_seen(name):
-    """Four fifths of the scores are tied at the bottom: lower ones cannot be excluded.
-
-    By the band of each group a fraction of up to sqrt(log(2 / .05) / (2 n)) may score lower, and
-    then be the bottom of the interval.
-    """
+    """Four fifths are tied at the bottom: a fraction as large as the band may score lower."""
     n = 400
     X = np.maximum(np.tile(np.arange(n) - 4 * n // 5, 2), 0)[:, None].astype(float)
     group = np.repeat([0, 1], n)

@@ -22,7 +22,6 @@ dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clien
 
 @pytest.fixture(scope="module")
 def rows():
-    """Labels, decisions and scores, two columns of groups, some of them unknown."""
     found = frame(400).assign(
         granted=lambda rows: np.where(rows.x0 + rows.x1 > 0, "yes", "no"),
         score=lambda rows: rows.x0 + rows.x1,
@@ -33,13 +32,11 @@ def rows():
 
 @pytest.fixture(scope="module")
 def table(rows):
-    """Partitions in which other labels and groups occur, one without rows."""
     pieces = [dd.from_pandas(rows[own], npartitions=1) for own in (slice(3), slice(3, None))]
     return dd.concat([pieces[0], pieces[1][pieces[1].x0 > 1e9], pieces[1]])
 
 
 def test_a_report_of_groups(table, rows):
-    """Columns by their names, and the columns themselves."""
     names = {"y_true": "label", "y_pred": "granted", "sensitive_features": ["sex", "age"]}
     names |= {"y_score": "score", "sample_weight": "weight"}
     by_name, as_columns, whole = (

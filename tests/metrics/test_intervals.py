@@ -1,15 +1,25 @@
-"""Intervals of metrics: what they are made of, coverage, and any metric at all."""
+"""Intervals of metrics, proportions and differences: coverage, scipy, exact enumeration."""
 
 import warnings
 from functools import partial
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest, norm
 
 from fairconstrained import metrics
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.metrics import confidence_interval
+from fairconstrained.metrics.bounds import (
+    DIFFERENCE,
+    SHORTFALL,
+    clopper_pearson,
+    distribution_band,
+    newcombe_auc,
+    wilson,
+)
 from fairconstrained.metrics.intervals import READERS
 
 
@@ -22,7 +32,6 @@ def sample(seed=0, n=1500, n_groups=3, shift=0.4):
 
 
 def inputs(metric, true, score, group):
-    """What the metric reads."""
     name = metric.__name__
     if "omission" in name:  # more positives of the first group are found
         return score + true * (group == 0) > 0.2
@@ -67,10 +76,7 @@ SIZES = {
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("metric", SIZES, ids=lambda m: m.__name__)
 def test_the_true_value_is_in_the_interval(metric, population):
-    """In 190 of 200 samples; 180 and fewer, or all, have a chance below 2e-3 and 1e-4.
-
-    Groups that are small, extreme, many, or equal. For odds both labels have the same rates.
-    """
+    """In 190 of 200 samples; 180 and fewer, or all, have a chance below 2e-3 and 1e-4."""
     sizes, rates = POPULATIONS[population]
     n_labels = 1 + (metric is metrics.equalized_odds_difference)
     group = np.tile(np.repeat(np.arange(len(sizes)), sizes), n_labels)
@@ -88,10 +94,7 @@ def test_the_true_value_is_in_the_interval(metric, population):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The interval, .* does not contain the measured")
 def test_the_true_difference_of_aucs_of_few_rows_is_in_the_interval():
-    """In 285 of 300 samples of five equal groups; 271 and fewer, or all, have a chance below 1e-3.
-
-    A group has some eight positives and twelve negatives or twice as many.
-    """
+    """In 285 of 300 samples of five equal groups: 271 and fewer have a chance below 1e-3."""
     covered = 0
     for t in range(300):
         rng = np.random.default_rng([t, 7])
@@ -105,7 +108,6 @@ def test_the_true_difference_of_aucs_of_few_rows_is_in_the_interval():
 
 
 def rows_of_groups(sizes, hits):
-    """Decisions and groups of these numbers of rows and of hits."""
     group = np.repeat(np.arange(len(sizes)), sizes)
     decisions = np.concatenate([np.arange(n) < k for n, k in zip(sizes, hits, strict=True)])
     return decisions.astype(int), group
@@ -169,7 +171,6 @@ def test_the_cap_over_a_small_group_that_could_be_the_highest_covers_exactly():
 
 @pytest.mark.parametrize("hits", [(0, 0), (0, 15), (1, 0), (0, 1000)])
 def test_rates_of_zero_and_one(hits):
-    """Ends are finite and contain the metric."""
     decisions, group = rows_of_groups((15, 1000), hits)
     for metric in list(SIZES)[: 1 + any(hits)]:  # no ratio of zeros
         given = {"sensitive_features": group}
@@ -220,17 +221,6 @@ def test_more_draws_leave_less_to_the_seed():
         return np.std(ends, axis=0)
 
     assert (spread(5_000) < 0.5 * spread(100)).all()
-
-
-def test_a_bootstrap_calls_the_metric_once_for_each_draw():
-    calls, (true, score, group) = [], sample(n=50)
-
-    def counted(y_true, y_pred, *, sensitive_features):
-        calls.append(len(y_pred))
-        return float(np.mean(y_pred))
-
-    confidence_interval(counted, true, score, sensitive_features=group, n_draws=150)
-    assert calls == [50] * 151
 
 
 def test_weights():
@@ -327,3 +317,80 @@ def test_all_of_alpha_guards_the_end_that_counts_can_guard():
     rate = 0.3 - high
     tail = binom.sf(2, 15, rate) - 0.5 * binom.pmf(3, 15, rate)
     assert tail == pytest.approx(0.05, abs=0.01)
+
+
+@pytest.mark.parametrize(("hits", "rows"), [(0, 7), (3, 7), (7, 7), (40, 200)])
+def test_proportions_are_scipys(hits, rows):
+    test = binomtest(hits, rows)
+    expected = test.proportion_ci(0.9, method="wilson")
+    np.testing.assert_allclose(wilson(hits, rows, 0.9), expected, atol=1e-12)
+    expected = test.proportion_ci(0.9, method="exact")
+    np.testing.assert_allclose(clopper_pearson(hits, rows, 0.05), expected, atol=1e-12)
+
+
+def test_without_rows_nothing_is_known():
+    assert np.isnan(wilson(0, 0)).all()
+    assert [float(end) for end in clopper_pearson(0, 0, 0.05)] == [0.0, 1.0]
+
+
+def test_auc_interval_covers():
+    """Binormal scores, AUC .76: between .93 and .97 of 600 intervals."""
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(600, 40, 1)) + 1.0, rng.normal(size=(600, 1, 60))
+    low, high = newcombe_auc((x > z).mean(axis=(1, 2)), 40, 60)
+    truth = 0.7602499389065233  # Phi(1 / sqrt(2))
+    assert 0.93 <= ((low <= truth) & (truth <= high)).mean() <= 0.97
+
+
+def test_distribution_band_holds_everywhere():
+    """Uniform scores: the empirical distribution leaves the band in at most 5 % of the samples."""
+    rows = np.sort(np.random.default_rng(0).random((2000, 50)), axis=1)
+    steps = np.arange(51) / 50
+    distance = np.maximum(steps[1:] - rows, rows - steps[:-1]).max(axis=1)
+    assert (distance > distribution_band(50, 0.05)).mean() <= 0.05
+
+
+SIZE = st.integers(1, 15)
+
+
+def brute_force(hits, rows, delta, gamma, factor=1.0):
+    """Largest chance of a difference as small as the observed one, over rates that are possible."""
+    lows, highs = clopper_pearson(hits, rows, gamma / 4)
+    low = max(lows[1], factor * lows[0] - delta)
+    high = min(highs[1], factor * highs[0] - delta, factor - delta)
+    observed = factor * hits[0] / rows[0] - hits[1] / rows[1]
+    x, y = np.arange(rows[0] + 1), np.arange(rows[1] + 1)
+    small = factor * x[:, None] / rows[0] - y / rows[1] <= observed + 1e-9
+    chances = [
+        float(binom.pmf(x, rows[0], (p + delta) / factor) @ small @ binom.pmf(y, rows[1], p))
+        for p in (np.linspace(low, high, 101) if low <= high else ())
+    ]
+    return max(chances, default=0.0)
+
+
+@pytest.mark.parametrize("comparison", [DIFFERENCE, SHORTFALL])
+@settings(deadline=None, max_examples=40)
+@given(SIZE, SIZE, st.floats(0, 1), st.floats(0, 1), st.floats(0.05, 0.95))
+def test_p_values_are_never_too_small(comparison, n1, n2, a, b, limit):
+    """At least the chance at any rates that the data do not rule out, and gamma for the others."""
+    hits = round(a * n1), round(b * n2)
+    delta, factor = (limit, 1.0) if comparison is DIFFERENCE else (0.0, 1.0 - limit)
+    if delta > factor * hits[0] / n1 - hits[1] / n2:
+        largest = brute_force(hits, (n1, n2), delta, 0.001, factor)
+        assert comparison.p_value(hits, (n1, n2), limit, 0.001) >= largest - 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("comparison", "n1", "n2", "p1", "p2"),
+    [(DIFFERENCE, 12, 30, 0.5, 0.3), (SHORTFALL, 15, 20, 0.9, 0.85)],
+)
+def test_bound_of_a_comparison_errs_at_most_as_stated(comparison, n1, n2, p1, p2):
+    """Exactly, over all outcomes: the bound is below the truth with a chance of at most alpha."""
+    chance = np.outer(binom.pmf(np.arange(n1 + 1), n1, p1), binom.pmf(np.arange(n2 + 1), n2, p2))
+    wrong = sum(
+        chance[x, y]
+        for x, y in np.argwhere(chance > 1e-7)
+        if comparison.bound((int(x), int(y)), (n1, n2), 0.05) < comparison.of_rates(p1, p2)
+    )
+    assert wrong <= 0.05

@@ -29,7 +29,6 @@ def cut_out(scores, weight, union):
 
 
 def of_pairs(compare, scores, group, weight, interval):
-    """The worst value of `compare` on the parts of two groups."""
     unions = interval if isinstance(interval, dict) else dict.fromkeys(set(group), interval)
     parts = [cut_out(scores[group == g], weight[group == g], unions[g]) for g in sorted(set(group))]
     return max(compare(a, b) for a in parts for b in parts)
@@ -51,7 +50,6 @@ ends = st.lists(st.integers(0, COPIES), min_size=2, max_size=4, unique=True)
 
 @st.composite
 def cases(draw):
-    """Scores with many ties, two to four groups, integer weights, unions of intervals."""
     n_groups = draw(st.integers(2, 4))
     n = draw(st.integers(n_groups, 25))
     integers = st.integers(-3, 3)

@@ -14,7 +14,6 @@ from fairconstrained import metrics
 
 
 def rows(n=600, seed=0):
-    """Labels, predictions, sex and race, and an age group; every cell has both labels."""
     rng = np.random.default_rng(seed)
     people = pd.DataFrame(
         {"sex": rng.choice(["f", "m"], n), "race": rng.choice(["x", "y", "z"], n)}
@@ -59,7 +58,6 @@ def test_within_strata_it_is_the_worst_of_fairlearns_metric_frame(name):
 @pytest.mark.parametrize("name", COMPARED)
 @pytest.mark.parametrize("stratified", [False, True])
 def test_parallel_attributes_are_the_worst_of_each_by_itself(name, stratified):
-    """In each stratum, if there are some."""
     y, predicted, people, age = rows()
     metric, worst = getattr(metrics, name), COMPARED[name][2]
     strata = [age == "old", age == "young"] if stratified else [slice(None)]

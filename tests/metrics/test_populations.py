@@ -25,7 +25,6 @@ def sample(n, rng, groups=ROWS, positives=POSITIVES):
 
 
 def truth(name, groups, positives):
-    """The violation in a population with these fractions."""
     positives, groups = np.asarray(positives), np.asarray(groups)
     joint = groups[:, None] * np.stack((1 - positives, positives), axis=1)
     if name == "demographic_parity":
@@ -42,7 +41,6 @@ def truth(name, groups, positives):
 
 
 def worst(name, n=9):
-    """Over a grid within what is declared."""
     grids = [np.linspace(*DECLARED.positives[g], n) for g in (0, 1)]
     return max(
         truth(name, (g, 1 - g), (a, b))
@@ -58,10 +56,7 @@ UNCHANGED = ["equalized_odds", "equal_opportunity", "false_positive_rate_parity"
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_of_many_rows_the_bound_is_the_worst_within_the_declared_fractions(name):
-    """Corners are enough: the grid inside has nothing larger.
-
-    The worst corner of a false negative rate is one of the fractions of groups and labels.
-    """
+    """Corners are enough: the grid inside has nothing larger."""
     rows = sample(16_000, np.random.default_rng(2))
     certificate = certify(**rows, constraint=name, slack=0.5, population=DECLARED)
     assert certificate.estimate == pytest.approx(worst(name), abs=0.02)
@@ -103,10 +98,7 @@ def test_groups_alone_do_not_move_gaps_but_move_caps_on_all_rows():
     ("name", "kind"), list(zip(CHANGED, ["proportions", "weights"] * 2, strict=True))
 )
 def test_certificates_err_at_most_as_stated(name, kind):
-    """In 60 draws at the confidence 0.8 more than 22 errors have a chance below 1e-3.
-
-    ``benchmarks/certificate_draws.py`` counts 1,000 draws at 0.95.
-    """
+    """In 60 draws at the confidence 0.8 more than 22 errors have a chance below 1e-3."""
     rng, groups, positives = np.random.default_rng(0), np.array([0.4, 0.6]), np.array([0.3, 0.5])
     true = truth(name, groups, positives)
     wrong = 0
@@ -201,7 +193,6 @@ def test_criteria_that_may_be_worst_between_the_bounds_take_numbers_only():
 
 
 def test_with_the_fractions_of_the_rows_nearly_all_rows_count():
-    """The estimate is nearly that of the rows."""
     rows = sample(20_000, np.random.default_rng(0))
     same = Proportions(groups=dict(enumerate(ROWS)), positives=dict(enumerate(POSITIVES)))
     certificate = certify(**rows, constraint="demographic_parity", slack=0.5, population=same)

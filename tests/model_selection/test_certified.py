@@ -66,10 +66,7 @@ def test_sklearn_checks(estimator, check):
 
 @pytest.mark.slow
 def test_promises_are_kept_on_new_data():
-    """Ten samples of 3,000 rows: what is certified violates on none of 100,000 new rows.
-
-    Each may with a chance of 5 %; two of ten would have one of 9 %, three of 1 %.
-    """
+    """Each may be wrong with a chance of 5 %: three of ten have one of 1 %."""
     new = make_biased_classification(100_000, n_features=6, random_state=0)
     violated = certified = 0
     rng = np.random.default_rng(0)
@@ -106,7 +103,6 @@ def test_each_sequence_is_tested_until_a_model_fails():
 
 
 def passed_in_sequences(p_values, alpha):
-    """How many models of either sequence pass, by their p-values."""
     numbers, passed = [list(enumerate(p)) for p in p_values], [0, 0]
 
     def passes(sequence, number, fraction):
@@ -263,7 +259,6 @@ def test_wrong_parameters(changed, match):
     ],
 )
 def test_labels_at_other_positions_are_said_once(train):
-    """And not by each fit and certificate of the parts."""
     groups = pd.Series(S, index=np.arange(len(S)) + 3000)
     with warnings.catch_warnings(record=True, action="always") as told:
         train(X, pd.Series(Y), sensitive_features=groups)

@@ -18,11 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning
-from fairconstrained.metrics import (
-    demographic_parity_ratio,
-    demographic_parity_scorer,
-    fairness_scorer,
-)
+from fairconstrained.metrics import demographic_parity_scorer
 from fairconstrained.model_selection import (
     StratifiedSensitiveKFold,
     pareto_front,
@@ -111,7 +107,6 @@ class Recorder(ClassifierMixin, BaseEstimator):
 
 
 def test_searches_pass_the_groups_to_the_splitter():
-    """By metadata routing, and without it as ``groups``."""
     x, y, group = table()
     args, cv = (LogisticRegression(), x, y), StratifiedSensitiveKFold(3)
     splits = list(cv.split(x, y, sensitive_features=group))
@@ -241,18 +236,6 @@ def test_folds_of_a_curve_go_to_processes_that_pickle_functions_by_name():
     pd.testing.assert_frame_equal(
         points.drop(columns=times), curve(tree, **changed).drop(columns=times)
     )
-
-
-def test_ratio_scorers_are_not_taken_for_violations():
-    scoring = {
-        "accuracy": "accuracy",
-        "gap": demographic_parity_scorer,
-        "ratio": fairness_scorer(demographic_parity_ratio),
-    }
-    points = curve(LogisticRegression(), cv=2, scoring=scoring)
-    assert select_feasible(violation="gap", max_violation=1.0)(points) == 0
-    with pytest.raises(ValueError, match="negated gap"):
-        select_feasible(violation="ratio", max_violation=1.0)(points)
 
 
 # --- pareto_front --------------------------------------------------------------------------------

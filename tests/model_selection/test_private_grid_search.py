@@ -297,8 +297,6 @@ def test_an_invalid_row_is_refused_before_any_release(name, monkeypatch):
 
 
 class Learns(TransformerMixin, BaseEstimator):
-    """A step that stores exact means of the groups, or cannot read a text."""
-
     def fit(self, X, y=None, sensitive_features=None):
         self.means_ = pd.DataFrame(X).groupby(np.asarray(sensitive_features)).mean()
         return self

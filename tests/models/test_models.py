@@ -1,4 +1,4 @@
-"""Models: one map from parameters to scores, its transpose, harmless coordinates; perceptrons."""
+"""Models: scores, their transpose and harmless coordinates; sums of clipped row gradients."""
 
 from itertools import pairwise
 
@@ -14,8 +14,245 @@ from torch import nn
 from fairconstrained.losses import log_loss
 from fairconstrained.models import LinearModel, Network, NetworkModel, PiecewiseLinear, Standardize
 from fairconstrained.models.features import DenseFeatures, SparseFeatures, as_features
+from fairconstrained.models.network import check_rows_independent
 from fairconstrained.models.perceptron import PerceptronModel, auditable
 from tests.helpers.numeric import badly_scaled, numerical_jacobian, tensor
+from tests.helpers.steep import STEEP
+
+N, D = 12, 5
+
+
+class Shared(nn.Module):
+    """One layer used twice: its gradient is no outer product."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.last = nn.Linear(D, D), nn.Linear(D, 1)
+
+    def forward(self, X):
+        return self.last(self.layer(torch.tanh(self.layer(X))))[:, 0]
+
+
+def module(build, seed=0):
+    torch.manual_seed(seed)
+    return NetworkModel(build().double())
+
+
+def linear(transform, n_outputs=1, intercept=True):
+    return LinearModel(n_outputs, tensor(np.linspace(-1, 1, D)), transform, intercept)
+
+
+def binned():
+    low, high = tensor(np.full(D, -3.0)), tensor([3.0, 3.0, 40.0, 3.0, 3.0])
+    torch.manual_seed(0)
+    return Network((4, 3)).build_private(torch.zeros_like(low), high, 1, (low, high))
+
+
+PERCEPTRON = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.Tanh(), nn.Linear(4, 3, bias=False)))
+NORMALISED = module(lambda: nn.Sequential(nn.Linear(D, 4), nn.LayerNorm(4), nn.Linear(4, 1)))
+MODELS = {
+    "diagonal": linear(tensor(np.linspace(0.5, 2, D)), 3),
+    "triangular": linear(torch.triu(torch.ones(D, D, dtype=torch.float64))),
+    "no intercept": linear(torch.ones(D, dtype=torch.float64), intercept=False),
+    "perceptron": PERCEPTRON,
+    "layer normalisation": NORMALISED,
+    "group normalisation": module(
+        lambda: nn.Sequential(
+            *(nn.Unflatten(1, (1, 6, 6)), nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU()),
+            *(nn.Flatten(), nn.Linear(64, 3)),
+        )
+    ),
+    "shared layer": module(Shared),
+    "bins": binned(),
+}
+
+
+def case(model, seed=0):
+    rng = np.random.default_rng(seed)
+    n_features = 36 if model is MODELS["group normalisation"] else D
+    w = model.init() + 0.3 * tensor(rng.normal(size=model.n_params))
+    X = tensor(rng.normal(size=(N, n_features)) * rng.choice([0.1, 1, 10], size=(N, 1)))
+    n_outputs = model.scores(w, DenseFeatures(X)).shape[1]
+    return w, X, tensor(rng.normal(size=(N, n_outputs)))
+
+
+def row_gradients(model, w, X, cotangent):
+    rows = []
+    for i in range(len(X)):
+        _, pullback = model.linearize(w, DenseFeatures(X[i : i + 1]))
+        rows.append(pullback(cotangent[i : i + 1]))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_the_sum_is_that_of_rows_clipped_one_by_one(model):
+    """Limits may differ, and are infinite for public rows, whose gradients go in whole."""
+    w, X, cotangent = case(model)
+    rows = row_gradients(model, w, X, cotangent)
+    norms = rows.norm(dim=1)
+    each = torch.linspace(0.0, 1.0, N).to(rows) * norms.max()
+    each[N // 2] = torch.inf
+    scores, clipped = model.linearize_rows(w, DenseFeatures(X))
+    torch.testing.assert_close(scores, model.linearize(w, DenseFeatures(X))[0])
+    for limit in (norms.quantile(0.2), each):
+        expected = (rows * (limit / norms).clamp_max(1)[:, None]).sum(dim=0)
+        torch.testing.assert_close(clipped(cotangent, limit), expected, rtol=1e-9, atol=1e-11)
+
+
+@given(st.sampled_from(sorted(MODELS)), st.integers(0, 1000), st.floats(1e-3, 10))
+def test_one_row_more_moves_the_sum_by_at_most_the_limit(name, seed, max_norm):
+    """The sensitivity that the accountant is told."""
+    model = MODELS[name]
+    w, X, cotangent = case(model, seed)
+    sums = [
+        model.linearize_rows(w, DenseFeatures(X[:n]))[1](cotangent[:n], max_norm)
+        for n in (N - 1, N)
+    ]
+    assert float((sums[1] - sums[0]).norm()) <= max_norm * (1 + 1e-9)
+
+
+def test_no_rows_sum_to_nothing():
+    """A Poisson batch may be empty."""
+    for model in MODELS.values():
+        w, X, cotangent = case(model)
+        scores, clipped = model.linearize_rows(w, DenseFeatures(X[:0]))
+        assert scores.shape == (0, cotangent.shape[1])
+        assert not clipped(cotangent[:0], 1.0).any()
+
+
+def hooked():
+    layer = nn.Linear(D, 1)
+    layer.register_forward_hook(lambda module, inputs, output: 30 * output)
+    return nn.Sequential(layer)
+
+
+# --- networks that are not what they seem ---------------------------------------------------------
+
+
+class Running(nn.Module):
+    """Every row is moved by those before it."""
+
+    def forward(self, X):
+        return X.cumsum(dim=0)
+
+
+class CentredInTraining(nn.Module):
+    """Rows are moved by their mean, in training only."""
+
+    def forward(self, X):
+        return X - X.mean(dim=0) if self.training else X
+
+
+def zeroed(layer):
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([nn.Linear(D, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)], r"batch normalisation \(1.*Group"),
+        ([nn.Linear(D, 3), CentredInTraining(), nn.Linear(3, 1)], "other rows are in its batch"),
+        ([nn.Linear(D, 3), Running(), zeroed(nn.Linear(3, 1))], "other rows are in its batch"),
+        (
+            [
+                *(nn.Unflatten(1, (1, D)), nn.InstanceNorm1d(1, track_running_stats=True)),
+                *(nn.Flatten(), nn.Linear(D, 1)),
+            ],
+            "keeps statistics",
+        ),
+    ],
+)
+def test_networks_that_mix_rows_are_refused(layers, message):
+    """Also in training only, behind scores that are zero at first, and by kept statistics."""
+    with pytest.raises(ValueError, match=message):
+        check_rows_independent(nn.Sequential(*layers), D)
+
+
+class Louder(nn.Linear):
+    """Does more than its weights say."""
+
+    def forward(self, X):
+        return 100 * super().forward(X)
+
+
+class Tied(nn.Module):
+    """The layer's weight is used once more, out of its hooks' sight."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(D, D)
+
+    def forward(self, X):
+        return nn.functional.linear(torch.tanh(self.layer(X)), self.layer.weight.T)[:, :1]
+
+
+class TiedInTraining(Tied):
+    """The weight is used once more, in training only."""
+
+    def forward(self, X):
+        return super().forward(X) if self.training else self.layer(X)[:, :1]
+
+
+class TiedForFarRows(Tied):
+    """The weight is used once more, for rows that no trial has."""
+
+    def forward(self, X):
+        far = (X.abs().amax(dim=1, keepdim=True) > 4).to(X)
+        hidden = self.layer(X)
+        again = nn.functional.linear(torch.tanh(hidden), self.layer.weight.T)
+        return (hidden + far * again)[:, :1]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        TiedInTraining,
+        TiedForFarRows,
+        lambda: nn.Sequential(Louder(D, 3), nn.Tanh(), nn.Linear(3, 1)),
+        lambda: nn.Sequential(*[nn.Linear(D, D)] * 2, nn.Linear(D, 1)),
+        hooked,
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(D, 1))),
+        lambda: nn.Sequential(nn.Linear(D, 4), nn.ReLU(inplace=True), nn.Linear(4, 1)),
+    ],
+    ids=["in training", "far rows", "subclass", "twice", "hooked", "weight norm", "in place"],
+)
+def test_every_row_is_clipped_to_the_limit_whatever_the_network(build):
+    """The sum over one row is its clipped gradient: of norm at most 1, and 1 where it is cut."""
+    model = module(build)
+    rng = np.random.default_rng(0)
+    for row in rng.normal(size=(8, 1, D)) * 3:
+        _, clipped = model.linearize_rows(model.init(), DenseFeatures(tensor(row)))
+        cotangent = tensor(rng.normal(size=(1, 1)) * 10)
+        norm = clipped(cotangent, 1.0).norm()
+        assert norm <= 1 + 1e-9
+        loose = clipped(cotangent, 1e9).norm()
+        torch.testing.assert_close(norm, loose.clamp_max(1.0))
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_a_row_without_a_finite_gradient_adds_at_most_the_limit(name):
+    """And takes nothing from the sum over others: numbers that are not finite count as zero."""
+    model = module(lambda: STEEP[name](D))
+    rng = np.random.default_rng(0)
+    X, cotangent = (tensor(rng.normal(size=(6, n))) for n in (D, 1))
+    X[0] = 0.0
+    sums = [
+        model.linearize_rows(model.init(), DenseFeatures(X[rows]))[1](cotangent[rows], 1.0)
+        for rows in (slice(0, None), slice(1, None))
+    ]
+    assert (sums[0] - sums[1]).norm() <= 1.0 + 1e-9
+
+
+def test_branches_on_values_are_refused_before_any_step():
+    class Branches(nn.Linear):
+        def forward(self, X):
+            return super().forward(X) * (2 if X.max() > 50 else 1)
+
+    with pytest.raises(ValueError, match="cannot be differentiated row by row"):
+        check_rows_independent(Branches(D, 1), D)
+
 
 X = badly_scaled(n=30)
 WEIGHT = tensor(np.random.default_rng(1).exponential(size=400) + 0.1)
@@ -31,7 +268,7 @@ def network(*sizes, seed=0):
     return nn.Sequential(*layers[:-1]).double()
 
 
-def linear(transform, n_outputs, fit_intercept):
+def linear_model(transform, n_outputs, fit_intercept):
     d = X.shape[1]
     rng = np.random.default_rng(3)
     transforms = {
@@ -54,8 +291,8 @@ def some_parameters(model):
 @pytest.mark.parametrize(
     "model",
     [
-        linear("diagonal", 3, True),
-        linear("triangular", 1, False),
+        linear_model("diagonal", 3, True),
+        linear_model("triangular", 1, False),
         LinearModel.preconditioned(DenseFeatures(X), WEIGHT[:30], 3, 1e-3, True),
         NetworkModel(network(5, 4, 1)),
         NetworkModel(network(5, 4, 3, 3)),
@@ -139,7 +376,6 @@ def test_degenerate_columns_get_harmless_coordinates(columns, wrap, alpha):
 
 
 def test_only_matrices_are_penalised():
-    """Biases and normalisation gains are free."""
     layers = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3)).double()
     model = NetworkModel(layers)
     expected = 0.5 * sum((layers[i].weight ** 2).sum().item() for i in (0, 3))
@@ -232,13 +468,13 @@ def test_another_device_gets_dense_tensors_and_refuses_sparse_matrices():
             as_features(container(ROWS), "meta")
 
 
-N, D = 30, 4
+N_ROWS, N_COLUMNS = 30, 4
 
 
 def perceptron(hidden, n_outputs, seed=0):
     torch.manual_seed(seed)
-    X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
-    return Network(hidden).build(X, torch.ones(N).double(), n_outputs, 0.0), X
+    X = DenseFeatures(torch.randn((N_ROWS, N_COLUMNS), dtype=torch.float64) * 3.0 + 1.0)
+    return Network(hidden).build(X, torch.ones(N_ROWS).double(), n_outputs, 0.0), X
 
 
 @pytest.mark.parametrize(("hidden", "n_outputs"), [((6,), 3), ((7, 3, 4), 1)])
@@ -251,8 +487,8 @@ def test_scores_and_gradients_are_those_of_autograd(hidden, n_outputs):
     expected, by_autograd = reference.linearize(w, X)
     torch.testing.assert_close(scores, expected)
     torch.testing.assert_close(scores, model.scores(w, X))
-    for rows in (slice(0, N), slice(0, 7), slice(11, 20), slice(N - 1, N)):
-        cotangent = torch.zeros((N, n_outputs), dtype=torch.float64)
+    for rows in (slice(0, N_ROWS), slice(0, 7), slice(11, 20), slice(N_ROWS - 1, N_ROWS)):
+        cotangent = torch.zeros((N_ROWS, n_outputs), dtype=torch.float64)
         cotangent[rows] = torch.randn_like(cotangent[rows])
         gradient = pullback(cotangent)
         assert gradient.abs().max() > 0
@@ -265,11 +501,11 @@ def test_scores_and_gradients_are_those_of_autograd(hidden, n_outputs):
 )
 def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
     torch.manual_seed(0)
-    X = DenseFeatures(torch.randn((N, D), dtype=torch.float64) * 3.0 + 1.0)
+    X = DenseFeatures(torch.randn((N_ROWS, N_COLUMNS), dtype=torch.float64) * 3.0 + 1.0)
     X.X[:, 1], X.X[:, 2] = (X.X[:, 1] > 0).double(), 4.0  # a flag and a constant
-    model = Network(hidden, n_bins=n_bins).build(X, torch.ones(N).double(), n_outputs, 0.0)
+    model = Network(hidden, n_bins=n_bins).build(X, torch.ones(N_ROWS).double(), n_outputs, 0.0)
     assert model.contains_linear
-    coef, intercept = torch.randn((n_outputs, D)).double(), torch.randn(n_outputs).double()
+    coef, intercept = torch.randn((n_outputs, N_COLUMNS)).double(), torch.randn(n_outputs).double()
     scores = model.scores(model.from_linear(coef, intercept), X)
     torch.testing.assert_close(scores, X.X @ coef.T + intercept)
 
@@ -283,15 +519,17 @@ def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
 
 
 class Squared(nn.Linear):
-    """More than a layer of a perceptron."""
-
     def forward(self, X):
         return super().forward(X) ** 2
 
 
 def test_other_modules_stay_as_they_are():
-    first = Standardize(torch.ones(D), torch.full((D,), 2.0))
-    for layers in ([first, Squared(D, 1)], [first, nn.Linear(D, 1, bias=False)], [nn.Linear(D, 1)]):
+    first = Standardize(torch.ones(N_COLUMNS), torch.full((N_COLUMNS,), 2.0))
+    for layers in (
+        [first, Squared(N_COLUMNS, 1)],
+        [first, nn.Linear(N_COLUMNS, 1, bias=False)],
+        [nn.Linear(N_COLUMNS, 1)],
+    ):
         module = nn.Sequential(*layers)
         assert auditable(module) is module
 
@@ -305,7 +543,6 @@ def encoded(X, n_bins=8, weight=None, rows=None):
 
 
 def mixed(n=300, seed=0):
-    """A continuous column, one that is mostly zero, a count, a flag and a constant."""
     rng = np.random.default_rng(seed)
     rare = np.where(rng.random(n) < 0.1, rng.exponential(1000, n), 0.0)
     columns = (rng.normal(size=n), rare, rng.poisson(2, n), rng.random(n) < 0.3, np.full(n, 7.0))
@@ -320,10 +557,7 @@ def mixed(n=300, seed=0):
     x=st.lists(st.floats(-100, 100), min_size=1, max_size=5),
 )
 def test_ramps_add_up_to_the_clipped_column(column, n_bins, x):
-    """Half the width of each bin times its ramp: the column within its range, less the mean.
-
-    All values are ends of bins if they are few.
-    """
+    """Half the width of each bin times its ramp: the column within its range, less the mean."""
     layer, found = encoded(column[:, None], n_bins, rows=np.array(x)[:, None])
     clipped = np.clip(x, column.min(), column.max()) - column.mean()
     distinct = len(np.unique(column))
@@ -359,7 +593,6 @@ RANGES = torch.tensor([[-3.0, 0.0, 0.0], [3.0, 40.0, 1.0]]).double()  # the last
 
 
 def in_ranges(n_bins=8):
-    """The layer for public ranges, with centres that lie in them."""
     centre = RANGES[0] + torch.tensor([0.4, 0.1, 0.3]).double() * (RANGES[1] - RANGES[0])
     scale = torch.tensor([2.0, 5.0, 0.5]).double()
     return PiecewiseLinear.within(*RANGES, centre, scale, n_bins), centre, scale

@@ -79,17 +79,6 @@ def test_one_model_of_the_groups_is_fitted_where_the_constraint_compares_them(
     assert len(recorder.fits) == fits
 
 
-def test_boosters_tell_groups_apart_in_a_quarter_of_the_rounds():
-    X, y, group = rows()
-    booster = HistGradientBoostingClassifier(max_iter=10, early_stopping=False)
-    for model in (booster, make_pipeline(StandardScaler(), booster)):
-        _, fitted = Posteriors(model).columns(X, y, group, ODDS)
-        last = [(m[-1] if hasattr(m, "steps") else m) for m in fitted.groups.models]
-        assert [m.n_iter_ for m in last] == [3, 3, 3]
-    _, fitted = Posteriors(booster, booster).columns(X, y, group, ODDS)
-    assert [m.n_iter_ for m in fitted.groups.models] == [10, 10, 10]
-
-
 def test_boosters_stop_early_from_two_thousand_rows_on_unless_they_say_otherwise():
     rng = np.random.default_rng(0)
     X, y, group = rng.normal(size=(3600, 1)), rng.integers(2, size=3600), rng.integers(2, size=3600)
@@ -276,7 +265,6 @@ def test_decisions_that_are_not_finite_are_refused():
 
 
 def frame(n=600, seed=0):
-    """Return words, numbers of all kinds, missing ones too, labels and groups."""
     rng = np.random.default_rng(seed)
     size = rng.choice(["large", "small", "tiny"], n, p=[0.5, 0.49, 0.01])
     X = pd.DataFrame(
@@ -303,7 +291,6 @@ def boosters(X, y):
 
 
 def known_words(booster):
-    """Return the categories that a booster knows, by column."""
     return booster._preprocessor.named_transformers_["encoder"].categories_
 
 
@@ -380,10 +367,7 @@ def test_words_in_numbers_give_the_booster_of_the_words(weighted):
 @pytest.mark.parametrize("parts", [PARITY, ODDS, OPPORTUNITY], ids=str)
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_are_asked_for_only_where_a_label_depends_on_them(parts, seed):
-    """Of any head the signs are those of all columns, and of most rows the label's model decides.
-
-    Scores of each fold are linear in the posteriors of the parts.
-    """
+    """Of any head the signs are those of all columns; most rows the label's model decides."""
     X, y, group = rows(n=300, seed=seed)
     table, fitted = Posteriors(GaussianNB()).columns(X, y, group, parts)
     rng, asked = np.random.default_rng(seed), []

@@ -21,7 +21,6 @@ from fairconstrained.monitoring.betting import (
 
 
 def after(comparison, cells):
-    """Wealth after these cells too; the comparison stays as it is."""
     after = copy.deepcopy(comparison)
     after.bet(np.asarray(cells))
     return after.wealth

@@ -17,7 +17,6 @@ from tests.helpers.fits import CAPS, METRIC_OF
 
 
 def stream(n, gap=0.2, n_groups=2, seed=0):
-    """Decisions, groups and labels; the last group has the larger rate."""
     rng = np.random.default_rng(seed)
     group = rng.integers(n_groups, size=n)
     y = rng.integers(2, size=n)
@@ -152,10 +151,7 @@ def test_rates_that_all_groups_share_may_move(share, chunk):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METRIC_OF) - {"loss_parity"} - set(CAPS)))
 def test_false_alarms_are_rare_under_seasons_of_everything(name):
-    """Rates, labels and composition follow one season; of 60 streams 5 % may ring.
-
-    Nine or more have a chance below 1e-3.
-    """
+    """Of 60 streams 5 % may ring: nine or more have a chance below 1e-3."""
     season, alarms = np.sin(2 * np.pi * np.arange(6000) / 700), 0
     for seed in range(60):
         rng, monitor = np.random.default_rng(seed), FairnessMonitor(name)

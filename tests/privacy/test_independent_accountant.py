@@ -72,7 +72,6 @@ budgets = st.fixed_dictionaries(
 
 
 def set_ups(data):
-    """A private estimator of any kind, with its releases set up at random."""
     given, rate = {**data.draw(budgets), "protect": data.draw(st.sampled_from(RECORDS))}, 0.0
     of_steps, rate = data.draw(steps), data.draw(rates)
     kind = data.draw(st.sampled_from(["rates", "penalty", "groups", "ranking"]))

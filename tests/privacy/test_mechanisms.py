@@ -48,10 +48,7 @@ def test_rows_are_drawn_independently_with_the_same_probability(n_rows, rate):
 
 @pytest.mark.parametrize("n_rows", [1, 9000])
 def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows):
-    """A row is in two batches in a row with probability rate squared.
-
-    Of many rows three batches are drawn together, so that a third of the pairs are of two draws.
-    """
+    """A row is in two batches in a row with probability rate squared."""
     batches, rng, n_batches = PoissonBatches(n_rows, 0.3), generator(), 600 if n_rows > 1 else 6000
     first = np.zeros(n_batches)  # how often the first and the last row are chosen
     last = np.zeros(n_batches)
@@ -129,10 +126,7 @@ def released_of(add_noise, bits, monkeypatch, size):
 @pytest.mark.parametrize("size", [1, 9000])
 @pytest.mark.parametrize("add_noise", LAWS)
 def test_every_outcome_has_its_probability_however_far_out(add_noise, size, monkeypatch):
-    """The bits at which one multiple follows another are those at which real numbers would round.
-
-    So every multiple within nine deviations is reached, to 2^-120 by as many bits as it should.
-    """
+    """One multiple follows another at the bits at which real numbers would round."""
     _, per_unit = released_of(add_noise, 2**191, monkeypatch, size)
     places = -per_unit * np.array([1e-6, 0.3, 4.0, 5.5, 7.0, 7.5, 8.0, 8.5, 8.9, 8.99])
     for k in map(int, places):

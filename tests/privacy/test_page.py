@@ -16,10 +16,7 @@ TEST = r"`(test_\w+)`"
 
 
 def claims():
-    """Paragraphs, items of lists and rows of tables, but for what code or a table below shows.
-
-    A table without tests belongs to the paragraph above it.
-    """
+    """Paragraphs, items of lists and rows of tables, but for what code or a table below shows."""
     text = PAGE[: PAGE.index("(not-promised)=")] + PAGE[PAGE.index("## How it is checked") :]
     text = re.sub(r"^```python.*?^```$", "```", text, flags=re.MULTILINE | re.DOTALL)
     blocks = text.split("\n\n")

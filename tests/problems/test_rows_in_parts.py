@@ -34,7 +34,6 @@ N_ROWS, N_GROUPS = 120, 3
 
 
 def rows(n_classes=2, wrap=DenseFeatures):
-    """A batch, and the same rows in parts: uneven blocks, in small integers."""
     rng = np.random.default_rng(0)
     y, group = rng.integers(n_classes, size=N_ROWS), rng.integers(N_GROUPS, size=N_ROWS)
     X = rng.normal(size=(N_ROWS, 4)) + y[:, None] + 0.3 * group[:, None]
@@ -77,7 +76,6 @@ NOTIONS = OF_ROWS | OF_ORDERS
 
 
 def both(notions, n_classes=2, wrap=DenseFeatures, risk=None, kind=FairERM):
-    """The problem on all rows, that on the same rows in parts, and a point."""
     whole, parts = rows(n_classes, wrap)
     space = Space(range(n_classes), range(N_GROUPS))
     stack = stacked(space, [notion.bind(space, 0.1) for notion in notions])
@@ -95,7 +93,6 @@ def both(notions, n_classes=2, wrap=DenseFeatures, risk=None, kind=FairERM):
     [(name, 2, DenseFeatures) for name in NOTIONS] + [(name, 3, csr) for name in OF_ROWS],
 )
 def test_values_and_gradients_are_those_of_all_rows(name, n_classes, wrap):
-    """Values, gradients, standard errors and known points."""
     exact, in_parts, x = both(NOTIONS[name], n_classes, wrap)
     assert_close(in_parts.variables(x[: exact.model.n_params]), x)
     assert (in_parts.n_rows, in_parts.n_constraints) == (exact.n_rows, exact.n_constraints)
@@ -181,7 +178,6 @@ def test_statistics_of_columns_are_those_of_all_rows():
 
 
 def test_long_blocks_are_read_in_pieces():
-    """Sums of the pieces are those of the block."""
     n = 2 * PIECE_ROWS + 1
     data = of_scores(np.arange(n), np.arange(n) % 2, np.zeros(n), np.ones(n))
     assert [len(piece.y) for piece in data.pieces()] == [PIECE_ROWS, PIECE_ROWS, 1]
@@ -226,17 +222,13 @@ class Apart(Workers):
 
 
 def of_scores(scores, y, group, weight, workers=ALONE):
-    """Rows in parts whose only column is the score."""
     codes = [torch.as_tensor(column).to(torch.int8) for column in (y, group)]
     block = DenseFeatures(torch.as_tensor(scores)[:, None])
     return Rows([block], *codes, torch.as_tensor(weight), workers)
 
 
 def scored(n_rows=450_000):
-    """Scores with ties, labels, groups and weights of more rows than workers send to each other.
-
-    The first of the four cells has few rows.
-    """
+    """Scores with ties, labels, groups and weights of more rows than workers send to each other."""
     rng = np.random.default_rng(0)
     cell = rng.choice(4, size=n_rows, p=[0.02, 0.22, 0.36, 0.4])
     scores = rng.integers(-50_000, 50_000, size=n_rows) + 10_000.0 * (cell % 3)
@@ -251,7 +243,6 @@ def scores_of(few):
 
 
 def of_each_cell(few):
-    """Return the scores and the weights of each cell."""
     scores, cells = scores_of(few)[:, 0].numpy(), (2 * few.y + few.group).numpy()
     return [(scores[cells == cell], few.weight.numpy()[cells == cell]) for cell in range(4)]
 

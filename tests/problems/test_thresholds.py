@@ -16,13 +16,10 @@ SLACKS = [0.01, 0.05, 0.2]
 
 
 class Head(Linear):
-    """The columns of posteriors as X itself."""
-
     log_odds = 0
 
 
 def table(seed, n_groups, n_rows):
-    """Log odds, labels and groups; the ROC curves of the groups are not alike."""
     rng = np.random.default_rng(seed)
     few = np.repeat(np.arange(n_groups), 8)
     share = rng.dirichlet(np.ones(n_groups))
@@ -33,7 +30,6 @@ def table(seed, n_groups, n_rows):
 
 
 def columns(log_odds, group, constraint):
-    """What the head sees where the groups are known for sure."""
     p, known = expit(log_odds)[:, None], np.eye(group.max() + 1)[group]
     parts = known if constraint == "demographic_parity" else np.hstack((known * (1 - p), known * p))
     parts /= parts.mean(axis=0)

@@ -67,7 +67,6 @@ WITHOUT_TORCH = {
 
 
 def unit(path):
-    """The module or subpackage that a file belongs to."""
     return unit_of(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -78,7 +77,6 @@ def unit_of(parts):
 
 
 def imports(nodes):
-    """Full names of what these nodes import: modules, and names out of them."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -88,7 +86,6 @@ def imports(nodes):
 
 
 def units_imported(path):
-    """Units of this package that a file imports, at whatever depth of its code."""
     names = [name.split(".") for name in imports(ast.walk(parsed(path)))]
     return {unit_of(name[1:]) for name in names if name[0] == "fairconstrained"} - {unit(path)}
 
@@ -103,7 +100,6 @@ def parsed(path):
 
 
 def offenders(check):
-    """Return the names that a check lists of each file, where it lists any."""
     return {str(path.relative_to(ROOT)): names for path in FILES if (names := check(path))}
 
 
@@ -139,10 +135,7 @@ def test_files_of_a_room_import_each_other_one_way():
 
 
 def test_solvers_see_problems_and_neither_data_nor_notions():
-    """Of the problems they import what names capabilities and values, and points to compare with.
-
-    Private solvers are for one problem each, whose releases they ask for by name.
-    """
+    """Of the problems they import names of capabilities and values, and points to compare with."""
     vocabulary = {
         *("base.Problem", "base.SampledProblem", "base.Sharpenable"),
         *("base.Linearization", "base.Evaluation", "base.cached_last"),
@@ -214,7 +207,6 @@ def test_functions_fit_on_a_screen():
 
 
 def test_tests_share_helpers_and_never_import_each_other():
-    """Every import from the tests is of `tests.helpers`."""
     modules = sorted((REPOSITORY / "tests").rglob("*.py"))
     assert len(modules) > 100
     of_tests = re.compile(r"^\s*(?:from|import) +(tests\b(?!\.helpers\.)\S*|\.)", re.MULTILINE)

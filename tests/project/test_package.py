@@ -78,7 +78,6 @@ def test_every_package_that_is_installed_is_pinned():
 
 
 def requirements(*extras):
-    """Names of what the package and these extras ask for, with the extras that these name."""
     lines = [line for extra in extras for line in PROJECT["optional-dependencies"][extra]]
     named = [re.fullmatch(r"fairconstrained\[(.*)\]", line) for line in lines]
     inner = [extra for match in named if match for extra in match[1].split(",")]

@@ -229,10 +229,7 @@ def test_a_table_that_cannot_be_used_ends_in_a_sentence(written, frame, changes,
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fairlearn's, about pandas
 def test_from_a_file_to_a_model(written, tmp_path, capsys):
-    """Unknown words and holes where training had none are no obstacle to the saved model.
-
-    Rows of unknown group are no group, in any of the files.
-    """
+    """Unknown words and holes where training had none are no obstacle to the saved model."""
     frame = loans(1_200)
     frame.loc[::30, "sex"] = None
     path = written(frame).csv

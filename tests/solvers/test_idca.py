@@ -149,7 +149,6 @@ MODELS = ["linear", (3,)]
 
 
 def points(problem, seed):
-    """Two points: some parameters, with extra variables near those that suit them."""
     rng = torch.Generator().manual_seed(seed)
     for _ in range(2):
         w = torch.randn(problem.model.n_params, generator=rng, dtype=torch.float64)

@@ -24,7 +24,6 @@ every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 
 
 def on_rows(seed=0, notion="inter_group", slack=0.05, surrogate="quadratic", n=200):
-    """A linear problem on rows, and the same on moments."""
     data = rows(seed, n=n)
     X = data.X.to_dense()
     data = replace(data, blocks=(as_features((X - X.mean(dim=0)).numpy()),))

@@ -80,8 +80,6 @@ def fails():
 
 
 def told(rank):
-    """What each worker is told by trainings that differ, or do not go on alike."""
-
     def status(n=301, **options):
         data, options = tuple(x[:n] for x in made()), {"groups": made()[2][:n], **options}
         try:
@@ -98,7 +96,6 @@ def told(rank):
 
 
 def work(rank):
-    """Results of all cases, and of rows of the workers' own, and what they are told."""
     return {case: trained(case, rank) for case in CASES}, streamed(rank), told(rank)
 
 

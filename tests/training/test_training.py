@@ -163,8 +163,6 @@ def test_buffers_dropout_and_batch_normalisation():
 
 
 class Lazy(Dataset):
-    """A data set that makes its items when they are asked for."""
-
     def __init__(self, data=DATA):
         self.data = data
 
@@ -176,7 +174,6 @@ class Lazy(Dataset):
 
 
 def gap_of_feature(outputs, batch):
-    """A constraint that takes the groups from a column of the features."""
     high = batch[0][:, 1] > 0.5
     return (outputs[high].mean() - outputs[~high].mean() - 0.1)[None]
 

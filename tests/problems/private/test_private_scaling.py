@@ -54,10 +54,7 @@ def released(X, coordinates):
 @settings(max_examples=60)
 @given(st.integers(1, 12), st.floats(0.01, 100.0), st.floats(0.01, 1e6), st.integers(0, 2**31))
 def test_one_row_moves_each_release_by_at_most_its_noise_multiplier_of_one(d, size, row, seed):
-    """However long a row is: the l2 sensitivity is what the noise is a multiple of.
-
-    The reach of the moments is itself released, so it is the same on both data sets.
-    """
+    """However long a row is: the l2 sensitivity is what the noise is a multiple of."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(20, d)) * size
     extra = np.vstack((X, random.normal(size=(1, d)) * row))
@@ -175,7 +172,6 @@ NOTIONS = DemographicParity(), FalseNegativeRate(temperature=2.0)
 
 
 def problem(kind="gaussian", n_steps=2):
-    """A hundred rows of three groups, on the whole in every batch."""
     group = torch.repeat_interleave(torch.tensor(SIZES))
     X = torch.linspace(-1.0, 1.0, 100, dtype=torch.float64)[:, None]
     y = torch.arange(100) % 2
