@@ -15,15 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import RateConstrainedClassifier, sharing
+from fairconstrained import RateConstrainedClassifier, model_selection, sharing
 from fairconstrained.constraints import ExpectedCost
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.metrics import demographic_parity_scorer
-from fairconstrained.model_selection import (
-    SmallestGapClassifier,
-    StratifiedSensitiveKFold,
-    tradeoff_curve,
-)
 
 FOLDS, STEP = 3, "rateconstrainedclassifier"
 CRITERIA = ["demographic_parity", "equalized_odds", "equal_opportunity"]
@@ -54,7 +49,7 @@ def counted(function, *args, **params):
 def searched(estimator, grid):
     with config_context(enable_metadata_routing=True):
         given = {"scoring": SCORING, "refit": "accuracy", "error_score": "raise"}
-        cv = StratifiedSensitiveKFold(FOLDS)
+        cv = model_selection.StratifiedSensitiveKFold(FOLDS)
         return GridSearchCV(estimator, grid, cv=cv, **given).fit(**ROWS)
 
 
@@ -182,8 +177,10 @@ def test_a_curve_asks_for_the_classifiers_of_one_point_and_keeps_the_order():
     many = make_biased_classification(4_000, random_state=0)  # gaps of fewer rows are chance
     given = {"X": many.data, "y": many.target, "sensitive_features": many.sensitive_features}
     given |= {"param_name": "slack", "cv": FOLDS}
-    _, once = counted(tradeoff_curve, wrapped(), param_range=[0.1], **given)
-    curve, fits = counted(tradeoff_curve, wrapped(), param_range=[0.1, 0.02, 0.3, 0.05], **given)
+    _, once = counted(model_selection.tradeoff_curve, wrapped(), param_range=[0.1], **given)
+    curve, fits = counted(
+        model_selection.tradeoff_curve, wrapped(), param_range=[0.1, 0.02, 0.3, 0.05], **given
+    )
     assert fits == once
     assert curve["slack"].tolist() == [0.1, 0.02, 0.3, 0.05]
     order = np.argsort(curve["slack"])
@@ -196,7 +193,7 @@ def test_the_smallest_gap_asks_for_the_classifiers_of_one_fit():
     floor = ExpectedCost(0.4)
     constraint = ["demographic_parity", floor]
     _, once = counted(fitted, wrapped(constraint=constraint, min_group_size=0))
-    search, fits = counted(fitted, SmallestGapClassifier(wrapped(), floor))
+    search, fits = counted(fitted, model_selection.SmallestGapClassifier(wrapped(), floor))
     assert len(search.tried_) > 2
     assert fits == once
 

@@ -4,19 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained import metrics
-from fairconstrained.constraints import (
-    PARTIAL,
-    DemographicParity,
-    EqualizedOdds,
-    EqualOpportunity,
-    PartialDemographicParity,
-    PartialEqualizedOdds,
-    PartialEqualOpportunity,
-    PartialGroupAUC,
-    PartialRankParity,
-    PartialStatisticalParity,
-)
+from fairconstrained import constraints, metrics
 from fairconstrained.constraints.partial_notions import _EDGES
 from fairconstrained.percentiles import auc_inside, rank_of_scores, read_intervals
 from tests.helpers.metrics import PARTIAL_METRICS
@@ -25,11 +13,11 @@ from tests.helpers.notions import hard_values, random_rows, soft_values
 
 INTERVALS = [(0.05, 0.4), (0.0, 1.0), [(0.0, 0.2), (0.3, 0.8)]]
 RATES = {
-    "demographic_parity": (PartialDemographicParity, DemographicParity),
-    "equal_opportunity": (PartialEqualOpportunity, EqualOpportunity),
-    "equalized_odds": (PartialEqualizedOdds, EqualizedOdds),
+    "demographic_parity": (constraints.PartialDemographicParity, constraints.DemographicParity),
+    "equal_opportunity": (constraints.PartialEqualOpportunity, constraints.EqualOpportunity),
+    "equalized_odds": (constraints.PartialEqualizedOdds, constraints.EqualizedOdds),
 }
-CONVEX = [name for name in PARTIAL if name != "group_auc"]
+CONVEX = [name for name in constraints.PARTIAL if name != "group_auc"]
 
 
 def bound(notion, n_groups=3, temperature=1.5, slack=0.05):
@@ -53,7 +41,7 @@ EACH = dict(zip("abcd", [(0.0, 0.3), [(0.1, 0.2), (0.6, 0.9)], *INTERVALS], stri
 @pytest.mark.parametrize(
     ("interval", "n_groups"), [(INTERVALS[0], 2), (INTERVALS[2], 4), (EACH, 4)]
 )
-@pytest.mark.parametrize("name", PARTIAL)
+@pytest.mark.parametrize("name", constraints.PARTIAL)
 def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     """Whatever the extra variables; with ties, thresholds, and an interval for each group."""
     rows = random_rows(1, n_groups=n_groups, n=120)
@@ -61,7 +49,7 @@ def test_hard_values_are_the_metric_minus_slack(name, n_groups, interval):
     if interval is EACH:
         interval = {group: EACH[group] for group in "abcd"[:n_groups]}
     own = {"threshold": 0.1 * n_groups} if name in RATES else {}
-    constraint = bound(PARTIAL[name](interval, **own), n_groups)
+    constraint = bound(constraints.PARTIAL[name](interval, **own), n_groups)
     hard = hard_values(constraint, rows, variables(constraint, rows))
     given = rows.beside_labels | {"sensitive_features": np.array(list("abcd"))[rows.group]}
     labels = rows.y.numpy(), rows.scores.numpy()
@@ -87,7 +75,7 @@ def test_the_paper_s_form_of_partial_demographic_parity(leak):
     """Problem (21), divided by the length; the leak adds its slope outside of the interval."""
     rows = random_rows(5, n_groups=2, n=100)
     a, b = 0.1, 0.55
-    constraint = bound(PartialDemographicParity((a, b), leak=leak), 2)
+    constraint = bound(constraints.PartialDemographicParity((a, b), leak=leak), 2)
     p = torch.sigmoid(1.5 * rows.scores[:, 0])
     rates = rates_of(rows, p)
     inside = [min(r, b) - min(r, a) for r in rates]
@@ -101,7 +89,7 @@ def test_the_paper_s_form_of_partial_statistical_parity():
     """Problem (15): values times (beta - alpha) / 2 are its constraints, p on a grid."""
     rows = random_rows(6, n_groups=2, n=80)
     (a, b), slack, n_grid = (0.1, 0.6), 0.2, 4
-    constraint = bound(PartialStatisticalParity((a, b), slack, n_grid=n_grid), 2)
+    constraint = bound(constraints.PartialStatisticalParity((a, b), slack, n_grid=n_grid), 2)
     theta = torch.linspace(1.0, -1.0, n_grid, dtype=torch.float64)
     p = np.linspace(a, b - slack * (b - a), n_grid)
     steps = torch.sigmoid(1.5 * (rows.scores - theta))
@@ -120,7 +108,7 @@ def test_the_gap_of_ranks_is_kept_where_every_middle_has_its_threshold(interval,
     scores = np.concatenate((rng.normal(size=n), 0.3 + 1.2 * rng.normal(size=n)))
     group = np.repeat([0, 1], n)
     slack = ratio * metrics.ccdf_gap(None, scores, sensitive_features=group, interval=interval)
-    constraint = bound(PartialRankParity(interval, n_grid=300), 2, slack=slack)
+    constraint = bound(constraints.PartialRankParity(interval, n_grid=300), 2, slack=slack)
     rank = rank_of_scores(scores, group, np.ones(2 * n), 2).rank
     off = np.abs(rank[:, None, :] - constraint.grid[None, :, None]).max(axis=0).min(axis=1)
     met = 2.0 * off.max() <= slack + 4.0 / n
@@ -131,7 +119,7 @@ def notions(surrogate):
     return [
         notion(interval, surrogate=surrogate)
         for interval in INTERVALS
-        for notion in (PARTIAL[name] for name in CONVEX)
+        for notion in (constraints.PARTIAL[name] for name in CONVEX)
     ]
 
 
@@ -180,13 +168,13 @@ def test_both_parts_are_convex_along_segments(surrogate):
 
 
 @every_surrogate
-@pytest.mark.parametrize("name", PARTIAL)
+@pytest.mark.parametrize("name", constraints.PARTIAL)
 def test_tied_scores_are_feasible_at_the_start(name, surrogate):
     """Strictly, by the whole slack; whatever the tied score, the intervals and the groups."""
     for interval, value in zip(INTERVALS, (0.0, -2.5, 1.0), strict=True):
         rows = random_rows(9)
         rows = rows._replace(scores=torch.full_like(rows.scores, value))
-        constraint = bound(PARTIAL[name](interval, surrogate=surrogate))
+        constraint = bound(constraints.PARTIAL[name](interval, surrogate=surrogate))
         aux = constraint.init_aux(rows.scores, rows.on(constraint))
         slack = pytest.approx(np.full(len(constraint.slack), -0.05), abs=1e-9)
         assert hard_values(constraint, rows, aux).numpy() == slack
@@ -195,12 +183,14 @@ def test_tied_scores_are_feasible_at_the_start(name, surrogate):
 
 def test_small_sets_are_left_out_and_counted():
     counts = np.array([[20, 20, 3], [20, 3, 20]])
-    constraint, dropped = bound(PartialStatisticalParity((0.0, 0.04))).without_small(counts, 1)
+    constraint, dropped = bound(constraints.PartialStatisticalParity((0.0, 0.04))).without_small(
+        counts, 1
+    )
     words = "(23 rows, 0.92 of them in the interval)"
     alone = "group a (40 rows, nothing to compare it with)"
     assert dropped == [f"group b {words}", f"group c {words}", alone]
     assert len(constraint.slack) == 0
-    odds = bound(PartialEqualizedOdds((0.0, 0.5)))
+    odds = bound(constraints.PartialEqualizedOdds((0.0, 0.5)))
     kept, dropped = odds.without_small(counts, 5)
     assert [word.split(" (")[0] for word in dropped] == ["group c, label 0", "group b, label 1"]
     assert [kept.describe(j) for j in range(len(kept.slack))] == [
@@ -215,7 +205,7 @@ def test_small_sets_are_left_out_and_counted():
 def test_a_dropped_set_leaves_the_others_values():
     rows = random_rows(11, n_groups=3)
     counts = np.array([[20, 20, 1], [20, 20, 1]])
-    for notion in PARTIAL.values():
+    for notion in constraints.PARTIAL.values():
         kept, dropped = bound(notion((0.1, 0.6))).without_small(counts, 3)
         assert dropped
         two = bound(notion((0.1, 0.6)), 2)
@@ -232,7 +222,7 @@ def test_bins_err_by_at_most_half_the_mass_they_share():
         z, group = rows.scores[:, 0].numpy(), rows.group.numpy()
         intervals = read_intervals((0.1, 0.6), ["a", "b"])
         exact = auc_inside(intervals.fraction(rank_of_scores(z, group, rows.weight, 2).rank))
-        constraint = bound(PartialGroupAUC((0.1, 0.6), 0.0), 2, temperature=1e6)
+        constraint = bound(constraints.PartialGroupAUC((0.1, 0.6), 0.0), 2, temperature=1e6)
         binned = soft_values(constraint, rows, torch.zeros(0)) + 0.5
         edges = np.concatenate(([-np.inf], _EDGES.numpy(), [np.inf]))
         above = torch.as_tensor(z[:, None] > edges).double()

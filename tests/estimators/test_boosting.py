@@ -15,14 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils._param_validation import InvalidParameterError
 
-from fairconstrained import RateConstrainedClassifier
-from fairconstrained.constraints import (
-    CONSTRAINTS,
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    Space,
-)
+from fairconstrained import RateConstrainedClassifier, constraints
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.groups import GroupProbabilities
 from fairconstrained.metrics import demographic_parity_difference
@@ -73,7 +66,9 @@ def test_a_round_adds_the_gradient_of_the_weighted_constraints(n_classes, name, 
     y = torch.as_tensor(np.arange(n) % n_classes)
     group = torch.as_tensor(rng.dirichlet([1, 1], n) if shares else rng.integers(2, size=n))
     weight = torch.as_tensor(np.where(np.arange(n) % 5 == 0, 0.0, rng.uniform(0.5, 2, n)))
-    constraint = CONSTRAINTS[name]().bind(Space(list(range(n_classes)), ["a", "b"]), 0.01)
+    constraint = constraints.CONSTRAINTS[name]().bind(
+        constraints.Space(list(range(n_classes)), ["a", "b"]), 0.01
+    )
     data = Rows((torch.zeros(n, 1),), y, group, weight)
     problem = FairERM(RawScores(n, size, weight), data, Nothing(), constraint, 0.0)
     scores = rng.normal(size=(n, size))
@@ -162,10 +157,10 @@ def test_what_is_measured_are_labels_of_rows_that_no_tree_sees():
 CRITERIA = {
     **{name: name for name in ("equal_opportunity", "error_rate_parity", "predictive_parity")},
     "false_positive_rate_parity": "false_positive_rate_parity",
-    "ratio": DemographicParity(ratio=0.8),
-    "overall": EqualizedOdds(0.1, reference="overall"),
-    "cap": FalseNegativeRate(max=0.2, per_group=True),
-    "list": [DemographicParity(0.05), FalseNegativeRate(max=0.25)],
+    "ratio": constraints.DemographicParity(ratio=0.8),
+    "overall": constraints.EqualizedOdds(0.1, reference="overall"),
+    "cap": constraints.FalseNegativeRate(max=0.2, per_group=True),
+    "list": [constraints.DemographicParity(0.05), constraints.FalseNegativeRate(max=0.25)],
 }
 
 
@@ -190,7 +185,7 @@ def test_many_groups_parallel_attributes_and_strata():
     X, y, group = table(n=4000, n_groups=4)
     other = np.arange(len(y)) % 3
     assert fitted(data=(X, y, group), slack=0.1).feasible_
-    side_by_side = DemographicParity(0.1, attributes="parallel")
+    side_by_side = constraints.DemographicParity(0.1, attributes="parallel")
     assert fitted(side_by_side, data=(X, y, np.column_stack((group % 2, other)))).feasible_
     clf = RateConstrainedClassifier(slack=0.15, model=Boosting(TREES), random_state=0)
     clf.fit(X, y, sensitive_features=group % 2, control_features=other)

@@ -19,26 +19,10 @@ from fairconstrained import (
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
+    solvers,
 )
 from fairconstrained.constraints import AUCParity, DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.solvers import (
-    ALM,
-    DPFERMI,
-    DPSGDA,
-    FERMI,
-    IDCA,
-    QCQP,
-    SSLALM,
-    EarlyStoppedSGDA,
-    LevelSet,
-    NoisyTables,
-    ProximalLevelSet,
-    SequentialQuadratic,
-    StochasticGhost,
-    StochasticIDCA,
-    SwitchingSubgradient,
-)
 from fairconstrained.training import train
 from tests.helpers.elsewhere import elsewhere
 from tests.helpers.modules import log_loss
@@ -49,7 +33,7 @@ DEVICE = "cuda" if CUDA else elsewhere()
 # after which looser slacks would be tried.
 FEW = {} if CUDA else {"max_iter": 1, "tol": 1e-1}
 IN_PART = {"interval": (0.1, 0.5), "slack": 0.1} | ({} if CUDA else {"max_iter": 10})
-SHORT = {} if CUDA else {"solver": EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
+SHORT = {} if CUDA else {"solver": solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
 
 
 class Module(nn.Module):
@@ -113,11 +97,11 @@ PUBLIC = [
     (RateConstrainedClassifier, {"constraint": ["equalized_odds", "false_negative_rate"]}),
     (RateConstrainedClassifier, {"constraint": "predictive_parity", "max_iter": 3}),
     (RateConstrainedClassifier, {"margin": 1.0}),
-    (RateConstrainedClassifier, {"solver": SequentialQuadratic()}),
+    (RateConstrainedClassifier, {"solver": solvers.SequentialQuadratic()}),
     (PartialParityClassifier, {"constraint": "equal_opportunity", **IN_PART}),
     (PartialParityClassifier, {"constraint": "group_auc", **IN_PART}),
     (AUCFairClassifier, {"constraint": "group_auc"}),
-    (LossParityClassifier, {"model": "linear", "solver": ALM(n_steps=10)}),
+    (LossParityClassifier, {"model": "linear", "solver": solvers.ALM(n_steps=10)}),
     (DPFermiClassifier, {"penalty": 3.0, "constraint": "equalized_odds", "epsilon": None}),
 ]
 
@@ -150,16 +134,19 @@ def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_clas
 
 
 QUADRATIC = AUCParity("inter_group", surrogate="quadratic")
-LEVELS = LevelSet(n_steps=20, step_size=0.1, max_levels=2)
+LEVELS = solvers.LevelSet(n_steps=20, step_size=0.1, max_levels=2)
 OF_AUC = {"constraint": QUADRATIC, "objective": "auc", "slack": 0.9}
-FEW_STEPS = StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)
+FEW_STEPS = solvers.StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)
 SOLVERS = [
-    (RateConstrainedClassifier, {"solver": SSLALM(n_steps=20)}),
-    (PartialParityClassifier, {"solver": IDCA(inner_steps=20), "slack": 0.9}),
+    (RateConstrainedClassifier, {"solver": solvers.SSLALM(n_steps=20)}),
+    (PartialParityClassifier, {"solver": solvers.IDCA(inner_steps=20), "slack": 0.9}),
     (PartialParityClassifier, {"solver": FEW_STEPS, "slack": 0.9}),
-    (AUCFairClassifier, {"solver": QCQP(), **OF_AUC}),
-    (AUCFairClassifier, {"solver": ProximalLevelSet(level_set=LEVELS, n_rounds=2), **OF_AUC}),
-    (DPFermiClassifier, {"solver": FERMI(n_steps=20), "epsilon": None}),
+    (AUCFairClassifier, {"solver": solvers.QCQP(), **OF_AUC}),
+    (
+        AUCFairClassifier,
+        {"solver": solvers.ProximalLevelSet(level_set=LEVELS, n_rounds=2), **OF_AUC},
+    ),
+    (DPFermiClassifier, {"solver": solvers.FERMI(n_steps=20), "epsilon": None}),
 ]
 
 
@@ -170,12 +157,12 @@ def test_solvers(kind, params):
 
 
 PRIVATE = [
-    (RateConstrainedClassifier, {"model": (8,), "solver": DPSGDA(n_steps=30)}),
+    (RateConstrainedClassifier, {"model": (8,), "solver": solvers.DPSGDA(n_steps=30)}),
     (RateConstrainedClassifier, {"protect": "sensitive_features", "feature_range": None}),
     (PartialParityClassifier, {"constraint": "equal_opportunity", "interval": (0.1, 0.5)}),
     (AUCFairClassifier, {}),
-    (DPFermiClassifier, {"solver": NoisyTables(n_steps=30)}),
-    (DPFermiClassifier, {"solver": DPFERMI(n_steps=30)}),
+    (DPFermiClassifier, {"solver": solvers.NoisyTables(n_steps=30)}),
+    (DPFermiClassifier, {"solver": solvers.DPFERMI(n_steps=30)}),
 ]
 
 
@@ -189,10 +176,10 @@ def test_private_fits_spend_what_they_spend_on_the_cpu(kind, params):
 
 
 TRAINED = [
-    (EqualizedOdds(), EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
-    (LossParity(), SSLALM(n_steps=20, n_evaluations=2)),
-    (DemographicParity(), StochasticGhost(n_steps=5, n_evaluations=2)),
-    (few_positives, SwitchingSubgradient(n_steps=20, n_evaluations=2)),
+    (EqualizedOdds(), solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
+    (LossParity(), solvers.SSLALM(n_steps=20, n_evaluations=2)),
+    (DemographicParity(), solvers.StochasticGhost(n_steps=5, n_evaluations=2)),
+    (few_positives, solvers.SwitchingSubgradient(n_steps=20, n_evaluations=2)),
 ]
 
 

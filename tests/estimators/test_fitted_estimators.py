@@ -14,14 +14,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import RateConstrainedClassifier, exceptions
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import (
-    ConstraintNotSatisfiedWarning,
-    MissingSensitiveFeaturesWarning,
-    SmallGroupWarning,
-)
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.solvers import SGDA, AugmentedLagrangian
 from tests.helpers.fits import fitted, table
@@ -187,12 +182,12 @@ def warned(category, data, **params):
 
 def test_warnings_point_to_the_line_that_called_fit():
     X, y, group = table()
-    warned(MissingSensitiveFeaturesWarning, data=(X, y, None))
+    warned(exceptions.MissingSensitiveFeaturesWarning, data=(X, y, None))
     rare = np.where(np.arange(400) == 7, 2, group)
-    warned(SmallGroupWarning, data=(X, y, rare), min_group_size=2, slack=np.inf)
+    warned(exceptions.SmallGroupWarning, data=(X, y, rare), min_group_size=2, slack=np.inf)
     message = warned(ConvergenceWarning, data=(X, y, group), slack=np.inf, max_iter=1, tol=1e-15)
     assert "stopped after 1 iterations with residual" in message
-    message = warned(ConstraintNotSatisfiedWarning, data=(X, y, group), **INFEASIBLE)
+    message = warned(exceptions.ConstraintNotSatisfiedWarning, data=(X, y, group), **INFEASIBLE)
     assert re.search(r"^false_negative_rate: label 1: exceeds its slack by 0\.\d+ .* Try", message)
 
 

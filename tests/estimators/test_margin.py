@@ -12,14 +12,8 @@ from fairconstrained import (
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
+    constraints,
     metrics,
-)
-from fairconstrained.constraints import (
-    CONSTRAINTS,
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    Space,
 )
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
@@ -28,7 +22,7 @@ from fairconstrained.export import model_card
 from fairconstrained.models import SingleFit
 from tests.helpers.fits import METRIC_OF
 
-SPACE = Space([0, 1], ["a", "b", "c"])
+SPACE = constraints.Space([0, 1], ["a", "b", "c"])
 NO_AUX = torch.zeros(0)
 
 
@@ -40,10 +34,10 @@ def rows_of(constraint, n=600, seed=0):
     return scores, constraint.partition.place(*map(torch.as_tensor, (y, group, weight)))
 
 
-@pytest.mark.parametrize("name", sorted(CONSTRAINTS))
+@pytest.mark.parametrize("name", sorted(constraints.CONSTRAINTS))
 def test_standard_errors_of_rates_are_those_of_the_bootstrap(name):
     """The delta method, against 100 draws of exponential weights: within 3 standard errors."""
-    constraint = CONSTRAINTS[name]().bind(SPACE, 0.1)
+    constraint = constraints.CONSTRAINTS[name]().bind(SPACE, 0.1)
     scores, rows = rows_of(constraint)
     exact = constraint.deviations(scores, rows, NO_AUX)
     drawn = MomentConstraint.deviations(constraint, scores, rows, NO_AUX)
@@ -53,7 +47,7 @@ def test_standard_errors_of_rates_are_those_of_the_bootstrap(name):
 
 def test_standard_error_of_a_difference_of_rates():
     """sqrt(p (1 - p) / n + q (1 - q) / m) with equal weights."""
-    constraint = DemographicParity().bind(Space([0, 1], ["a", "b"]), 0.1)
+    constraint = constraints.DemographicParity().bind(constraints.Space([0, 1], ["a", "b"]), 0.1)
     group = torch.tensor([0] * 40 + [1] * 10)
     scores = torch.where(torch.arange(50) % 5 < 2, 1.0, -1.0).double()[:, None]
     rows = constraint.partition.place(
@@ -74,7 +68,9 @@ def fitted(estimator):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda margin: RateConstrainedClassifier(EqualizedOdds(slack=0.2), margin=margin),
+        lambda margin: RateConstrainedClassifier(
+            constraints.EqualizedOdds(slack=0.2), margin=margin
+        ),
         lambda margin: RateConstrainedClassifier("false_negative_rate", slack=0.1, margin=margin),
         lambda margin: LossParityClassifier(slack=0.06, margin=margin),
         lambda margin: PartialParityClassifier(
@@ -149,11 +145,11 @@ def test_ratios_caps_lists_weights_strata_and_margins_keep_theirs(seed):
     X, y, group = draw(seed, n_groups=3)
     weight, stratum = 1.0 + (np.arange(len(y)) % 3), np.arange(len(y)) % 2
     fit = {"X": X, "y": y, "sensitive_features": group}
-    clf = RateConstrainedClassifier(DemographicParity(ratio=0.8)).fit(**fit)
+    clf = RateConstrainedClassifier(constraints.DemographicParity(ratio=0.8)).fit(**fit)
     ratio = metrics.demographic_parity_ratio(y, clf.predict(X), sensitive_features=group)
     assert clf.feasible_
     assert ratio >= 0.8
-    several = ["demographic_parity", FalseNegativeRate(max=0.4, per_group=True)]
+    several = ["demographic_parity", constraints.FalseNegativeRate(max=0.4, per_group=True)]
     clf = RateConstrainedClassifier(several, slack=0.1).fit(**fit)
     assert clf.feasible_
     assert clf.violations_["demographic_parity"] <= 0.1
@@ -166,7 +162,7 @@ def test_ratios_caps_lists_weights_strata_and_margins_keep_theirs(seed):
     assert gap <= 0.05
     assert kept(RateConstrainedClassifier(slack=0.1).fit(**fit, control_features=stratum))
     assert kept(RateConstrainedClassifier(slack=0.1, margin=0.5).fit(**fit))
-    parallel = DemographicParity(attributes="parallel")
+    parallel = constraints.DemographicParity(attributes="parallel")
     columns = np.column_stack((group, stratum))
     assert kept(RateConstrainedClassifier(parallel).fit(X, y, sensitive_features=columns))
 

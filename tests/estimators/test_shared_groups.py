@@ -19,6 +19,7 @@ from fairconstrained import (
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
+    metrics,
     report,
 )
 from fairconstrained.blocks import Blocks
@@ -31,18 +32,6 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
 from fairconstrained.groups import EstimatedGroups, GroupProbabilities, RecordedGroups
-from fairconstrained.metrics import (
-    certify,
-    confidence_interval,
-    demographic_parity_difference,
-    equalized_odds_difference,
-    false_negative_rate,
-    group_auc_gap,
-    group_report,
-    inter_group_auc_gap,
-    loss_gap,
-    partial_statistical_parity,
-)
 from fairconstrained.model_selection import CertifiedClassifier, StratifiedSensitiveKFold
 from fairconstrained.models import estimate_group_probabilities
 from fairconstrained.monitoring import FairnessMonitor
@@ -64,12 +53,12 @@ HIDDEN = np.random.default_rng(0).random(700) < 0.5
 PARTLY = np.where(HIDDEN, None, GROUPS)
 SCORES = {"method": "decision_function"}
 
-PARITY = demographic_parity_difference
+PARITY = metrics.demographic_parity_difference
 CASES = {
     "rates": (RateConstrainedClassifier(slack=0.02), PARITY, {}),
     "odds and a cap": (
         RateConstrainedClassifier([EqualizedOdds(0.05), FalseNegativeRate(max=0.3)]),
-        equalized_odds_difference,
+        metrics.equalized_odds_difference,
         {},
     ),
     "mini-batches": (
@@ -78,17 +67,17 @@ CASES = {
         {},
     ),
     "margin": (RateConstrainedClassifier(slack=0.08, margin=1.0), PARITY, {}),
-    "losses": (LossParityClassifier(slack=0.01), loss_gap, {"method": "predict_proba"}),
+    "losses": (LossParityClassifier(slack=0.01), metrics.loss_gap, {"method": "predict_proba"}),
     "ERMI": (DPFermiClassifier(epsilon=None, penalty=5.0), PARITY, {}),
-    "AUCs": (AUCFairClassifier(), group_auc_gap, SCORES),
+    "AUCs": (AUCFairClassifier(), metrics.group_auc_gap, SCORES),
     "AUCs of moments": (
         AUCFairClassifier(AUCParity("inter_group", surrogate="quadratic")),
-        inter_group_auc_gap,
+        metrics.inter_group_auc_gap,
         SCORES,
     ),
     "ranks": (
         PartialParityClassifier(interval=(0.0, 0.5)),
-        partial_statistical_parity,
+        metrics.partial_statistical_parity,
         {**SCORES, "interval": (0.0, 0.5)},
     ),
 }
@@ -136,7 +125,7 @@ def test_any_classifier():
         model = HistGradientBoostingClassifier(max_iter=5, random_state=0)
         clf = RateConstrainedClassifier(model=model, slack=slack, random_state=0)
         assert fitted(clf, PROBABLE).feasible_
-        gaps.append(measured(demographic_parity_difference, clf, GROUPS))
+        gaps.append(measured(metrics.demographic_parity_difference, clf, GROUPS))
     assert gaps[1] < gaps[0] - 0.1
 
 
@@ -150,20 +139,24 @@ def test_rates_of_true_groups_follow_from_recorded_ones():
     table = pd.DataFrame(CONFUSION, ["a", "b"], ["a", "b"])
     for confusion in (CONFUSION, table, table.loc[["b", "a"], ["b", "a"]]):
         groups = RecordedGroups(recorded, confusion)
-        gap = demographic_parity_difference(y_pred, y_pred, sensitive_features=groups)
+        gap = metrics.demographic_parity_difference(y_pred, y_pred, sensitive_features=groups)
         assert gap == pytest.approx(0.4, abs=1e-12)
-    assert demographic_parity_difference(y_pred, y_pred, sensitive_features=recorded) < 0.3
+    assert metrics.demographic_parity_difference(y_pred, y_pred, sensitive_features=recorded) < 0.3
 
 
 def test_reports_and_intervals():
     y_pred = (X[:, 0] > 0).astype(int)
-    report = group_report(Y, y_pred, sensitive_features=PROBABLE)
+    report = metrics.group_report(Y, y_pred, sensitive_features=PROBABLE)
     assert report["samples"].to_numpy() == pytest.approx([*P.sum(axis=0), 700])
     rates = P.T @ y_pred / P.sum(axis=0)
     assert report["selection_rate"].to_numpy()[:2] == pytest.approx(rates)
     certain, plain = (
-        confidence_interval(
-            demographic_parity_difference, Y, y_pred, sensitive_features=groups, random_state=0
+        metrics.confidence_interval(
+            metrics.demographic_parity_difference,
+            Y,
+            y_pred,
+            sensitive_features=groups,
+            random_state=0,
         )
         for groups in (CERTAIN, GROUPS)
     )
@@ -213,11 +206,11 @@ def test_intervals_include_the_uncertainty_of_membership():
     partly, _ = hidden_half(0)
     blurred = X + np.random.default_rng(0).normal(scale=2.0, size=X.shape)
     found = estimate_group_probabilities(LogisticRegression(), blurred, partly, y=Y, random_state=0)
-    given = [demographic_parity_difference, Y, y_pred]
+    given = [metrics.demographic_parity_difference, Y, y_pred]
     with pytest.warns(MissingSensitiveFeaturesWarning):
-        of_known = confidence_interval(*given, sensitive_features=partly, random_state=0)
+        of_known = metrics.confidence_interval(*given, sensitive_features=partly, random_state=0)
     estimated, alone, of_all = (
-        confidence_interval(*given, sensitive_features=groups, random_state=0)
+        metrics.confidence_interval(*given, sensitive_features=groups, random_state=0)
         for groups in (found, found.probabilities, GROUPS)
     )
     lengths = [np.ptp(ends) for ends in (of_all, estimated, of_known)]
@@ -261,7 +254,7 @@ BOUND = {"constraint": "demographic_parity", "slack": 0.1}
     ("message", "refused"),
     [
         ("must be columns", lambda: report(y_true=Y, y_pred=Y, **SHARES, pos_label=1)),
-        ("certify takes groups", lambda: certify(y_true=Y, y_pred=Y, **SHARES, **BOUND)),
+        ("certify takes groups", lambda: metrics.certify(y_true=Y, y_pred=Y, **SHARES, **BOUND)),
         (
             "CertifiedClassifier takes groups, .* got shares",
             lambda: CertifiedClassifier(RateConstrainedClassifier()).fit(X, Y, **SHARES),
@@ -305,9 +298,9 @@ def test_wrong_tables_are_refused_by_row():
 def test_caps_on_all_rows_count_rows_of_unknown_group():
     constraints = ["demographic_parity", FalseNegativeRate(max=0.2)]
     clf = fitted(RateConstrainedClassifier(constraints, slack=0.05), PARTLY)
-    cap = false_negative_rate(Y, clf.predict(X))
+    cap = metrics.false_negative_rate(Y, clf.predict(X))
     assert clf.violations_["false_negative_rate"] == pytest.approx(cap, abs=1e-12)
-    gap = measured(demographic_parity_difference, clf, PARTLY)
+    gap = measured(metrics.demographic_parity_difference, clf, PARTLY)
     assert clf.violations_["demographic_parity"] == pytest.approx(gap, abs=1e-12)
 
 
@@ -349,7 +342,7 @@ def test_parallel_attributes_are_compared_by_the_rows_that_have_them(data):
         clf = RateConstrainedClassifier(notion, min_group_size=1, max_iter=10)
         rows = Y[:n], clf.fit(X[:n], Y[:n], **own).predict(X[:n])
         options = {"method": "to_overall", "attributes": "parallel"}
-        gap = demographic_parity_difference(*rows, **options, **own)
+        gap = metrics.demographic_parity_difference(*rows, **options, **own)
     if np.isnan(gap):  # a cell without rows, which the fit names
         assert clf.left_out_
     else:
@@ -373,14 +366,16 @@ def test_an_attribute_compares_rows_that_lack_another():
     np.testing.assert_allclose(read.coef_, clf.coef_, atol=1e-8)
     y_pred, known = clf.predict(X), people["sex"] != "c"
     gaps = [
-        demographic_parity_difference(Y[rows], y_pred[rows], sensitive_features=people[name][rows])
+        metrics.demographic_parity_difference(
+            Y[rows], y_pred[rows], sensitive_features=people[name][rows]
+        )
         for name, rows in (("sex", known), ("age", known | True))
     ]
     assert clf.violation_ == pytest.approx(max(gaps), abs=1e-9)
     assert list(clf.groups_) == [("b", "old"), ("b", "young")]
     rows = np.arange(5, 700)
     with pytest.warns(SmallGroupWarning, match=r"group sex=c \(0 rows"):
-        certificate = certify(
+        certificate = metrics.certify(
             clf,
             X[rows],
             Y[rows],
@@ -434,8 +429,8 @@ def test_known_rows_stand_for_all_of_their_label():
     groups = np.where(first, GROUPS[row], None)
     y_pred = (X[row, 0] > 0).astype(int)
     with pytest.warns(MissingSensitiveFeaturesWarning, match="the other rows of a label stand for"):
-        gap = demographic_parity_difference(Y[row], y_pred, sensitive_features=groups)
-    true = demographic_parity_difference(Y[row], y_pred, sensitive_features=GROUPS[row])
+        gap = metrics.demographic_parity_difference(Y[row], y_pred, sensitive_features=groups)
+    true = metrics.demographic_parity_difference(Y[row], y_pred, sensitive_features=GROUPS[row])
     assert gap == pytest.approx(true, abs=1e-12)
     with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
         clf = RateConstrainedClassifier(slack=0.02).fit(X[row], Y[row], sensitive_features=groups)
@@ -453,5 +448,5 @@ def test_strata_are_compared_by_the_same_rows():
     with pytest.warns(MissingSensitiveFeaturesWarning, match=words):
         clf = RateConstrainedClassifier(slack=0.02).fit(X, Y, **given)
     with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
-        gap = demographic_parity_difference(Y, clf.predict(X), **given)
+        gap = metrics.demographic_parity_difference(Y, clf.predict(X), **given)
     assert clf.violation_ == pytest.approx(gap, abs=1e-12)

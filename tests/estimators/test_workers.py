@@ -18,15 +18,9 @@ from fairconstrained import (
     LossParityClassifier,
     PartialParityClassifier,
     RateConstrainedClassifier,
+    constraints,
 )
 from fairconstrained.blocks import Blocks
-from fairconstrained.constraints import (
-    AUCParity,
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    Quadratic,
-)
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
 from fairconstrained.exceptions import WorkerError
@@ -86,11 +80,11 @@ LAPLACE = DPSGDA(n_steps=10, sampling_rate=1.0, histogram_noise="laplace")
 TABLES, STEPS = NoisyTables(n_steps=10, batch_size=1000), DPFERMI(n_steps=10, batch_size=1000)
 MOMENTS = ReleasedMoments(n_rounds=2)
 FEW = ReleasedMoments(n_rounds=2, n_components=3, inner=LBFGS())
-QUADRATIC = AUCParity("intra_group", surrogate=Quadratic(0.25))
-MOMENTS_OF_CELLS = AUCParity("negative_equality_gap", surrogate="binormal")
-CAP = FalseNegativeRate(max=0.3, pos_label="yes")
+QUADRATIC = constraints.AUCParity("intra_group", surrogate=constraints.Quadratic(0.25))
+MOMENTS_OF_CELLS = constraints.AUCParity("negative_equality_gap", surrogate="binormal")
+CAP = constraints.FalseNegativeRate(max=0.3, pos_label="yes")
 SUMS = {  # of rows: to 1e-8
-    "several": (table, RateConstrainedClassifier([EqualizedOdds(0.05), CAP])),
+    "several": (table, RateConstrainedClassifier([constraints.EqualizedOdds(0.05), CAP])),
     "margin": (table, RateConstrainedClassifier(slack=0.1, margin=1.0)),
     "penalty": (table, DPFermiClassifier(epsilon=None)),
     "three classes": (three_classes, RateConstrainedClassifier(slack=0.03)),
@@ -135,7 +129,9 @@ ORDERS = {
     "columns of groups": (easy, of_ranks(group_features=True, slack=0.12)),
     "two kinds": (
         easy,
-        RateConstrainedClassifier([AUCParity("inter_group", 0.08), DemographicParity(0.1)]),
+        RateConstrainedClassifier(
+            [constraints.AUCParity("inter_group", 0.08), constraints.DemographicParity(0.1)]
+        ),
     ),
 }
 ON_ALL_ROWS = SUMS | ORDERS

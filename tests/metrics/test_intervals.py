@@ -11,15 +11,7 @@ from scipy.stats import binom, binomtest, norm
 
 from fairconstrained import metrics
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
-from fairconstrained.metrics import confidence_interval
-from fairconstrained.metrics.bounds import (
-    DIFFERENCE,
-    SHORTFALL,
-    clopper_pearson,
-    distribution_band,
-    newcombe_auc,
-    wilson,
-)
+from fairconstrained.metrics import bounds, confidence_interval
 from fairconstrained.metrics.intervals import READERS
 
 
@@ -323,21 +315,21 @@ def test_all_of_alpha_guards_the_end_that_counts_can_guard():
 def test_proportions_are_scipys(hits, rows):
     test = binomtest(hits, rows)
     expected = test.proportion_ci(0.9, method="wilson")
-    np.testing.assert_allclose(wilson(hits, rows, 0.9), expected, atol=1e-12)
+    np.testing.assert_allclose(bounds.wilson(hits, rows, 0.9), expected, atol=1e-12)
     expected = test.proportion_ci(0.9, method="exact")
-    np.testing.assert_allclose(clopper_pearson(hits, rows, 0.05), expected, atol=1e-12)
+    np.testing.assert_allclose(bounds.clopper_pearson(hits, rows, 0.05), expected, atol=1e-12)
 
 
 def test_without_rows_nothing_is_known():
-    assert np.isnan(wilson(0, 0)).all()
-    assert [float(end) for end in clopper_pearson(0, 0, 0.05)] == [0.0, 1.0]
+    assert np.isnan(bounds.wilson(0, 0)).all()
+    assert [float(end) for end in bounds.clopper_pearson(0, 0, 0.05)] == [0.0, 1.0]
 
 
 def test_auc_interval_covers():
     """Binormal scores, AUC .76: between .93 and .97 of 600 intervals."""
     rng = np.random.default_rng(0)
     x, z = rng.normal(size=(600, 40, 1)) + 1.0, rng.normal(size=(600, 1, 60))
-    low, high = newcombe_auc((x > z).mean(axis=(1, 2)), 40, 60)
+    low, high = bounds.newcombe_auc((x > z).mean(axis=(1, 2)), 40, 60)
     truth = 0.7602499389065233  # Phi(1 / sqrt(2))
     assert 0.93 <= ((low <= truth) & (truth <= high)).mean() <= 0.97
 
@@ -347,7 +339,7 @@ def test_distribution_band_holds_everywhere():
     rows = np.sort(np.random.default_rng(0).random((2000, 50)), axis=1)
     steps = np.arange(51) / 50
     distance = np.maximum(steps[1:] - rows, rows - steps[:-1]).max(axis=1)
-    assert (distance > distribution_band(50, 0.05)).mean() <= 0.05
+    assert (distance > bounds.distribution_band(50, 0.05)).mean() <= 0.05
 
 
 SIZE = st.integers(1, 15)
@@ -355,7 +347,7 @@ SIZE = st.integers(1, 15)
 
 def brute_force(hits, rows, delta, gamma, factor=1.0):
     """Largest chance of a difference as small as the observed one, over rates that are possible."""
-    lows, highs = clopper_pearson(hits, rows, gamma / 4)
+    lows, highs = bounds.clopper_pearson(hits, rows, gamma / 4)
     low = max(lows[1], factor * lows[0] - delta)
     high = min(highs[1], factor * highs[0] - delta, factor - delta)
     observed = factor * hits[0] / rows[0] - hits[1] / rows[1]
@@ -368,13 +360,13 @@ def brute_force(hits, rows, delta, gamma, factor=1.0):
     return max(chances, default=0.0)
 
 
-@pytest.mark.parametrize("comparison", [DIFFERENCE, SHORTFALL])
+@pytest.mark.parametrize("comparison", [bounds.DIFFERENCE, bounds.SHORTFALL])
 @settings(deadline=None, max_examples=40)
 @given(SIZE, SIZE, st.floats(0, 1), st.floats(0, 1), st.floats(0.05, 0.95))
 def test_p_values_are_never_too_small(comparison, n1, n2, a, b, limit):
     """At least the chance at any rates that the data do not rule out, and gamma for the others."""
     hits = round(a * n1), round(b * n2)
-    delta, factor = (limit, 1.0) if comparison is DIFFERENCE else (0.0, 1.0 - limit)
+    delta, factor = (limit, 1.0) if comparison is bounds.DIFFERENCE else (0.0, 1.0 - limit)
     if delta > factor * hits[0] / n1 - hits[1] / n2:
         largest = brute_force(hits, (n1, n2), delta, 0.001, factor)
         assert comparison.p_value(hits, (n1, n2), limit, 0.001) >= largest - 1e-12
@@ -383,7 +375,7 @@ def test_p_values_are_never_too_small(comparison, n1, n2, a, b, limit):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("comparison", "n1", "n2", "p1", "p2"),
-    [(DIFFERENCE, 12, 30, 0.5, 0.3), (SHORTFALL, 15, 20, 0.9, 0.85)],
+    [(bounds.DIFFERENCE, 12, 30, 0.5, 0.3), (bounds.SHORTFALL, 15, 20, 0.9, 0.85)],
 )
 def test_bound_of_a_comparison_errs_at_most_as_stated(comparison, n1, n2, p1, p2):
     """Exactly, over all outcomes: the bound is below the truth with a chance of at most alpha."""

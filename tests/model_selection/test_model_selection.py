@@ -17,14 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from fairconstrained import model_selection
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning
 from fairconstrained.metrics import demographic_parity_scorer
-from fairconstrained.model_selection import (
-    StratifiedSensitiveKFold,
-    pareto_front,
-    select_feasible,
-    tradeoff_curve,
-)
 
 
 def held_out(folds):
@@ -54,7 +49,9 @@ def test_every_stratum_is_spread_evenly_over_a_partition(n_splits, seed, shuffle
     rng = np.random.default_rng(seed)
     sensitive = rng.integers(2, size=(150, columns))
     y = rng.choice(["no", "yes"], size=150)
-    cv = StratifiedSensitiveKFold(n_splits, shuffle=shuffle, random_state=seed if shuffle else None)
+    cv = model_selection.StratifiedSensitiveKFold(
+        n_splits, shuffle=shuffle, random_state=seed if shuffle else None
+    )
     folds = list(cv.split(np.zeros(150), y, sensitive_features=sensitive))
     again = clone(cv, safe=False).split(np.zeros(150), y, sensitive_features=sensitive)
     assert held_out(again) == held_out(folds)
@@ -69,7 +66,7 @@ def test_every_stratum_is_spread_evenly_over_a_partition(n_splits, seed, shuffle
 
 def test_groups_mean_the_same_and_no_groups_are_plain_stratification():
     x, y, group = table()
-    cv = StratifiedSensitiveKFold(3)
+    cv = model_selection.StratifiedSensitiveKFold(3)
     by_groups = held_out(cv.split(x, y, groups=group))
     assert by_groups == held_out(cv.split(x, y, sensitive_features=group))
     assert held_out(cv.split(x, y)) == held_out(StratifiedKFold(3).split(x, y)) != by_groups
@@ -79,7 +76,7 @@ def test_groups_mean_the_same_and_no_groups_are_plain_stratification():
 
 def test_strata_with_fewer_rows_than_folds_are_named():
     y, group = [0] * 10 + [1] * 10, ["f"] * 8 + ["m"] * 11 + ["f"]
-    cv = StratifiedSensitiveKFold(3)
+    cv = model_selection.StratifiedSensitiveKFold(3)
     message = "label 0 in group m: 2 rows; label 1 in group f: 1 row"
     with pytest.warns(SmallGroupWarning, match=message) as record:
         folds = held_out(cv.split(y, y, sensitive_features=group))
@@ -108,7 +105,7 @@ class Recorder(ClassifierMixin, BaseEstimator):
 
 def test_searches_pass_the_groups_to_the_splitter():
     x, y, group = table()
-    args, cv = (LogisticRegression(), x, y), StratifiedSensitiveKFold(3)
+    args, cv = (LogisticRegression(), x, y), model_selection.StratifiedSensitiveKFold(3)
     splits = list(cv.split(x, y, sensitive_features=group))
     np.testing.assert_array_equal(
         cross_val_score(*args, groups=group, cv=cv), cross_val_score(*args, cv=splits)
@@ -142,7 +139,7 @@ def results(accuracy, gaps):
 )
 def test_select_feasible_is_optimal_by_its_definition(points, bound):
     accuracy, gaps = np.array(points).T
-    choose = select_feasible("accuracy", "dp", max_violation=bound)
+    choose = model_selection.select_feasible("accuracy", "dp", max_violation=bound)
     usable = [i for i, point in enumerate(points) if not np.isnan(point).any()]
     if not usable:
         with pytest.raises(ValueError, match=r"nan score in 'accuracy' or 'dp'"):
@@ -161,13 +158,13 @@ def test_select_feasible_is_optimal_by_its_definition(points, bound):
 
 def test_select_feasible_says_what_is_wrong():
     with pytest.raises(ValueError, match=r"'eo' is not among .* \['accuracy', 'dp'\]"):
-        select_feasible(violation="eo")(results([0.9], [0.1]))
+        model_selection.select_feasible(violation="eo")(results([0.9], [0.1]))
     with pytest.raises(ValueError, match="violation must name a scorer of a negated gap"):
-        select_feasible()(results([0.9, 0.8], [0.1, -0.8]))
+        model_selection.select_feasible()(results([0.9, 0.8], [0.1, -0.8]))
     with pytest.warns(
         ConstraintNotSatisfiedWarning, match="'dp' within max_violation=0.05; .* 0.1"
     ):
-        select_feasible()(results([0.9, 0.8], [0.2, 0.1]))
+        model_selection.select_feasible()(results([0.9, 0.8], [0.2, 0.1]))
 
 
 # --- tradeoff_curve ------------------------------------------------------------------------------
@@ -176,7 +173,7 @@ def test_select_feasible_says_what_is_wrong():
 def curve(estimator, **changed):
     x, y, group = table()
     given = {"sensitive_features": group, "param_name": "C", "param_range": [1.0], **changed}
-    return tradeoff_curve(estimator, x, y, **given)
+    return model_selection.tradeoff_curve(estimator, x, y, **given)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +198,7 @@ def test_tradeoff_curve_is_the_cross_validation_of_each_value(estimator, name, o
                 x,
                 y,
                 params={"sensitive_features": group},
-                cv=StratifiedSensitiveKFold(3),
+                cv=model_selection.StratifiedSensitiveKFold(3),
                 scoring={"accuracy": "accuracy", "dp": demographic_parity_scorer},
             )
             for score in ("accuracy", "dp"):
@@ -252,9 +249,9 @@ def test_pareto_front_is_its_definition(points):
         return np.all(p <= q) and np.any(p < q)
 
     expected = [not np.isnan(q).any() and not any(beats(p, q) for p in points.T) for q in points.T]
-    assert pareto_front(*points).tolist() == expected
+    assert model_selection.pareto_front(*points).tolist() == expected
 
 
 def test_pareto_front_needs_equal_lengths():
     with pytest.raises(ValueError, match=r"got shapes \(2,\) and \(3,\)"):
-        pareto_front([1, 2], [1, 2, 3])
+        model_selection.pareto_front([1, 2], [1, 2, 3])

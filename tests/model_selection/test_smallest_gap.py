@@ -9,17 +9,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
-from fairconstrained import LossParityClassifier, RateConstrainedClassifier
+from fairconstrained import LossParityClassifier, RateConstrainedClassifier, exceptions
 from fairconstrained.constraints import (
     DemographicParity,
     ErrorRateParity,
     ExpectedCost,
     FalseNegativeRate,
-)
-from fairconstrained.exceptions import (
-    ConstraintNotSatisfiedWarning,
-    NotCertifiedError,
-    NoUsefulModelError,
 )
 from fairconstrained.metrics import (
     demographic_parity_difference,
@@ -90,7 +85,7 @@ def test_other_criteria_and_several_floors_hold_in_every_fit():
 
 def test_a_floor_out_of_reach_is_said():
     X, y, group = table()
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="expected_cost"):
+    with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match="expected_cost"):
         clf = SmallestGapClassifier(BY_RATES, ExpectedCost(0.0)).fit(X, y, sensitive_features=group)
     assert not clf.feasible_
     assert len(clf.tried_) == 1
@@ -163,11 +158,13 @@ def test_a_search_passes_over_a_constant(n_classes, scorer):
     )
     with config_context(enable_metadata_routing=True):
         results = search.fit(X, y, **routed).cv_results_
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found") as caught:
+    with pytest.warns(
+        exceptions.ConstraintNotSatisfiedWarning, match="No useful model was found"
+    ) as caught:
         assert select_feasible()(results) == 1
     assert "1 candidates with a nan" in str(caught[0].message)
     only = {key: values[:1] for key, values in results.items()}
-    with pytest.raises(NoUsefulModelError, match="No useful model was found"):
+    with pytest.raises(exceptions.NoUsefulModelError, match="No useful model was found"):
         select_feasible()(only)
 
 
@@ -188,7 +185,7 @@ def test_a_curve_keeps_near_constants_and_says_which_they_are(scorer):
     )
     assert curve["mean_test_dp"][0] == 0
     assert curve["useful"].tolist() == [False, True]
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found"):
+    with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match="No useful model was found"):
         assert select_feasible()(curve) == 1
 
 
@@ -203,9 +200,9 @@ def test_a_constant_is_not_certified():
     assert clf.candidates_["kept"].tolist() == [True, True]
     assert clf.estimator_[-1].strategy == "uniform"
     clf = CertifiedClassifier(whole, **claim, candidates={"clf": [constant]})
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="No useful model was found"):
+    with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match="No useful model was found"):
         assert not clf.fit(X, y, sensitive_features=group).certified_
-    with pytest.raises(NotCertifiedError, match="No useful model was found"):
+    with pytest.raises(exceptions.NotCertifiedError, match="No useful model was found"):
         clf.set_params(on_failure="raise").fit(X, y, sensitive_features=group)
 
 

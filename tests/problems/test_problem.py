@@ -13,18 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fairconstrained.constraints import (
-    CONSTRAINTS,
-    PARTIAL,
-    AUCParity,
-    Binormal,
-    DemographicParity,
-    EqualizedOdds,
-    LossParity,
-    Quadratic,
-    SoftBins,
-    Space,
-)
+from fairconstrained import constraints
 from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.steps import STEPS
 from fairconstrained.constraints.tables import ClassProbabilities
@@ -44,7 +33,11 @@ from tests.helpers.solving import solve
 
 N_ROWS, N_FEATURES, N_GROUPS = 60, 4, 3
 NOT_LINEAR = {"predictive_parity", "false_omission_rate_parity"}
-NOTIONS = [DemographicParity(0.1), EqualizedOdds(0.1, reference="rest"), LossParity(0.2)]
+NOTIONS = [
+    constraints.DemographicParity(0.1),
+    constraints.EqualizedOdds(0.1, reference="rest"),
+    constraints.LossParity(0.2),
+]
 
 
 def dense(X):
@@ -77,7 +70,7 @@ def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
 
 def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, loss=log_loss):
     data = data or batch(n_classes)
-    space = Space(list(range(n_classes)), list(range(N_GROUPS)))
+    space = constraints.Space(list(range(n_classes)), list(range(N_GROUPS)))
     stack = stacked(
         space, [at_temperature(notion, temperature).bind(space, 0.05) for notion in notions]
     )
@@ -97,7 +90,7 @@ class CommonRate(MomentConstraint):
     def __init__(self):
         parts = torch.arange(N_GROUPS).expand(2, N_GROUPS)
         slack = torch.full((2 * N_GROUPS,), 0.1)
-        space = Space([0, 1], list(range(N_GROUPS)))
+        space = constraints.Space([0, 1], list(range(N_GROUPS)))
         super().__init__(space, parts, ClassProbabilities(2), slack, "common_rate", n_aux=1)
 
     def init_aux(self, scores, rows):
@@ -120,26 +113,29 @@ PROBLEMS = {
 }
 every_problem = pytest.mark.parametrize("build", PROBLEMS.values(), ids=PROBLEMS)
 OTHERS = {  # of which draws of rows say nothing
-    "bins in an interval": [PARTIAL["group_auc"]((0.1, 0.6))],
-    "rates in an interval": [PARTIAL["equalized_odds"]((0.1, 0.6))],
+    "bins in an interval": [constraints.PARTIAL["group_auc"]((0.1, 0.6))],
+    "rates in an interval": [constraints.PARTIAL["equalized_odds"]((0.1, 0.6))],
     **{
-        f"{name}, {step}": [PARTIAL[name]((0.1, 0.6), surrogate=step)]
+        f"{name}, {step}": [constraints.PARTIAL[name]((0.1, 0.6), surrogate=step)]
         for name in ("statistical_parity", "rank_parity")
         for step in STEPS
     },
 }
 RATES = [
     kind(**{params: 0.8})
-    for kind in CONSTRAINTS.values()
+    for kind in constraints.CONSTRAINTS.values()
     for params in ("slack", "max", "ratio")
     if params in kind().get_params()
 ]
 OTHERS |= {str(notion): [notion] for notion in RATES}
 OTHERS |= {
-    f"AUC, {name}": [AUCParity(name, surrogate=surrogate)]
-    for name, surrogate in zip(COMPARISONS, cycle([Quadratic(0.7, 0.4), Binormal(), SoftBins()]))
+    f"AUC, {name}": [constraints.AUCParity(name, surrogate=surrogate)]
+    for name, surrogate in zip(
+        COMPARISONS,
+        cycle([constraints.Quadratic(0.7, 0.4), constraints.Binormal(), constraints.SoftBins()]),
+    )
 }
-OTHERS["Brier"] = [LossParity(0.2, within="labels", loss="brier")]
+OTHERS["Brier"] = [constraints.LossParity(0.2, within="labels", loss="brier")]
 WHOLE = PROBLEMS | {name: partial(erm, notions=notions) for name, notions in OTHERS.items()}
 WHOLE |= {
     f"{notion}, 3 classes": partial(erm, notions=[notion], n_classes=3)
@@ -200,14 +196,14 @@ def test_estimates_from_several_draws_are_those_of_each(build):
 @pytest.mark.parametrize(
     ("name", "model", "size"),
     [
-        *((name, linear, 1) for name in CONSTRAINTS if name not in NOT_LINEAR),
+        *((name, linear, 1) for name in constraints.CONSTRAINTS if name not in NOT_LINEAR),
         ("equalized_odds", perceptron, 10),
         ("loss_parity", perceptron, 1),
     ],
 )
 def test_batches_of_equal_size_estimate_without_bias(name, model, size):
     """Of values linear in the table the mean over a partition's batches is the full value."""
-    problem = erm(model, batch(), [CONSTRAINTS[name](0.1)])
+    problem = erm(model, batch(), [constraints.CONSTRAINTS[name](0.1)])
     x = some_point(problem)
     order = torch.randperm(N_ROWS, generator=torch.Generator().manual_seed(1))
     full = problem.linearize(x)
@@ -358,7 +354,7 @@ def test_qcqp_ends_by_itself_at_rounding():
 
 def test_no_constraints_are_one_linear_system():
     p = problem(rows(9), surrogate="quadratic")
-    free = replace(p, constraint=stacked(Space([0, 1], ["a", "b"]), []))
+    free = replace(p, constraint=stacked(constraints.Space([0, 1], ["a", "b"]), []))
     solution = solve(QCQP(), free, tol=1e-9)
     assert solution.n_iter == 1
     np.testing.assert_allclose(solution.iterate.x, free.start(), atol=1e-5)
@@ -366,7 +362,7 @@ def test_no_constraints_are_one_linear_system():
 
 def test_beyond_half_nothing_is_feasible_and_the_dual_grows():
     """c1 c2^2 > 1/2 and slack 0: the program is infeasible, and QCQP ends without a solution."""
-    p = problem(rows(11), "inter_group", Quadratic(c1=0.8), slack=0.0)
+    p = problem(rows(11), "inter_group", constraints.Quadratic(c1=0.8), slack=0.0)
     solution = solve(QCQP(), p, tol=1e-9)
     assert solution.status is Status.FINISHED
     assert solution.iterate.residual > 0.1

@@ -8,16 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch.testing import assert_close
 
-from fairconstrained.constraints import (
-    PARTIAL,
-    AUCParity,
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    LossParity,
-    Quadratic,
-    Space,
-)
+from fairconstrained import constraints
 from fairconstrained.constraints.moments import Stack, stacked
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.distributed import ALONE, Workers
@@ -55,29 +46,29 @@ def csr(X):
     return SparseFeatures(sp.csr_array(X.numpy()))
 
 
-PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in PARTIAL.items()}
+PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in constraints.PARTIAL.items()}
 AUCS = {
-    f"{comparison}, {surrogate}": AUCParity(comparison, surrogate=surrogate)
+    f"{comparison}, {surrogate}": constraints.AUCParity(comparison, surrogate=surrogate)
     for comparison, surrogate in (
         ("group_auc", "binormal"),
         ("inter_group", "soft_bins"),
-        ("bpsn_bnsp", Quadratic()),
+        ("bpsn_bnsp", constraints.Quadratic()),
     )
 }
 OF_ROWS = {
-    "rates": [DemographicParity(0.1)],
-    "odds and a cap": [EqualizedOdds(0.1), FalseNegativeRate(max=0.3)],
-    "losses": [LossParity(0.02)],
+    "rates": [constraints.DemographicParity(0.1)],
+    "odds and a cap": [constraints.EqualizedOdds(0.1), constraints.FalseNegativeRate(max=0.3)],
+    "losses": [constraints.LossParity(0.02)],
     "nothing": [],
 }
 OF_ORDERS = {name: [notion] for name, notion in (AUCS | PARTS).items()}
-OF_ORDERS["two kinds"] = [AUCParity("intra_group"), DemographicParity(0.1)]
+OF_ORDERS["two kinds"] = [constraints.AUCParity("intra_group"), constraints.DemographicParity(0.1)]
 NOTIONS = OF_ROWS | OF_ORDERS
 
 
 def both(notions, n_classes=2, wrap=DenseFeatures, risk=None, kind=FairERM):
     whole, parts = rows(n_classes, wrap)
-    space = Space(range(n_classes), range(N_GROUPS))
+    space = constraints.Space(range(n_classes), range(N_GROUPS))
     stack = stacked(space, [notion.bind(space, 0.1) for notion in notions])
     linear = model(whole, n_classes)
     exact, in_parts = (
@@ -126,7 +117,7 @@ def test_lines_are_those_of_all_rows(name, n_classes, reach):
 
 def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them():
     """Sums over the parts are linear in the memberships of the rows."""
-    exact, _, x = both([EqualizedOdds(0.1)])
+    exact, _, x = both([constraints.EqualizedOdds(0.1)])
     generator = torch.Generator().manual_seed(0)
     fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64, generator=generator)
     fractions /= fractions.sum(dim=1, keepdim=True)
@@ -144,8 +135,8 @@ def test_the_table_of_fractions_is_the_mean_over_groups_that_are_drawn_from_them
 @pytest.mark.parametrize(("n_classes", "groups"), [(2, "estimated"), (3, "known")])
 def test_the_penalised_problem_is_that_of_all_rows(n_classes, groups):
     whole, parts = rows(n_classes)
-    space = Space(range(n_classes), range(N_GROUPS))
-    stack = Stack(space, [EqualizedOdds().bind(space, 1.0)])
+    space = constraints.Space(range(n_classes), range(N_GROUPS))
+    stack = Stack(space, [constraints.EqualizedOdds().bind(space, 1.0)])
     if groups == "estimated":
         fractions = torch.rand((N_ROWS, N_GROUPS), dtype=torch.float64).softmax(dim=1)
         whole, parts = (replace(data, group=fractions) for data in (whole, parts))
@@ -196,7 +187,7 @@ def test_single_precision_is_summed_in_double():
 def test_rankings_start_and_are_measured_as_on_all_rows(risk):
     whole, _ = rows()
     fractions = [float(whole.weight[whole.y == k].sum() / whole.weight.sum()) for k in (0, 1)]
-    notion = AUCParity("inter_group")
+    notion = constraints.AUCParity("inter_group")
     if risk == "log for ranking":
         risk = RankedLoss()
     else:
@@ -291,7 +282,7 @@ def test_workers_with_rows_alike_are_as_exact_together_as_one_that_sends_as_much
 def test_hard_values_are_as_exact_as_is_said(name):
     """AUCs 4 / K, gaps within an interval of length L 2 / (K L), ranks by moved ends."""
     data, most = scored(), SENT_SCORES // (4 * 2)
-    constraint = (AUCS | PARTS)[name].bind(Space([0, 1], [0, 1]), 0.0)
+    constraint = (AUCS | PARTS)[name].bind(constraints.Space([0, 1], [0, 1]), 0.0)
     few = of_scores(*data, Apart(1, 2)).quantiles
     every = [torch.as_tensor(column) for column in data]
     aux = torch.zeros(constraint.n_aux, dtype=torch.float64)
@@ -322,8 +313,8 @@ def test_the_sample_for_standard_errors_is_corrected_for_its_size():
     scores = rng.normal(size=n) + y
     in_parts = of_scores(scores, y, group, np.ones(n))
     whole = replace(in_parts, blocks=tuple(in_parts.blocks)).block
-    space = Space([0, 1], [0, 1])
-    stack = Stack(space, [AUCParity("inter_group").bind(space, 0.1)])
+    space = constraints.Space([0, 1], [0, 1])
+    stack = Stack(space, [constraints.AUCParity("inter_group").bind(space, 0.1)])
     x = torch.ones(2, dtype=torch.float64)
     exact, estimated = (
         FairERM(model(data, 2), data, MeanLoss(log_loss), stack, 1e-3).standard_errors(x)

@@ -7,20 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairconstrained import PartialParityClassifier
+from fairconstrained import PartialParityClassifier, solvers
 from fairconstrained.constraints import PartialDemographicParity, PartialStatisticalParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Network
 from fairconstrained.problems import Evaluation, FixedSoftness
-from fairconstrained.solvers import (
-    IDCA,
-    SGDA,
-    AugmentedLagrangian,
-    DirectSwitching,
-    StochasticIDCA,
-    constant,
-    run,
-)
 from fairconstrained.solvers.base import violation
 from fairconstrained.solvers.idca import best_of, convex_subproblem, subgradient_path
 from fairconstrained.solvers.stochastic import Estimates
@@ -41,7 +32,7 @@ def test_every_iterate_is_nearly_feasible_and_none_is_worse(notion):
     problem, epsilon = separated(notion), 2e-3
     start = problem.linearize(problem.start()).value
     assert violation(start) <= 0
-    solution = solve(IDCA(epsilon=epsilon, inner_steps=60, max_outer=12), problem)
+    solution = solve(solvers.IDCA(epsilon=epsilon, inner_steps=60, max_outer=12), problem)
     values = torch.stack([iterate.soft for iterate in solution.history])
     assert (values[:, 1:] <= epsilon + 1e-12).all()
     objective = np.concatenate(([start[0]], values[:, 0]))
@@ -88,7 +79,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
     """Written out in cvxpy from the paper's ramp decomposition; (33) up to the tolerance."""
     notion = NOTIONS["pSP"]
     problem = separated(notion, n=40)
-    x = solve(IDCA(epsilon=2e-3, inner_steps=40, max_outer=2), problem).iterate.x
+    x = solve(solvers.IDCA(epsilon=2e-3, inner_steps=40, max_outer=2), problem).iterate.x
     x = problem.variables(0.9 * x[: problem.model.n_params])
     optimum = solve_subproblem(problem, x, notion)
     terms = convex_subproblem(problem, x)
@@ -102,7 +93,7 @@ def test_the_inner_solver_reaches_the_optimum_of_the_subproblem():
 
 def test_the_direct_method_keeps_the_best_nearly_feasible_point():
     problem, epsilon = separated(NOTIONS["pSP"]), 2e-3
-    solution = solve(DirectSwitching(epsilon=epsilon, n_steps=600), problem)
+    solution = solve(solvers.DirectSwitching(epsilon=epsilon, n_steps=600), problem)
     values = torch.stack([iterate.soft for iterate in solution.history])
     assert len(values) == 100
     assert (values[:, 1:] <= epsilon + 1e-12).all()
@@ -114,7 +105,9 @@ SHIFTED = PartialStatisticalParity(
     {0: (0.0, 0.4), 1: (0.1, 0.5)}, n_grid=3, surrogate="ramp", temperature=1.0
 )
 both_solvers = pytest.mark.parametrize(
-    "solver", [IDCA(inner_steps=50, max_outer=8), DirectSwitching(n_steps=400)], ids=repr
+    "solver",
+    [solvers.IDCA(inner_steps=50, max_outer=8), solvers.DirectSwitching(n_steps=400)],
+    ids=repr,
 )
 
 
@@ -211,9 +204,11 @@ def test_one_subproblem_is_solved_as_by_full_batches():
     anchor, rng = problem.start(), torch.Generator().manual_seed(0)
     whole = Subproblem(problem, anchor)
     dual = torch.zeros(problem.n_constraints).double()
-    full = run(AugmentedLagrangian(), whole, anchor, dual, rng, max_iter=None, tol=1e-5).iterate
+    full = solvers.run(
+        solvers.AugmentedLagrangian(), whole, anchor, dual, rng, max_iter=None, tol=1e-5
+    ).iterate
     assert violation(full.soft) < 1e-3
-    solver, n_steps = StochasticIDCA(inner_steps=1000, schedule=constant), 1000
+    solver, n_steps = solvers.StochasticIDCA(inner_steps=1000, schedule=solvers.constant), 1000
     estimates = Estimates(problem, 64, rng)
     now = solver.begin(estimates, anchor, dual, n_steps)
     for now.step in range(n_steps):
@@ -240,9 +235,9 @@ def fitted(**params):
 def test_estimators_end_within_slack(constraint, model):
     """The same for the same seed; the model without constraints is far outside."""
     params = {"constraint": constraint, "model": model}
-    solver = StochasticIDCA(n_steps=300)
+    solver = solvers.StochasticIDCA(n_steps=300)
     clf, again = (fitted(slack=0.15, solver=solver, **params) for _ in range(2))
-    free = fitted(slack=10.0, solver=SGDA(n_steps=200, batch_size=128), **params)
+    free = fitted(slack=10.0, solver=solvers.SGDA(n_steps=200, batch_size=128), **params)
     assert clf.violation_ <= 0.151 < 0.2 < free.violation_
     data = make_biased_classification(1000, random_state=0)
     assert clf.score(data.data, data.target) > 0.7

@@ -29,14 +29,7 @@ from fairconstrained.problems.moments import MomentERM, RankingERM
 from fairconstrained.problems.objectives import MeanLoss, RankedLoss
 from fairconstrained.problems.private.erm import AttributeFermi, PrivateERM, RecordFermi
 from fairconstrained.problems.private.secret_groups import SecretGroups
-from fairconstrained.solvers import Iterate, Solver, Status, run
-from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
-    best_feasible,
-    check_solves,
-    solves,
-    violation,
-)
+from fairconstrained.solvers import Iterate, Solver, Status, base, run
 from fairconstrained.training.problem import ModuleProblem
 from tests.helpers.quadratic import QuadraticProblem
 from tests.helpers.repository import ROOT
@@ -46,7 +39,7 @@ PROBLEM = QuadraticProblem.random(0, 2, 1)
 
 
 def iterate(error=0.0, violation=0.0, residual=math.inf, x=0.0, objective=0.0):
-    rows = [x, 0.0], [objective, violation], [error, violation], [0.0]
+    rows = [x, 0.0], [objective, base.violation], [error, base.violation], [0.0]
     return Iterate(*map(torch.tensor, rows), residual)
 
 
@@ -115,13 +108,13 @@ unit = st.floats(0, 1)
 @given(st.lists(st.tuples(unit, st.floats(-1, 1) | st.floats(0, 2e-3)), min_size=1))
 def test_the_best_iterate_errs_least_among_the_feasible_or_violates_least(pairs):
     script = [iterate(*pair) for pair in pairs]
-    chosen = best_feasible(script)
-    feasible = [i for i in script if violation(i.hard) <= FEASIBILITY_TOL]
+    chosen = base.best_feasible(script)
+    feasible = [i for i in script if base.violation(i.hard) <= base.FEASIBILITY_TOL]
     if feasible:
-        assert violation(chosen.hard) <= FEASIBILITY_TOL
+        assert base.violation(chosen.hard) <= base.FEASIBILITY_TOL
         assert chosen.hard[0] == min(i.hard[0] for i in feasible)
     else:
-        assert violation(chosen.hard) == min(violation(i.hard) for i in script)
+        assert base.violation(chosen.hard) == min(base.violation(i.hard) for i in script)
 
 
 EXACT = "AugmentedLagrangian SequentialQuadratic SGDA ALM LBFGS"
@@ -141,10 +134,10 @@ SOLVERS = set().union(*FOR.values())
 
 @pytest.mark.parametrize("problem", FOR, ids=lambda kind: kind.__name__)
 def test_a_problem_that_is_not_built_yet_has_its_solvers(problem):
-    assert {solver for solver in SOLVERS if solves(solver(), problem)} == FOR[problem]
+    assert {solver for solver in SOLVERS if base.solves(solver(), problem)} == FOR[problem]
     for solver in SOLVERS - FOR[problem]:
         with pytest.raises(IncompatibleSolverError) as caught:
-            check_solves(solver(), problem)
+            base.check_solves(solver(), problem)
         said = str(caught.value)
         assert said.startswith(f"{solver.__name__} cannot solve {problem.__name__}")
         assert all(other.__name__ in said for other in FOR[problem])
@@ -160,17 +153,17 @@ class Sampling(Silent):
 
 
 def test_solvers_of_users_say_what_they_need_or_nothing():
-    assert solves(Silent(), PrivateERM) is None
-    check_solves(Silent(), PrivateERM)
-    assert solves(Sampling(), FairERM) is True
-    assert solves(Sampling(), MomentERM) is False
+    assert base.solves(Silent(), PrivateERM) is None
+    base.check_solves(Silent(), PrivateERM)
+    assert base.solves(Sampling(), FairERM) is True
+    assert base.solves(Sampling(), MomentERM) is False
 
 
 def test_an_object_is_asked_for_what_its_class_does_not_say():
     """LBFGS is for problems without constraints, which a class cannot tell."""
     constrained = QuadraticProblem.random(0)
     free = QuadraticProblem.random(0, n_constraints=0)
-    found = [solves(solvers.LBFGS(), one) for one in (QuadraticProblem, constrained, free)]
+    found = [base.solves(solvers.LBFGS(), one) for one in (QuadraticProblem, constrained, free)]
     assert found == [True, False, True]
 
 
@@ -306,12 +299,12 @@ def result(problem, x, known, residual=0.0, callbacks=()):
 def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     problem, seen = problem_of("demographic_parity", 2), []
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    assert problem.evaluate(x).hard[1:].max() > FEASIBILITY_TOL
+    assert problem.evaluate(x).hard[1:].max() > base.FEASIBILITY_TOL
     solution = result(problem, x, problem.baselines(), residual, [seen.append])
     assert solution.status is Status.KNOWN
     assert solution.ended is (Status.CONVERGED if residual == 0.0 else Status.FINISHED)
     assert solution.words == f"{Status.KNOWN.value}; {solution.ended.value}"
-    assert solution.iterate.hard[1:].max() <= FEASIBILITY_TOL
+    assert solution.iterate.hard[1:].max() <= base.FEASIBILITY_TOL
     assert seen == solution.history
     assert seen[-1] is solution.iterate
     assert len(solution.times) == solution.n_iter == 2
@@ -357,7 +350,7 @@ def test_a_known_point_that_is_infeasible_is_moved_along_its_offset():
     problem = problem_of("demographic_parity", 3)
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     thresholds = problem.along(x, torch.eye(4).double()[3], math.inf)
-    least = thresholds.error[thresholds.excess <= FEASIBILITY_TOL].min()
+    least = thresholds.error[thresholds.excess <= base.FEASIBILITY_TOL].min()
     far = x + 100.0 * torch.eye(4).double()[3]  # feasible: all predictions are 1
     solution = result(problem, far, [Baseline(x)])
     assert float(solution.iterate.hard[0]) <= float(least) + ERROR_TOL

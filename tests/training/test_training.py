@@ -11,22 +11,14 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from fairconstrained import RateConstrainedClassifier
+from fairconstrained import RateConstrainedClassifier, solvers
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.metrics import demographic_parity_difference, loss_gap
-from fairconstrained.solvers import (
-    ALM,
-    SGDA,
-    EarlyStoppedSGDA,
-    StochasticGhost,
-    SwitchingSubgradient,
-    cosine,
-)
 from fairconstrained.training import Trained, train
 from tests.helpers.modules import gap_at_most, log_loss, weights
 
-ADAM = {"optimizer": torch.optim.Adam, "schedule": cosine, "step_size": 0.02}
-SHORT = ALM(**ADAM, dual_step_size=0.3, batch_size=128, n_steps=300)
+ADAM = {"optimizer": torch.optim.Adam, "schedule": solvers.cosine, "step_size": 0.02}
+SHORT = solvers.ALM(**ADAM, dual_step_size=0.3, batch_size=128, n_steps=300)
 
 
 def made(n=600, dtype=torch.float32):
@@ -80,7 +72,7 @@ def test_a_function_holds_as_the_notion_of_the_package_does():
     assert free.feasible
 
 
-class LastIterate(ALM):
+class LastIterate(solvers.ALM):
     """Gives back where it ends, and not the iterate with the least error."""
 
     def select(self, iterates):
@@ -109,9 +101,11 @@ def test_values_of_notions_are_those_of_predicted_labels():
 @pytest.mark.parametrize(
     "solver",
     [
-        SwitchingSubgradient(step_size=0.1, constraint_step_size=0.1, schedule=cosine),
-        StochasticGhost(step_size=0.2, batch_size=16, max_level=4, n_steps=150),
-        SGDA(n_steps=300, batch_size=256),
+        solvers.SwitchingSubgradient(
+            step_size=0.1, constraint_step_size=0.1, schedule=solvers.cosine
+        ),
+        solvers.StochasticGhost(step_size=0.2, batch_size=16, max_level=4, n_steps=150),
+        solvers.SGDA(n_steps=300, batch_size=256),
     ],
     ids=lambda solver: type(solver).__name__,
 )
@@ -183,7 +177,7 @@ def test_functions_are_measured_on_all_rows_at_once(constraint):
     """Gaps of means over all rows, though chunks of 1,024 rows have one group, or other numbers."""
     rows = made(2500)
     ordered = tuple(column[torch.argsort(rows[2])] for column in rows)
-    solver = ALM(n_steps=1, batch_size=64)
+    solver = solvers.ALM(n_steps=1, batch_size=64)
     for data, groups, source in (
         (ordered, ordered[2], Lazy(ordered)),
         (rows, None, DataLoader(Lazy(rows), batch_size=700)),
@@ -195,7 +189,7 @@ def test_functions_are_measured_on_all_rows_at_once(constraint):
 
 @pytest.mark.slow
 def test_tensors_data_sets_and_loaders():
-    short = ALM(**ADAM, batch_size=128, n_steps=60)
+    short = solvers.ALM(**ADAM, batch_size=128, n_steps=60)
     tensors = trained(gap_at_most(0.1), data=TensorDataset(*DATA), solver=short)
     lazy = trained(gap_at_most(0.1), data=Lazy(), solver=short)
     torch.testing.assert_close(weights(tensors), weights(lazy))  # the same rows were drawn
@@ -214,7 +208,7 @@ def test_constraint_batches_have_as_many_rows_of_each_group():
             sizes.append((batch[2] == 0).sum().item() - (batch[2] == 1).sum().item())
         return outputs.mean() - 100.0
 
-    trained(looks, solver=ALM(n_steps=30, batch_size=20))
+    trained(looks, solver=solvers.ALM(n_steps=30, batch_size=20))
     assert len(sizes) == 60
     assert set(sizes) == {0}
 
@@ -240,7 +234,7 @@ def test_one_row_in_so_many_of_each_group_is_held_out_and_of_each_label_of_a_not
             seen.update(batch[3].tolist())
         return log_loss(outputs, batch)
 
-    solver = EarlyStoppedSGDA(n_steps=100, n_evaluations=2, batch_size=40, held_out=5)
+    solver = solvers.EarlyStoppedSGDA(n_steps=100, n_evaluations=2, batch_size=40, held_out=5)
     y, group = Y[:n], GROUP[:n]
     data = X[:n], y, group, torch.arange(n)
     trained(constraint, data=data, loss=loss, groups=group, solver=solver)
@@ -254,7 +248,7 @@ def test_loaders_hold_no_row_out():
     callback = lambda iterate: seen.append(iterate) or len(seen) == 3  # noqa: E731
     loader = DataLoader(TensorDataset(*DATA), batch_size=40)
     result = trained(of_outputs, data=loader, groups=None, solver=None, callbacks=[callback])
-    chosen = EarlyStoppedSGDA().select(seen)
+    chosen = solvers.EarlyStoppedSGDA().select(seen)
     expected = float(log_loss(result.module(X), DATA).detach())
     assert float(chosen.soft[0]) == pytest.approx(expected, rel=1e-5)
 
@@ -286,7 +280,7 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_data():
             passed.append(len(X))
             return super().forward(X)
 
-    solver = ALM(n_steps=4, batch_size=64)
+    solver = solvers.ALM(n_steps=4, batch_size=64)
     trained(LossParity(0.1), Watching(4, 1), data, groups=rows[2], solver=solver)
     assert max(passed) <= 1024
     assert 500 < data.largest <= 1024
@@ -302,7 +296,7 @@ def few_positives(outputs, batch):
 
 
 def shortly(module, data=DATA):
-    return trained(few_positives, module, data, solver=ALM(n_steps=60, batch_size=64))
+    return trained(few_positives, module, data, solver=solvers.ALM(n_steps=60, batch_size=64))
 
 
 def test_arrays_of_numpy_train_as_tensors_of_the_modules_type_do():
@@ -321,7 +315,9 @@ def test_lazy_layers_take_their_shape_from_the_data():
 
 
 def fitted(model):
-    clf = RateConstrainedClassifier(model=model, solver=SGDA(n_steps=60), slack=0.5, random_state=0)
+    clf = RateConstrainedClassifier(
+        model=model, solver=solvers.SGDA(n_steps=60), slack=0.5, random_state=0
+    )
     return clf.fit(X.numpy(), Y.numpy(), sensitive_features=GROUP.numpy())
 
 
@@ -407,7 +403,7 @@ def test_groups_that_cannot_be():
 def test_modules_solvers_and_constraints_that_cannot_be():
     refused("module must be an nn.Module with parameters", module=nn.ReLU())
     refused("or float64; got torch.float16, in which small steps", module=network().half())
-    refused("solver must be an object of fairconstrained.solvers", solver=ALM)
-    refused("StochasticGhost.p0 must be .* below 1", solver=StochasticGhost(p0=1.0))
+    refused("solver must be an object of fairconstrained.solvers", solver=solvers.ALM)
+    refused("StochasticGhost.p0 must be .* below 1", solver=solvers.StochasticGhost(p0=1.0))
     refused("constraints must be functions", ["loss_parity"])
     refused("constraints must be functions", [LossParity])
