@@ -37,12 +37,8 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("print")
     (folder / "audit.html").write_text(audit.to_html(), "utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
-    subprocess.run(
-        [CHROMIUM, *options, f"--print-to-pdf={folder / 'audit.pdf'}", folder / "audit.html"],
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
+    options += [f"--print-to-pdf={folder / 'audit.pdf'}", folder / "audit.html"]
+    subprocess.run([CHROMIUM, *options], check=True, capture_output=True, timeout=300)
     command = ["pdftotext", "-layout", folder / "audit.pdf", "-"]
     texts = subprocess.check_output(command).decode().rstrip("\f").split("\f")
     return [[line for line in text.splitlines() if line.strip()] for text in texts]

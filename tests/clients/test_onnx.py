@@ -92,9 +92,8 @@ def trees(**params):
 
 
 def encoded(*steps):
-    codes = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-    )
+    as_missing = {"unknown_value": np.nan, "encoded_missing_value": np.nan}
+    codes = OrdinalEncoder(handle_unknown="use_encoded_value", **as_missing)
     return make_pipeline(make_column_transformer((codes, ["c"]), remainder="passthrough"), *steps)
 
 
@@ -146,10 +145,8 @@ def test_boosted_trees_of_other_libraries_go_through_onnxmltools(kind):
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
     update_registered_converter(
-        lightgbm.LGBMClassifier,
-        "LightGbmLGBMClassifier",
-        calculate_linear_classifier_output_shapes,
-        tools.convert_lightgbm,
+        *(lightgbm.LGBMClassifier, "LightGbmLGBMClassifier"),
+        *(calculate_linear_classifier_output_shapes, tools.convert_lightgbm),
         options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
     )
     X, y, groups = biased()

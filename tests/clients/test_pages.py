@@ -2,14 +2,12 @@
 
 import ast
 import importlib.util
-import re
 
 import pytest
 
 from tests.helpers.clients import array_api, run_python
 from tests.helpers.pages import BLOCK, page
 from tests.helpers.processes import needs_gloo
-from tests.helpers.repository import ROOT
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 QUIET = "import warnings\nwarnings.simplefilter('ignore')\n"
@@ -69,23 +67,3 @@ def test_the_programs_of_sections_on_other_libraries_run(dispatched, tmp_path):
     each = f"for section, code in {programs!r}.items():\n"
     each += "    exec(compile(code, section, 'exec'), {})\n"
     run(each, tmp_path, "-W", "error", **({"SCIPY_ARRAY_API": "1"} if dispatched else {}))
-
-
-def test_the_versions_are_those_of_the_constraints():
-    """The table names what `constraints.txt` pins, which `.ci/run` installs."""
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pinned = dict(line.split("==") for line in lines if "==" in line)
-    named = {
-        "scikit-learn array API": ["scikit-learn"],
-        "scikit-learn wrappers": ["scikit-learn"],
-        "mlflow": ["mlflow-skinny"],
-        "skl2onnx, onnxruntime": ["skl2onnx", "onnxruntime"],
-        "xgboost, lightgbm": ["xgboost-cpu", "lightgbm"],
-        "polars, pandas": ["polars", "pandas"],
-        "pyarrow, dask": ["pyarrow", "dask"],
-    }
-    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", START, re.MULTILINE)[1:]
-    assert len(rows) >= 11
-    for library, versions in rows:
-        for package in named.get(library, [library]):
-            assert pinned[package] in versions, package

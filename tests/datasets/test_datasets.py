@@ -33,20 +33,12 @@ def tiny(monkeypatch):
     """Register a data set whose table is `TINY`, to be found at `url`."""
 
     def register(url="", convert=sources.plain_csv):
-        dataset = Dataset(
-            title="Tiny",
-            source="nowhere",
-            licence="none",
-            caution="Made up.",
-            files=(as_file(TINY, url, convert),),
-            target="label",
-            positive=lambda label: label == "yes",
-            target_names=("no", "yes"),
-            sensitive="sex",
-            groups={"sex": decode("sex", "female", "male")},
-            left_out={"the split": "part"},
-            codes="sex",
-        )
+        words = {"title": "Tiny", "source": "nowhere", "licence": "none", "caution": "Made up."}
+        labels = {"target": "label", "target_names": ("no", "yes"), "positive": "yes".__eq__}
+        groups = {"sensitive": "sex", "groups": {"sex": decode("sex", "female", "male")}}
+        others = {"left_out": {"the split": "part"}, "codes": "sex"}
+        files = (as_file(TINY, url, convert),)
+        dataset = Dataset(files=files, **words, **labels, **groups, **others)
         monkeypatch.setitem(DATASETS, "tiny", dataset)
         return dataset.files[0]
 

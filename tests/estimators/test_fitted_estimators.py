@@ -105,14 +105,9 @@ def test_a_warm_start_goes_on_from_the_last_network():
     """A first iterate near the end of the last fit, where a cold one is near its start."""
     X, y, group = table()
     seen = []
-    clf = fitted(
-        model=Network,
-        solver=SGDA(n_steps=300),
-        slack=np.inf,
-        warm_start=True,
-        random_state=0,
-        callbacks=lambda iterate: seen.append(float(iterate.soft[0])),
-    )
+    params = {"model": Network, "solver": SGDA(n_steps=300), "slack": np.inf, "warm_start": True}
+    note = lambda iterate: seen.append(float(iterate.soft[0]))  # noqa: E731
+    clf = fitted(random_state=0, callbacks=note, **params)
     end = clf.history_["objective"].min()
     former, scores = clf.module_, clf.decision_function(X)
     clf.set_params(solver__step_size=1e-4).fit(X, y, sensitive_features=group)

@@ -114,17 +114,10 @@ def test_infinite_slack_is_logistic_regression(n_classes, fit_intercept):
     X, y, _ = data = table(n_classes, 2)
     weight = np.random.default_rng(0).uniform(0, 2, size=len(y))
     alpha = 1e-3
-    clf = fitted(
-        "equalized_odds",
-        data,
-        weight,
-        slack=np.inf,
-        alpha=alpha,
-        model=Linear(fit_intercept=fit_intercept),
-    )
-    coef, intercept = logistic_regression(
-        X, y, weight.sum() * alpha, fit_intercept=fit_intercept, weight=weight
-    )
+    params = {"slack": np.inf, "alpha": alpha, "model": Linear(fit_intercept=fit_intercept)}
+    clf = fitted("equalized_odds", data, weight, **params)
+    given = {"fit_intercept": fit_intercept, "weight": weight}
+    coef, intercept = logistic_regression(X, y, weight.sum() * alpha, **given)
     np.testing.assert_allclose(clf.coef_, coef, rtol=1e-4)
     scores = X @ coef.T + intercept
     expected = expit(scores[:, 0]) if n_classes == 2 else softmax(scores, axis=1)

@@ -72,13 +72,8 @@ def _of_labels():
 
 
 _OF_LABELS = _of_labels()
-EXPECTED_TO_FAIL = {
-    LINEAR: {},
-    PARTIAL: _OF_LABELS,
-    RANKING: _OF_LABELS,
-    LOSS_PARITY: {},
-    FERMI_PRIVATE: {},
-}
+EXPECTED_TO_FAIL = {one: {} for one in (LINEAR, LOSS_PARITY, FERMI_PRIVATE)}
+EXPECTED_TO_FAIL |= dict.fromkeys((PARTIAL, RANKING), _OF_LABELS)
 OF_VARIANTS = {
     NETWORK: _OF_BATCHES,
     STREAMING: _OF_LABELS,

@@ -29,13 +29,8 @@ def array_api():
 
 
 def run_python(*arguments, cwd=None, **environment):
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = {"capture_output": True, "text": True, "check": False, "cwd": cwd}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run([sys.executable, *arguments], env=environment, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -22,15 +22,8 @@ NAME = "elsewhere"
 _aten = torch.ops.aten
 _COPIES = {_aten._to_copy.default, _aten.copy_.default, _aten._copy_from.default}
 # torch makes these from an empty tensor, which it resizes.
-_MADE_EMPTY = (
-    "arange",
-    "arange.start",
-    "arange.start_step",
-    "eye",
-    "eye.m",
-    "linspace",
-    "logspace",
-)
+_ARANGE = ("arange", "arange.start", "arange.start_step")
+_MADE_EMPTY = (*_ARANGE, "eye", "eye.m", "linspace", "logspace")
 _registered = []  # kernels live as long as their libraries
 _INDEXED = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default}
 

@@ -11,19 +11,11 @@ from fairconstrained.datasets import make_biased_classification
 
 FORGIVEN = 1e-9  # of a gap: tests that compute it in another way may round
 CAPS = {"false_negative_rate", "false_positive_rate", "rejection_rate"}
-METRIC_OF = {
-    "demographic_parity": metrics.demographic_parity_difference,
-    "equal_opportunity": metrics.equal_opportunity_difference,
-    "equalized_odds": metrics.equalized_odds_difference,
-    "error_rate_parity": metrics.error_rate_difference,
-    "false_negative_rate": metrics.false_negative_rate,
-    "false_positive_rate": metrics.false_positive_rate,
-    "false_positive_rate_parity": metrics.false_positive_rate_difference,
-    "false_omission_rate_parity": metrics.false_omission_rate_difference,
-    "loss_parity": metrics.loss_gap,
-    "predictive_parity": metrics.predictive_parity_difference,
-    "rejection_rate": metrics.rejection_rate,
-}
+METRIC_OF = {name: getattr(metrics, name) for name in CAPS} | {"loss_parity": metrics.loss_gap}
+for _rate in ("error_rate", "false_positive_rate", "false_omission_rate"):
+    METRIC_OF[f"{_rate}_parity"] = getattr(metrics, f"{_rate}_difference")
+for _name in ("demographic_parity", "equal_opportunity", "equalized_odds", "predictive_parity"):
+    METRIC_OF[_name] = getattr(metrics, f"{_name}_difference")
 
 
 @functools.cache

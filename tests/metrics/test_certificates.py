@@ -309,13 +309,8 @@ def test_a_certificate_of_rows_whose_group_is_known_names_the_assumption():
     group = np.where(np.arange(400) < 300, np.arange(400) // 4 % 2, np.nan)
     given = {"y_true": y, "y_pred": y_pred, "slack": 0.2}
     found = certify(sensitive_features=group, constraint="demographic_parity", **given)
-    first = certify(
-        y_true=y[:300],
-        y_pred=y_pred[:300],
-        sensitive_features=group[:300],
-        constraint="demographic_parity",
-        slack=0.2,
-    )
+    known = {"y_true": y[:300], "y_pred": y_pred[:300], "sensitive_features": group[:300]}
+    first = certify(**known, constraint="demographic_parity", slack=0.2)
     assert (found.upper, found.n_samples) == (first.upper, 300)
     assert found.to_dict()["assumptions"][2].startswith("the group of 100 of 400 rows is missing;")
     assert "the group of 100 of 400 rows is missing" in str(found)

@@ -112,18 +112,12 @@ def test_small_groups_do_not_hide_what_two_large_ones_prove(metric, n_small):
     sizes, hits = [900, 1100] + [32] * n_small, [630, 330] + [16] * n_small
     decisions, group = rows_of_groups(sizes, hits)
     large = group < 2
-    ends = confidence_interval(
-        metric, decisions, decisions, sensitive_features=group, random_state=0
-    )
+    given = {"sensitive_features": group, "random_state": 0}
+    ends = confidence_interval(metric, decisions, decisions, **given)
     n_pairs = (2 + n_small) * (1 + n_small) / 2
-    alone = confidence_interval(
-        metric,
-        decisions[large],
-        decisions[large],
-        sensitive_features=group[large],
-        confidence=1 - 0.05 / n_pairs,
-        random_state=0,
-    )
+    given = {"sensitive_features": group[large], "random_state": 0}
+    given["confidence"] = 1 - 0.05 / n_pairs
+    alone = confidence_interval(metric, decisions[large], decisions[large], **given)
     if metric is metrics.demographic_parity_ratio:
         assert ends[1] <= alone[1] + 0.01
     else:
@@ -189,9 +183,8 @@ def test_metrics_of_the_users_own():
     def mean_score(y_true, y_pred, *, sensitive_features):
         return float(np.mean(y_pred))
 
-    low, high = confidence_interval(
-        mean_score, true, score, sensitive_features=group, random_state=0
-    )
+    given = {"sensitive_features": group, "random_state": 0}
+    low, high = confidence_interval(mean_score, true, score, **given)
     half = 1.96 * score.std() / np.sqrt(len(score))
     assert low == pytest.approx(score.mean() - half, abs=0.15 * half)
     assert high == pytest.approx(score.mean() + half, abs=0.15 * half)
@@ -206,10 +199,8 @@ def test_more_draws_leave_less_to_the_seed():
     def spread(n_draws):
         given = {"sensitive_features": group, "n_draws": n_draws}
         metric = metrics.demographic_parity_difference
-        ends = [
-            confidence_interval(metric, true, score > 0, random_state=seed, **given)
-            for seed in range(8)
-        ]
+        interval = partial(confidence_interval, metric, true, score > 0, **given)
+        ends = [interval(random_state=seed) for seed in range(8)]
         return np.std(ends, axis=0)
 
     assert (spread(5_000) < 0.5 * spread(100)).all()
@@ -303,9 +294,8 @@ def test_all_of_alpha_guards_the_end_that_counts_can_guard():
     """Of 15 rows with a rate below .1 none may have a hit: the upper end is that of one tail."""
     decisions, group = rows_of_groups((15, 1000), (3, 300))
     metric = metrics.demographic_parity_difference
-    _, high = confidence_interval(
-        metric, decisions, decisions, sensitive_features=group, random_state=0
-    )
+    given = {"sensitive_features": group, "random_state": 0}
+    _, high = confidence_interval(metric, decisions, decisions, **given)
     rate = 0.3 - high
     tail = binom.sf(2, 15, rate) - 0.5 * binom.pmf(3, 15, rate)
     assert tail == pytest.approx(0.05, abs=0.01)

@@ -149,13 +149,8 @@ def test_a_search_passes_over_a_constant(n_classes, scorer):
     X = np.column_stack((X, group))
     candidates = [DummyClassifier(strategy="constant", constant=0), LogisticRegression()]
     routed = {"sensitive_features": group} if scorer is demographic_parity_scorer else {}
-    search = GridSearchCV(
-        Pipeline([("clf", candidates[0])]),
-        {"clf": candidates},
-        scoring={"accuracy": "accuracy", "dp": scorer},
-        refit=False,
-        cv=2,
-    )
+    asked = {"scoring": {"accuracy": "accuracy", "dp": scorer}, "refit": False, "cv": 2}
+    search = GridSearchCV(Pipeline([("clf", candidates[0])]), {"clf": candidates}, **asked)
     with config_context(enable_metadata_routing=True):
         results = search.fit(X, y, **routed).cv_results_
     with pytest.warns(
@@ -174,15 +169,10 @@ def test_a_search_passes_over_a_constant(n_classes, scorer):
 def test_a_curve_keeps_near_constants_and_says_which_they_are(scorer):
     X, y, group = draw()
     X = np.column_stack((X, group))
-    curve = tradeoff_curve(
-        Pipeline([("clf", LogisticRegression())]),
-        *(X, y),
-        sensitive_features=group,
-        param_name="clf",
-        param_range=[DummyClassifier(strategy="constant", constant=0), LogisticRegression()],
-        cv=2,
-        scoring={"accuracy": "accuracy", "dp": scorer},
-    )
+    candidates = [DummyClassifier(strategy="constant", constant=0), LogisticRegression()]
+    asked = {"param_name": "clf", "param_range": candidates, "cv": 2, "sensitive_features": group}
+    scoring = {"accuracy": "accuracy", "dp": scorer}
+    curve = tradeoff_curve(Pipeline([("clf", candidates[1])]), X, y, scoring=scoring, **asked)
     assert curve["mean_test_dp"][0] == 0
     assert curve["useful"].tolist() == [False, True]
     with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match="No useful model was found"):

@@ -55,11 +55,8 @@ WAYS = {
     ).fit(X, Y, **GIVEN),
     "curve": lambda clf, name: tradeoff_curve(
         *(clf, X, Y),
-        sensitive_features=GROUP,
-        params={"sample_weight": WEIGHT},
-        param_name=f"{name}slack",
-        param_range=[0.5],
-        cv=2,
+        **{"sensitive_features": GROUP, "params": {"sample_weight": WEIGHT}, "cv": 2},
+        **{"param_name": f"{name}slack", "param_range": [0.5]},
     ),
 }
 pytestmark = [

@@ -58,7 +58,6 @@ quickstart: exceptions, arrays, inputs, distributed, models, metrics, audit, dat
 """
 ROWS = (row.partition(": ") for row in LAYERS.strip().replace("\n    ", " ").split("\n"))
 MAY_IMPORT = {room: set(allowed.split(", ")) - {""} for room, _, allowed in ROWS}
-CORE = {"losses", "models", "constraints", "problems", "problems.private", "solvers", "training"}
 WITHOUT_TORCH = {
     *("exceptions", "numerics", "arrays", "blocks", "engines", "inputs", "groups"),
     *("percentiles", "exact_auc", "rate_definitions", "comparison", "sharing"),
@@ -174,21 +173,6 @@ def test_noise_is_added_where_releases_are_counted():
     assert not [path for path in others if any(name in path.read_text() for name in used)]
 
 
-def test_the_core_takes_parameters_from_sklearn_and_nothing_else():
-    """Specifications stand between the user's X and the core; Platt scaling follows training."""
-    outside = {"specification.py", "posteriors.py", "cross_fitting.py", "platt.py"}
-    outside |= {"group_probabilities.py", "single_fit.py", "boosting.py", "hist_gradient.py"}
-    outside.add("words.py")
-
-    def of_sklearn(path):
-        if unit(path) not in CORE or path.name in outside:
-            return set()
-        names = {n for n in imports(ast.walk(parsed(path))) if packages([n]) == {"sklearn"}}
-        return names - {"sklearn.base.BaseEstimator"}
-
-    assert not offenders(of_sklearn)
-
-
 def length(function):
     """Lines of a function without its docstring and without those of functions inside it."""
     docstrings = 0
@@ -212,14 +196,3 @@ def test_tests_share_helpers_and_never_import_each_other():
     of_tests = re.compile(r"^\s*(?:from|import) +(tests\b(?!\.helpers\.)\S*|\.)", re.MULTILINE)
     found = {path.name: of_tests.findall(path.read_text(encoding="utf-8")) for path in modules}
     assert not {name: imported for name, imported in found.items() if imported}
-
-
-def test_estimators_take_at_most_twenty_parameters():
-    """What belongs to a notion, a model or an algorithm is an argument of its object."""
-    counts = {
-        name: len(getattr(fairconstrained, name)().get_params(deep=False))
-        for name in fairconstrained.__all__
-        if name.endswith("Classifier")
-    }
-    assert len(counts) == 5
-    assert max(counts.values()) <= 20, counts
