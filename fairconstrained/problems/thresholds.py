@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import expit
+from sklearn.isotonic import isotonic_regression
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, as_numpy
@@ -143,22 +144,15 @@ def _program(
 
 
 def _hull(points: Floats) -> Floats:
-    """Return the corners of the upper convex hull of points with ascending coordinates."""
-    # Points that lie below their neighbours are no corners; a few are left to the loop.
-    below = np.ones(1, dtype=bool)
-    while len(points) > 2 and below.mean() > 0.1:
-        step = np.diff(points, axis=0)
-        below = step[:-1, 1] * step[1:, 0] < step[1:, 1] * step[:-1, 0]
-        points = points[np.concatenate(([True], ~below, [True]))]
-    corners: list[list[float]] = []
-    for point in points.tolist():  # numbers of Python, for they are compared one by one
-        while len(corners) > 1:
-            (x0, y0), (x1, y1) = corners[-2:]
-            if (y1 - y0) * (point[0] - x0) > (point[1] - y0) * (x1 - x0):
-                break
-            corners.pop()
-        corners.append(point)
-    return np.array(corners)
+    """Return the corners of the upper convex hull of points with ascending coordinates.
+
+    Its slopes are the isotonic regression of the slopes between neighbours.
+    """
+    step = np.diff(points, axis=0)
+    weight = step.sum(axis=1)
+    slope = isotonic_regression(step[:, 1] / weight, sample_weight=weight, increasing=False)
+    corners = np.flatnonzero(np.diff(slope)) + 1
+    return np.asarray(points[[0, *corners, -1]])
 
 
 def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
@@ -184,7 +178,8 @@ def _thresholds(curve: Curve, target: Floats, slopes: Floats) -> Floats:
         # The widest apart win: errors in scores then change the fewest predictions.
         width = np.minimum(total[lower] - total[upper], total[upper] - total[top])
         miss = np.where(width > 0, missed(above[top] + above[lower] - above[upper]), np.inf)
-        i = np.lexsort((-width, miss))[0]
+        least = np.flatnonzero(miss == miss.min())
+        i = least[width[least].argmax()]
         if (miss[i], -width[i]) < best:
             best, cuts = (miss[i], -width[i]), [top, int(upper[i]), int(lower[i])]
     return np.asarray(thresholds[cuts])
