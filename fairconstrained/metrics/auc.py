@@ -7,8 +7,8 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, SupportsFloat, Unpack
+import functools
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,6 @@ from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
 from fairconstrained.metrics.metric import (
-    Arguments,
     Labelled,
     metric_with,
     warn_absent,
@@ -166,12 +165,13 @@ class AUCGap(NamedTuple):
         return without_rounding(float(np.abs(self.ranked.differences(self.sets)).max(initial=0.0)))
 
 
-def auc_metric(
-    returns: str, value: float
-) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
-    """Decorate a metric with this value in the example that all have."""
-    call = '>>> NAME([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))'
-    return metric_with(returns, f"{call}\n{value}")
+auc_metric = functools.partial(
+    metric_with,
+    """\
+>>> from fairconstrained.metrics import NAME
+>>> NAME([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+""",
+)
 
 
 @auc_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)

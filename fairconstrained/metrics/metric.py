@@ -332,10 +332,12 @@ def signature_of(measure: Callable[..., Any]) -> inspect.Signature:
     signature = inspect.signature(measure)
     *parameters, last = signature.parameters.values()
     if last.kind is last.VAR_KEYWORD:
-        options = get_type_hints(get_args(get_type_hints(measure)[last.name])[0])
+        options = get_args(get_type_hints(measure)[last.name])[0].__annotations__
         parameters += [
             inspect.Parameter(
-                name, last.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=options[name]
+                *(name, last.KEYWORD_ONLY),
+                default=_DEFAULTS.get(name),
+                annotation=options[name].__forward_arg__,
             )
             for name in sorted(options, key=list(PARAMETERS).index)
         ]
@@ -391,15 +393,16 @@ def metric(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, f
 
 
 def metric_with(
-    returns: str, example: str
+    example: str, returns: str, value: float
 ) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
-    """Decorate a metric whose docstring lacks "Returns" and "Examples"; `example` has its name."""
+    """Decorate a metric whose docstring lacks the "Returns" and the "Examples" of its kind.
+
+    In the example NAME is the metric, whose value stands last.
+    """
 
     def decorated(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, float]:
-        imported = f">>> from fairconstrained.metrics import {measure.__name__}"
-        sections = {"Returns": f"float\n    {returns}", "Examples": f"{imported}\n{example}"}
-        texts = [f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections.items()]
-        doc = "\n\n".join([inspect.getdoc(measure) or "", *texts])
+        sections = f"Returns\n-------\nfloat\n    {returns}\n\nExamples\n--------\n{example}{value}"
+        doc = f"{inspect.getdoc(measure)}\n\n{sections}"
         measure.__doc__ = doc.replace("NAME", measure.__name__)
         return metric(measure)
 

@@ -9,6 +9,7 @@ Sources: the partial-parity paper, Definitions 4.2, 4.3, A.1, A.2 and A.3.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -18,7 +19,7 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
-from fairconstrained.metrics.metric import Labelled, Options, gap, metric, zero_or_nan
+from fairconstrained.metrics.metric import Labelled, Options, gap, metric_with, zero_or_nan
 from fairconstrained.numerics import without_rounding
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 from fairconstrained.rate_definitions import (
@@ -92,7 +93,29 @@ def gap_inside(
     return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
 
 
-@metric
+distribution_metric = functools.partial(
+    metric_with,
+    """\
+The best of group a score like the best of group b, the others do not:
+
+>>> from fairconstrained.metrics import NAME
+>>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
+>>> NAME(None, scores, sensitive_features=groups, interval=(0, 0.5))
+0.0
+>>> NAME(None, scores, sensitive_features=groups, interval=(0.5, 1))
+""",
+)
+decision_metric = functools.partial(
+    metric_with,
+    """\
+>>> from fairconstrained.metrics import NAME
+>>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 7, 4, 9, 2, 1, 0], list("aaaabbbb")
+>>> NAME(y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=6)
+""",
+)
+
+
+@distribution_metric("Between 0 and 1; nan where a group has no weight.", 1.0)
 def partial_statistical_parity(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -106,28 +129,12 @@ def partial_statistical_parity(
     .. math:: \max_{g, h} \; \max_\theta \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
 
     (Definition 4.2; see :func:`ccdf_gap` for what the paper's tables report.)
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    The best of group a score like the best of group b, the others do not:
-
-    >>> from fairconstrained.metrics import partial_statistical_parity
-    >>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
-    >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0, 0.5))
-    0.0
-    >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
-    1.0
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     return data.worst(np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
-@metric
+@distribution_metric("Between 0 and 1; nan where a group has no weight.", 0.5)
 def ccdf_gap(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -144,20 +151,6 @@ def ccdf_gap(
     The tables of the partial-parity paper report one minus this as "pSP fairness": not its
     Definition 4.2 (:func:`partial_statistical_parity`), but the gap of the unconditional
     distributions. Ties whose ranks reach over the whole interval count as inside it.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import ccdf_gap
-    >>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
-    >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0, 0.5))
-    0.0
-    >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
-    0.5
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     rank = data.ranks().rank
@@ -167,7 +160,7 @@ def ccdf_gap(
     return data.worst(np.where(inside, to_others, 0.0))
 
 
-@metric
+@decision_metric("Between 0 and 1; nan where a group has no weight.", 0.5)
 def partial_demographic_parity(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -182,25 +175,12 @@ def partial_demographic_parity(
     .. math:: \max_{g, h} \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
 
     at the decision threshold :math:`\theta` (Definition 4.3).
-
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import partial_demographic_parity
-    >>> scores, groups = [9, 8, 5, 4, 9, 2, 1, 0], list("aaaabbbb")
-    >>> partial_demographic_parity(
-    ...     None, scores, sensitive_features=groups, interval=(0, 0.5), threshold=7)
-    0.5
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     return gap_inside(data, selection_rates, threshold, y_true)
 
 
-@metric
+@decision_metric("Between 0 and 1; nan where a group has no rows with the positive label.", 1.0)
 def partial_equal_opportunity(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -212,29 +192,14 @@ def partial_equal_opportunity(
 ) -> float:
     r"""Return partial demographic parity among the rows of the positive label (Definition A.2).
 
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with the positive label.
-
-    Notes
-    -----
     Ranks are those among the rows of the label, as in the paper's optimisation model (50); its
     Definition A.2 takes them among all rows of the group.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import partial_equal_opportunity
-    >>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 5, 4, 9, 2, 8, 0], list("aaaabbbb")
-    >>> partial_equal_opportunity(
-    ...     y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=7)
-    1.0
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     return gap_inside(data, true_positive_rates, threshold, y_true, how.get("pos_label"))
 
 
-@metric
+@decision_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
 def partial_equalized_odds(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -246,27 +211,13 @@ def partial_equalized_odds(
 ) -> float:
     r"""Return partial demographic parity within each label, the worse of the two (Definition A.3).
 
-    Returns
-    -------
-    float
-        Between 0 and 1; nan where a group has no rows with some label.
-
-    Notes
-    -----
     Ranks are those among the rows of a label, as in :func:`partial_equal_opportunity`.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import partial_equalized_odds
-    >>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 5, 4, 9, 2, 8, 0], list("aaaabbbb")
-    >>> partial_equalized_odds(y, scores, sensitive_features=groups, interval=(0, 1), threshold=7)
-    0.5
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     return gap_inside(data, odds, threshold, y_true, how.get("pos_label"))
 
 
-@metric
+@distribution_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)
 def partial_group_auc(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
@@ -281,18 +232,6 @@ def partial_group_auc(
 
     for z out of group g and z' out of group h, both of ranks in the interval (Definition A.1, which
     counts ties for one side).
-
-    Returns
-    -------
-    float
-        Between 0 and 1/2; nan where a group has no weight.
-
-    Examples
-    --------
-    >>> from fairconstrained.metrics import partial_group_auc
-    >>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
-    >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
-    0.5
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))

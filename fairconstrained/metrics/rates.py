@@ -10,8 +10,9 @@ Networks", Section 2 and Table 3; for more than two groups they are the largest 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, SupportsFloat, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,6 @@ from numpy.typing import ArrayLike
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
-    Arguments,
     Combined,
     Compared,
     GroupRates,
@@ -48,10 +48,14 @@ from fairconstrained.rate_definitions import (
     true_positive_rates,
 )
 
-_EXAMPLE = """\
+rate_metric = functools.partial(
+    metric_with,
+    """\
+>>> from fairconstrained.metrics import NAME
 >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
 >>> round(NAME(y, y_pred, sensitive_features=groups), 4)
-"""
+""",
+)
 
 
 class Rated(NamedTuple):
@@ -81,13 +85,6 @@ class Rated(NamedTuple):
     def __float__(self) -> float:
         rates = self.counts.rates(self.notion, by_ratio=self.compare is ratio)
         return self.compare(rates, **self.how)
-
-
-def rate_metric(
-    returns: str, value: float
-) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
-    """Decorate a metric with this value in the example that all have."""
-    return metric_with(returns, f"{_EXAMPLE}{value}")
 
 
 def groups_or_one(sensitive_features: Any, y_pred: Any) -> Any:
