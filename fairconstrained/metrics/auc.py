@@ -126,20 +126,11 @@ class AUCGap(NamedTuple):
     notion: str
 
     @classmethod
-    def read(
-        cls,
-        notion: str,
-        y_true: ArrayLike,
-        y_score: ArrayLike,
-        sensitive_features: Any,
-        sample_weight: ArrayLike | None = None,
-        pos_label: Any = None,
-        **parts: Any,
-    ) -> AUCGap:
+    def read(cls, notion: str, y_true: Any, y_score: Any, groups: Any, **how: Any) -> AUCGap:
         """Check the arguments of a metric."""
-        codes, _, positive = two_labels(y_true, "y_true", pos_label)
+        codes, _, positive = two_labels(y_true, "y_true", how.get("pos_label"))
         scores, samples = check_scores(y_score), {"y_true": y_true, "y_score": y_score}
-        rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
+        rows = grouped_rows(codes, groups, how.get("sample_weight"), **samples)
         return cls(Ranked.of(scores[rows.row], codes[rows.row] == positive, rows), notion)
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairconstrained import rate_definitions as notions
 from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
@@ -22,13 +23,6 @@ from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, co
 from fairconstrained.metrics.metric import Labelled, Options, gap, metric_with, zero_or_nan
 from fairconstrained.numerics import without_rounding
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
-from fairconstrained.rate_definitions import (
-    Rates,
-    needs_labels,
-    odds,
-    selection_rates,
-    true_positive_rates,
-)
 
 
 class Scored(NamedTuple):
@@ -78,12 +72,12 @@ def read_scored(
 
 
 def gap_inside(
-    data: Scored, notion: Rates, threshold: float, y_true: Any, pos_label: Any = None
+    data: Scored, notion: notions.Rates, threshold: float, y_true: Any, pos_label: Any = None
 ) -> float:
     """Return the largest difference between groups inside the interval, at a threshold."""
     decided = data.above(threshold)
     labels = Labels(decided, decided, Classes([False, True], [1], True))
-    if needs_labels(notion):
+    if notions.needs_labels(notion):
         codes, classes, positive = two_labels(y_true, "y_true", pos_label)
         true = (codes[data.rows.row] == positive).astype(np.int64)
         two = [classes[1 - positive], classes[positive]]
@@ -177,7 +171,7 @@ def partial_demographic_parity(
     at the decision threshold :math:`\theta` (Definition 4.3).
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
-    return gap_inside(data, selection_rates, threshold, y_true)
+    return gap_inside(data, notions.selection_rates, threshold, y_true)
 
 
 @decision_metric("Between 0 and 1; nan where a group has no rows with the positive label.", 1.0)
@@ -196,7 +190,7 @@ def partial_equal_opportunity(
     Definition A.2 takes them among all rows of the group.
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
-    return gap_inside(data, true_positive_rates, threshold, y_true, how.get("pos_label"))
+    return gap_inside(data, notions.true_positive_rates, threshold, y_true, how.get("pos_label"))
 
 
 @decision_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
@@ -214,7 +208,7 @@ def partial_equalized_odds(
     Ranks are those among the rows of a label, as in :func:`partial_equal_opportunity`.
     """
     data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
-    return gap_inside(data, odds, threshold, y_true, how.get("pos_label"))
+    return gap_inside(data, notions.odds, threshold, y_true, how.get("pos_label"))
 
 
 @distribution_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)

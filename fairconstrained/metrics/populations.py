@@ -8,7 +8,7 @@ over the rows and these draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
@@ -143,9 +143,10 @@ class Proportions:
                 f"doubles the work; got {n_intervals}."
             )
         rng = _generator(groups.codes, positive)
+        corners = [np.round(corner, 12).tolist() for corner in corners_within(*group_bounds.T)]
         return [
             _drawn(groups, positive, share, np.array(positives), failure, rng)
-            for share in (_sorted_corners(group_bounds) if by_group else [None])
+            for share in (sorted(corners) if by_group else [None])  # always in one order
             for positives in product(*(np.unique(ends).tolist() for ends in label_bounds))
         ]
 
@@ -245,23 +246,17 @@ def _group_bounds(names: list[str], name: str, fractions: Any) -> Floats:
     return np.array([bounds[group] for group in names])
 
 
-def _sorted_corners(bounds: Floats) -> list[Floats]:
-    """Return fractions of groups at the corners, in an order that depends on these alone."""
-    corners = corners_within(*bounds.T)
-    return list(map(np.array, sorted(tuple(np.round(corner, 12).tolist()) for corner in corners)))
-
-
 def _drawn(
     groups: Groups,
     positive: Array | None,
-    share: Floats | None,
+    share: Sequence[float] | None,
     positives: Floats,
     failure: float,
     rng: Any,
 ) -> Ints:
     """Draw positions of rows with these fractions of groups (None: any) and positive labels."""
     n_groups, cell = len(groups.labels), groups.codes
-    q = np.ones(n_groups) if share is None else share
+    q = np.ones(n_groups) if share is None else np.array(share)
     if len(positives):
         assert positive is not None
         cell = 2 * groups.codes + positive

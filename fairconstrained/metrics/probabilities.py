@@ -36,49 +36,6 @@ class RowLosses(NamedTuple):
         return gap(GroupRates(total, weight, [""], self.rows.names), self.method)
 
 
-def _losses(
-    y_true: ArrayLike,
-    y_proba: ArrayLike,
-    sensitive_features: Any,
-    loss: str,
-    labels: Sequence[Any] | None,
-    sample_weight: ArrayLike | None = None,
-    pos_label: Any = None,
-    method: str = "between_groups",
-    **parts: Any,
-) -> RowLosses:
-    """Compute the loss of each row."""
-    is_log = choose({"log": True, "brier": False}, "loss", loss)
-    true = check_labels(y_true, "y_true")
-    (codes,), seen = encode_labels(true)
-    samples = {"y_true": y_true, "y_proba": y_proba}
-    rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
-    proba = _columns(y_proba, "y_proba", [np.float64, np.float32])
-    if proba.shape[1] == 1:  # of the positive class
-        proba = np.hstack((1 - proba, proba))
-    if proba.min() < 0 or proba.max() > 1 or np.abs(proba.sum(axis=1) - 1).max() > 1e-3:
-        raise ValueError(
-            "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
-            f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
-        )
-    columns = seen if labels is None else list(labels)
-    if labels is None and len(seen) <= 2:  # the positive one of two comes last
-        classes, (positive,), _ = classes_of(seen, pos_label)
-        columns = [classes[1 - positive], classes[positive]]
-    if len(columns) != proba.shape[1] or not set(seen) <= set(columns):
-        raise ValueError(
-            f"labels must name the {proba.shape[1]} columns of y_proba in their order and contain "
-            f"the labels of y_true, {seen}; got {columns if labels is not None else None}."
-        )
-    y = np.array([columns.index(label) for label in seen])[codes]
-    if is_log:
-        likelihood = proba[np.arange(len(y)), y]
-        losses = -np.log(np.maximum(likelihood, np.finfo(proba.dtype).eps))
-    else:
-        losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
-    return RowLosses(np.asarray(losses)[rows.row], rows, method)
-
-
 @metric
 def loss_gap(
     y_true: ArrayLike,
@@ -105,7 +62,36 @@ def loss_gap(
     >>> round(gap, 4)  # log(2) - log(1 / 0.9)
     0.5878
     """
-    return _losses(y_true, y_proba, sensitive_features, loss, labels, **how)
+    is_log = choose({"log": True, "brier": False}, "loss", loss)
+    true = check_labels(y_true, "y_true")
+    (codes,), seen = encode_labels(true)
+    samples = {"y_true": y_true, "y_proba": y_proba}
+    rows = grouped_rows(codes, sensitive_features, how.get("sample_weight"), **samples)
+    proba = _columns(y_proba, "y_proba", [np.float64, np.float32])
+    if proba.shape[1] == 1:  # of the positive class
+        proba = np.hstack((1 - proba, proba))
+    if proba.min() < 0 or proba.max() > 1 or np.abs(proba.sum(axis=1) - 1).max() > 1e-3:
+        raise ValueError(
+            "y_proba must hold probabilities: between 0 and 1, rows of n_classes columns summing "
+            f"to 1; got values from {proba.min():.3g} to {proba.max():.3g}."
+        )
+    columns = seen if labels is None else list(labels)
+    if labels is None and len(seen) <= 2:  # the positive one of two comes last
+        classes, (positive,), _ = classes_of(seen, how.get("pos_label"))
+        columns = [classes[1 - positive], classes[positive]]
+    if len(columns) != proba.shape[1] or not set(seen) <= set(columns):
+        raise ValueError(
+            f"labels must name the {proba.shape[1]} columns of y_proba in their order and contain "
+            f"the labels of y_true, {seen}; got {columns if labels is not None else None}."
+        )
+    y = np.array([columns.index(label) for label in seen])[codes]
+    if is_log:
+        likelihood = proba[np.arange(len(y)), y]
+        losses = -np.log(np.maximum(likelihood, np.finfo(proba.dtype).eps))
+    else:
+        losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
+    method = how.get("method", "between_groups")
+    return RowLosses(np.asarray(losses)[rows.row], rows, method)
 
 
 def _columns(values: ArrayLike, name: str, dtype: Any = np.float64) -> Floats:

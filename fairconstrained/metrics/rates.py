@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fairconstrained import rate_definitions as notions
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
@@ -33,20 +34,6 @@ from fairconstrained.metrics.metric import (
     ratio,
     summed_gap,
 )
-from fairconstrained.rate_definitions import (
-    Rates,
-    error_rates,
-    expected_costs,
-    false_negative_rates,
-    false_omission_rates,
-    false_positive_rates,
-    odds,
-    precisions,
-    predictive_values,
-    rejection_rates,
-    selection_rates,
-    true_positive_rates,
-)
 
 rate_metric = functools.partial(
     metric_with,
@@ -62,25 +49,15 @@ class Rated(NamedTuple):
     """Rates of groups, and how a metric compares them."""
 
     compare: Callable[..., float]
-    notion: Rates
+    notion: notions.Rates
     counts: Counts
     how: dict[str, str]  # options of the comparison
 
     @classmethod
-    def read(
-        cls,
-        compare: Callable[..., float],
-        notion: Rates,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        sensitive_features: Any,
-        sample_weight: ArrayLike | None = None,
-        pos_label: Any = None,
-        **how: Any,
-    ) -> Rated:
-        """Count the rows that a metric is about."""
-        counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
-        return cls(compare, notion, counts, how)
+    def read(cls, compare: Any, notion: Any, *columns: Any, **how: Any) -> Rated:
+        """Count the rows of true and predicted labels and groups, by the options of a metric."""
+        options = {name: how.pop(name, None) for name in ("sample_weight", "pos_label")}
+        return cls(compare, notion, count_table(*columns, **options), how)
 
     def __float__(self) -> float:
         rates = self.counts.rates(self.notion, by_ratio=self.compare is ratio)
@@ -100,7 +77,7 @@ def demographic_parity_difference(
 
     .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
     """
-    return Rated.read(gap, selection_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.selection_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 and 1 (parity); nan where a group has no weight.", 0.25)
@@ -113,7 +90,7 @@ def demographic_parity_ratio(
 
     The "p% rule".
     """
-    return Rated.read(ratio, selection_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(ratio, notions.selection_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 (parity) and 1; nan where a group has no rows with label c.", 0.6667)
@@ -126,7 +103,7 @@ def equal_opportunity_difference(
 
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
     """
-    return Rated.read(gap, true_positive_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.true_positive_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 and 1 (parity); nan where a group has no rows with label c.", 0.3333)
@@ -139,7 +116,7 @@ def equal_opportunity_ratio(
 
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
     """
-    return Rated.read(ratio, true_positive_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(ratio, notions.true_positive_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 (parity) and 1; nan where a group has no rows with some label.", 0.6667)
@@ -153,7 +130,7 @@ def equalized_odds_difference(
     With two classes: the worse of true and false positive rates.
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
     """
-    return Rated.read(gap, odds, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.odds, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 and 1 (parity); nan where a group has no rows with some label.", 0.0)
@@ -167,7 +144,7 @@ def equalized_odds_ratio(
     With two classes: the worse of true and false positive rates.
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
     """
-    return Rated.read(ratio, odds, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(ratio, notions.odds, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 (parity) and 1; nan where a group has only rows with label c.", 0.5)
@@ -178,7 +155,7 @@ def false_positive_rate_difference(
 
     .. math:: \max_{c, g, h} \; P(\hat y = c \mid y \neq c, g) - P(\hat y = c \mid y \neq c, h)
     """
-    return Rated.read(gap, false_positive_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.false_positive_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 (parity) and 1; nan where label c is never predicted for a group.", 0.25)
@@ -192,7 +169,7 @@ def predictive_parity_difference(
     "Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
     precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn.
     """
-    return Rated.read(gap, precisions, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.precisions, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 and 1 (parity); nan where label c is never predicted for a group.", 0.75)
@@ -206,7 +183,7 @@ def predictive_parity_ratio(
     "Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
     precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn.
     """
-    return Rated.read(ratio, precisions, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(ratio, notions.precisions, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 (parity) and 1; nan where label c is predicted for all of a group.", 0.5)
@@ -219,7 +196,7 @@ def false_omission_rate_difference(
 
     Of two labels: of those predicted negative, how many are positive.
     """
-    return Rated.read(gap, false_omission_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.false_omission_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 and 1 (parity); nan where label c is predicted for all of a group.", 0.0)
@@ -232,7 +209,9 @@ def false_omission_rate_ratio(
 
     Of two labels: of those predicted negative, how many are positive.
     """
-    return Rated.read(ratio, false_omission_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(
+        ratio, notions.false_omission_rates, y_true, y_pred, sensitive_features, **how
+    )
 
 
 @rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.2)
@@ -243,7 +222,7 @@ def error_rate_difference(
 
     .. math:: \max_{g, h} \; P(\hat y \neq y \mid g) - P(\hat y \neq y \mid h)
     """
-    return Rated.read(gap, error_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.error_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.6)
@@ -257,7 +236,7 @@ def independence_gap(
     "Ind" in Table 3 of the benchmark of Kliachkin et al.: another name for
     :func:`~fairconstrained.metrics.demographic_parity_difference`.
     """
-    return Rated.read(gap, selection_rates, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(gap, notions.selection_rates, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric(
@@ -272,7 +251,7 @@ def separation_gap(
 
     "Sp" in Table 3 of the benchmark of Kliachkin et al.
     """
-    return Rated.read(summed_gap, odds, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(summed_gap, notions.odds, y_true, y_pred, sensitive_features, **how)
 
 
 @rate_metric(
@@ -287,7 +266,9 @@ def sufficiency_gap(
 
     "Sf" in Table 3 of the benchmark of Kliachkin et al.
     """
-    return Rated.read(summed_gap, predictive_values, y_true, y_pred, sensitive_features, **how)
+    return Rated.read(
+        summed_gap, notions.predictive_values, y_true, y_pred, sensitive_features, **how
+    )
 
 
 @rate_metric("Between 0 and 1; nan where a group has no rows with label c.", 0.6667)
@@ -301,7 +282,7 @@ def false_negative_rate(
     Without `sensitive_features` all rows are one group.
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    return Rated.read(highest, false_negative_rates, y_true, y_pred, groups, **how)
+    return Rated.read(highest, notions.false_negative_rates, y_true, y_pred, groups, **how)
 
 
 @rate_metric("Between 0 and 1; nan where a group has only rows with label c.", 0.5)
@@ -315,7 +296,7 @@ def false_positive_rate(
     Without `sensitive_features` all rows are one group.
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    return Rated.read(highest, false_positive_rates, y_true, y_pred, groups, **how)
+    return Rated.read(highest, notions.false_positive_rates, y_true, y_pred, groups, **how)
 
 
 @rate_metric("Between 0 and 1; nan where a group has no weight.", 0.8)
@@ -330,7 +311,7 @@ def rejection_rate(
     group.
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    return Rated.read(highest, rejection_rates, y_true, y_pred, groups, **how)
+    return Rated.read(highest, notions.rejection_rates, y_true, y_pred, groups, **how)
 
 
 @metric
@@ -368,7 +349,7 @@ def expected_cost(
     table, classes = counts.table, counts.classes
     if classes.labels[-1] == UNSEEN and classes.targets == [0]:  # the negative label is unseen
         table, classes = table[:, ::-1, ::-1], classes._replace(labels=classes.labels[::-1])
-    rates = expected_costs(costs, len(classes.labels))
+    rates = notions.expected_costs(costs, len(classes.labels))
     hits, rows = (
         np.stack([(table * weights).sum(axis=(1, 2)) for weights in tables], axis=1)
         for tables in ([rate.hits for rate in rates], [rate.possible for rate in rates])

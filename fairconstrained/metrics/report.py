@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from fairconstrained import rate_definitions as rates
+from fairconstrained import rate_definitions
 from fairconstrained.arrays import Array, Floats, Ints
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.groups import Groups, column_names, n_complete, read_groups, recoded
@@ -29,13 +29,13 @@ from fairconstrained.rate_definitions import Rates
 
 #: The rates of each group in reports and audits, by their names.
 GROUP_RATES: Mapping[str, Rates] = {
-    "base_rate": rates.base_rates,
-    "selection_rate": rates.selection_rates,
-    "true_positive_rate": rates.true_positive_rates,
-    "false_positive_rate": rates.false_positive_rates,
-    "error": rates.error_rates,
-    "precision": rates.precisions,
-    "false_omission_rate": rates.false_omission_rates,
+    "base_rate": rate_definitions.base_rates,
+    "selection_rate": rate_definitions.selection_rates,
+    "true_positive_rate": rate_definitions.true_positive_rates,
+    "false_positive_rate": rate_definitions.false_positive_rates,
+    "error": rate_definitions.error_rates,
+    "precision": rate_definitions.precisions,
+    "false_omission_rate": rate_definitions.false_omission_rates,
 }
 
 
@@ -136,11 +136,8 @@ def group_report(
     report = pd.concat(tables, ignore_index=True)
     report.index = pd.Index(index)
     report.attrs["confidence"] = confidence  # for displays
-    return report if reference is None else _relative(report, reference)
-
-
-def _relative(report: pd.DataFrame, reference: str) -> pd.DataFrame:
-    """Add differences from, and ratios to, the rates of a group."""
+    if reference is None:
+        return report
     if reference not in report.index:
         raise ValueError(f"reference must be one of {list(report.index)}; got {reference!r}.")
     rates = report[[rate for rate in [*GROUP_RATES, "auc"] if rate in report]]
