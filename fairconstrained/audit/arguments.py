@@ -32,15 +32,6 @@ def is_there(path: Path) -> bool:
 
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
     """Return the options, or exit with code 2 and a sentence."""
-    parser = _parser(description)
-    options = parser.parse_args(argv)
-    options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
-    for error in (sentence for sentence, is_so in _errors(options).items() if is_so):
-        parser.error(error)
-    return options
-
-
-def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m fairconstrained.audit")
     parser.description, parser.formatter_class = description, argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -77,7 +68,11 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     add("--fail-on", choices=["not-kept", "not-proved"], help=fails)
     folder = Path("audit-results")
     add("--output", type=Path, default=folder, help="folder for the files (default: %(default)s)")
-    return parser
+    options = parser.parse_args(argv)
+    options.command = " ".join([parser.prog, *(sys.argv[1:] if argv is None else argv)])
+    for error in (sentence for sentence, is_so in _errors(options).items() if is_so):
+        parser.error(error)
+    return options
 
 
 def _errors(options: argparse.Namespace) -> dict[str, bool]:

@@ -6,6 +6,7 @@ import html as escapes
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import jinja2
@@ -304,32 +305,23 @@ def _summary(audit: Audit) -> Picture | None:
     return _picture(f"Largest gap ({name}), in points", marks, limit, " ".join(notes), "")
 
 
-def _rate_pictures(audit: Audit, names: dict[str, str]) -> list[Picture]:
-    """Return a picture of each rate by each attribute, under the name of the rate."""
-    facts = _by_attribute(audit.groups + audit.intersections)
-    return [
-        _rate_picture(audit, attribute, rows, rate, name)
-        for attribute, rows in facts.items()
-        for rate, name in names.items()
-    ]
-
-
-def _rate_picture(audit: Audit, attribute: str, facts: Facts, rate: str, name: str) -> Picture:
-    """Return a picture of a rate by group, with a line where the slack ends."""
-    marks = [
-        Mark(f["group"], f[rate], f[f"{rate}_low"], f[f"{rate}_high"], None, _ends(f, rate))
-        for f in facts
-        if not math.isnan(f[rate])
-    ]
-    question, limit = _question(audit), None
-    compared = compared_groups(audit.ratios, attribute)
-    rates = [mark.value for mark in marks if mark.name in compared]
-    if question.slack is not None and rate in COMPARED[question.criterion] and rates:
-        ratio = question.ratio
-        lowest = max(rates) - question.slack if ratio is None else max(rates) * ratio
-        limit = lowest if lowest > 0 else None
-    note = "" if limit is None else "Dashed: the lowest rate that the question allows."
-    return _picture(f"{name} by {attribute}", marks, limit, note, " %")
+def _rate_pictures(audit: Audit, names: dict[str, str]) -> Iterator[Picture]:
+    """Yield a picture of each named rate by each attribute, with a line where the slack ends."""
+    facts, question = _by_attribute(audit.groups + audit.intersections), _question(audit)
+    for (attribute, rows), (rate, name) in product(facts.items(), names.items()):
+        marks = [
+            Mark(f["group"], f[rate], f[f"{rate}_low"], f[f"{rate}_high"], None, _ends(f, rate))
+            for f in rows
+            if not math.isnan(f[rate])
+        ]
+        compared, limit = compared_groups(audit.ratios, attribute), None
+        rates = [mark.value for mark in marks if mark.name in compared]
+        if question.slack is not None and rate in COMPARED[question.criterion] and rates:
+            ratio = question.ratio
+            lowest = max(rates) - question.slack if ratio is None else max(rates) * ratio
+            limit = lowest if lowest > 0 else None
+        note = "" if limit is None else "Dashed: the lowest rate that the question allows."
+        yield _picture(f"{name} by {attribute}", marks, limit, note, " %")
 
 
 def _rates(audit: Audit) -> Section:
@@ -342,7 +334,7 @@ def _rates(audit: Audit) -> Section:
     )
     text = f"Fractions of the rows with the decision {favourable!r}, each with its "
     text += f"{100 * confidence:g} % interval. Larger groups have shorter intervals."
-    return Section("Rates by group", [text], [], grids, _rate_pictures(audit, {rate: name}))
+    return Section("Rates by group", [text], [], grids, list(_rate_pictures(audit, {rate: name})))
 
 
 def _ratios(audit: Audit) -> Section:
@@ -362,17 +354,15 @@ def _ratios(audit: Audit) -> Section:
             columns = ["group", *(name.replace("_", " ") for name in fact["errors"])]
             caption = f"Other rates by {fact['attribute']}, in points more than {fact['reference']}"
             grids.append(Grid(caption, columns, rows))
-    ratio = {(fact["attribute"], fact["criterion"]): fact for fact in audit.ratios}
+    ratio = {
+        (fact["attribute"], fact["criterion"]): _between(fact["value"], fact["low"], fact["high"])
+        for fact in audit.ratios
+    }
     rows = []
     for gap in audit.differences:
-        pair = ratio.get((gap["attribute"], gap["criterion"]))
-        rows.append(
-            [
-                f"{gap['criterion'].replace('_', ' ')}, by {gap['attribute']}",
-                _gap(gap),
-                "" if pair is None else _between(pair["value"], pair["low"], pair["high"]),
-            ]
-        )
+        by, criterion = gap["attribute"], gap["criterion"]
+        name = f"{criterion.replace('_', ' ')}, by {by}"
+        rows.append([name, _gap(gap), ratio.get((by, criterion), "")])
     columns = ["criterion", "difference (largest - smallest)", "ratio (smallest / largest)"]
     grids.append(Grid("Criteria, with intervals; points are percentage points", columns, rows))
     evidence = [
@@ -403,7 +393,7 @@ def _errors(audit: Audit) -> Section:
         "share with this decision. Right if granted: of the rows with this decision, the share "
         "with this label."
     ]
-    return Section("Errors of each kind", texts, [], grids, _rate_pictures(audit, names))
+    return Section("Errors of each kind", texts, [], grids, list(_rate_pictures(audit, names)))
 
 
 def _calibration(audit: Audit) -> Section:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
@@ -87,6 +87,7 @@ class _Tested(NamedTuple):
         return ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
 
 
+@dataclass(eq=False, repr=False)
 class CertifiedClassifier(DelegatingClassifier):
     r"""The most accurate candidate whose constraint holds on new data, with a certificate of it.
 
@@ -181,28 +182,16 @@ class CertifiedClassifier(DelegatingClassifier):
     (True, True)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        constraint: Any = None,
-        slack: float | None = None,
-        confidence: float = 0.95,
-        candidates: Any = None,
-        certify_size: Any = 0.5,
-        on_failure: str = "warn",
-        min_group_size: Any = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.constraint = constraint
-        self.slack = slack
-        self.confidence = confidence
-        self.candidates = candidates
-        self.certify_size = certify_size
-        self.on_failure = on_failure
-        self.min_group_size = min_group_size
-        self.random_state = random_state
+    estimator: Any
+    _: KW_ONLY
+    constraint: Any = None
+    slack: float | None = None
+    confidence: float = 0.95
+    candidates: Any = None
+    certify_size: Any = 0.5
+    on_failure: str = "warn"
+    min_group_size: Any = "auto"
+    random_state: Any = None
 
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: Any = None, **fit_params: Any

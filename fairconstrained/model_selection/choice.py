@@ -224,7 +224,12 @@ def tradeoff_curve(
     check_samples(X=X, y=y, sensitive_features=sensitive_features, sample_weight=weight)
     y = plain_objects(y)
     if scoring is None:
-        scoring = _scorers(weighted="sample_weight" in (params or {}))
+        gap: Any = fairness_scorer(demographic_parity_difference)
+        accuracy, asked = make_scorer(accuracy_score), {"sample_weight": weight is not None}
+        with config_context(enable_metadata_routing=True):
+            accuracy.set_score_request(**asked)
+            gap.set_score_request(sensitive_features=True, **asked)
+        scoring = {"accuracy": accuracy, "dp": gap}
     values = [None] if param_name is None else list(param_range)
     groups = computed(sensitive_features)
     cv, metadata = check_cv(cv, y), {"sensitive_features": groups, **(params or {})}
@@ -245,17 +250,6 @@ def tradeoff_curve(
         folds = [_Fold(cv, *fold) for fold in cv.split(X, y, **routed.splitter.split)]
         measured = Parallel(n_jobs=n_jobs)(delayed(_measure)(*task, fold) for fold in folds)
     return _table(grid, np.argsort(order), measured)
-
-
-def _scorers(weighted: bool) -> dict[str, Any]:
-    """Return scorers of accuracy and demographic parity, which ask for weights if there are any."""
-    accuracy: Any = make_scorer(accuracy_score)
-    gap: Any = fairness_scorer(demographic_parity_difference)
-    with config_context(enable_metadata_routing=True):
-        return {
-            "accuracy": accuracy.set_score_request(sample_weight=weighted),
-            "dp": gap.set_score_request(sensitive_features=True, sample_weight=weighted),
-        }
 
 
 @dataclass

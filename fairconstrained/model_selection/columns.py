@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from fairconstrained.metrics.inputs import predicted
 from fairconstrained.model_selection._common import DelegatingClassifier
 
 
+@dataclass(eq=False, repr=False)
 class SensitiveColumnsClassifier(DelegatingClassifier):
     """A classifier that takes its sensitive features from columns of X.
 
@@ -58,9 +60,8 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
     (200,)
     """
 
-    def __init__(self, estimator: Any, column: Any):
-        self.estimator = estimator
-        self.column = column
+    estimator: Any
+    column: Any
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the estimator on the other columns, with the groups of the columns.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import repeat
 from typing import Any, Self
 
@@ -51,6 +51,7 @@ _NOISE: dict[Unit, float] = {"record": 1.0, "record_replacement": 2.0, "sensitiv
 _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 
 
+@dataclass(eq=False, repr=False)
 class PrivateGridSearch(DelegatingClassifier):
     r"""A search over candidates of a private estimator, with one epsilon for everything.
 
@@ -136,22 +137,13 @@ class PrivateGridSearch(DelegatingClassifier):
     __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012 (read by scikit-learn)
     _fitted = "best_estimator_"
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]],
-        *,
-        epsilon: float = 1.0,
-        delta: float = 1e-5,
-        holdout_size: float = 0.25,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.holdout_size = holdout_size
-        self.random_state = random_state
+    estimator: Any
+    param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    holdout_size: float = 0.25
+    random_state: Any = None
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any = None) -> Self:
         """Train all candidates and choose one.

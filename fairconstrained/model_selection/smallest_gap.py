@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -32,6 +33,7 @@ class _Tried(NamedTuple):
         return self.useful and self.excess <= 0.0
 
 
+@dataclass(eq=False, repr=False)
 class SmallestGapClassifier(DelegatingClassifier):
     r"""The model with the smallest gap among those that are good enough.
 
@@ -103,10 +105,10 @@ class SmallestGapClassifier(DelegatingClassifier):
         ["sensitive_features", "control_features", "sample_weight"], True
     )
 
-    def __init__(self, estimator: Any, floors: Any, *, tol: float = 0.005):
-        self.estimator = estimator
-        self.floors = floors
-        self.tol = tol
+    estimator: Any
+    floors: Any
+    _: KW_ONLY
+    tol: float = 0.005
 
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: Any = None, **fit_params: Any

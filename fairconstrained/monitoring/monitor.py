@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -50,6 +51,7 @@ _MISSING = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     r"""Watch whether a criterion is kept; however often one looks, a false alarm is rare.
 
@@ -157,22 +159,15 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     (8, 900)
     """
 
-    _seen: Description  # of groups and labels so far
-    alarm_: bool = False
-    alarm_at_: int | None = None
+    _seen: Description = field(init=False)  # of groups and labels so far
+    alarm_: bool = field(init=False, default=False)
+    alarm_at_: int | None = field(init=False, default=None)
     n_rows_ = n_unknown_ = n_unlabelled_ = 0
 
-    def __init__(
-        self,
-        constraint: Any = "demographic_parity",
-        slack: float = 0.05,
-        confidence: float = 0.95,
-        pos_label: Any = None,
-    ) -> None:
-        self.constraint = constraint
-        self.slack = slack
-        self.confidence = confidence
-        self.pos_label = pos_label
+    constraint: Any = "demographic_parity"
+    slack: float = 0.05
+    confidence: float = 0.95
+    pos_label: Any = None
 
     @accepts_tables("y_pred", "sensitive_features", "y_true")
     def update(
