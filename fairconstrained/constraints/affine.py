@@ -48,7 +48,13 @@ class Combinations(NamedTuple):
     def times(self, rates: Tensor) -> Tensor:
         """Multiply C by rates (n_rates, k), which may be differentiated."""
         if self.families:
-            return torch.cat(tuple(map(_differences, torch.split(rates, list(self.families)))))
+            pairs = []
+            for family in torch.split(rates, list(self.families)):
+                n, k = family.shape
+                table = (family[:, None] - family).reshape(n * n, k)
+                # The diagonal is every (n + 1)-th entry.
+                pairs.append(table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(n * (n - 1), k))
+            return torch.cat(pairs)
         values = rates.new_zeros((self.rate.shape[1], rates.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             values = torch.addcmul(values, factor[:, None], rates.index_select(0, rate))
@@ -57,9 +63,13 @@ class Combinations(NamedTuple):
     def transposed_times(self, weights: Tensor) -> Tensor:
         """Multiply the transpose of C by weights (m, k)."""
         if self.families:
-            pieces = torch.split(weights, [n * (n - 1) for n in self.families])
-            pairs = zip(self.families, pieces, strict=True)
-            return torch.cat([_sums_of_differences(n, piece) for n, piece in pairs])
+            sums, sizes = [], [n * (n - 1) for n in self.families]
+            # Add pairs with each rate first, subtract those with it second.
+            for n, piece in zip(self.families, torch.split(weights, sizes), strict=True):
+                table = pad(piece.reshape(n - 1, n, -1), (0, 0, 0, 1)).reshape(n * n - 1, -1)
+                table = pad(table, (0, 0, 1, 0)).reshape(n, n, -1)
+                sums.append(table.sum(dim=1) - table.sum(dim=0))
+            return torch.cat(sums)
         on_rates = weights.new_zeros((self.n_rates, weights.shape[1]))
         for rate, factor in zip(self.rate, self.factor, strict=True):
             on_rates.index_add_(0, rate, factor[:, None] * weights)
@@ -95,24 +105,9 @@ class Combinations(NamedTuple):
         needed[rate[is_term & remaining]] = True
         number = torch.as_tensor(np.maximum(np.cumsum(needed) - 1, 0))
         left = np.split(needed, np.cumsum(self.families)[:-1]) if self.families else []
-        families = tuple(int(family.sum()) for family in left if family.any())
+        families = tuple(filter(None, map(int, map(np.sum, left))))
         terms = number[self.rate[:, remaining]], self.factor[:, remaining]
         return Combinations(*terms, int(needed.sum()), families), remaining, needed
-
-
-def _differences(rates: Tensor) -> Tensor:
-    """Return the differences of all ordered pairs of two of n rates (n, k)."""
-    n, k = rates.shape
-    table = (rates[:, None] - rates).reshape(n * n, k)
-    # The diagonal is every (n + 1)-th entry.
-    return table[1:].reshape(n - 1, n + 1, k)[:, :-1].reshape(n * (n - 1), k)
-
-
-def _sums_of_differences(n: int, weights: Tensor) -> Tensor:
-    """Apply the transpose: add pairs with each rate first, subtract those with it second."""
-    table = pad(weights.reshape(n - 1, n, -1), (0, 0, 0, 1)).reshape(n * n - 1, -1)
-    table = pad(table, (0, 0, 1, 0)).reshape(n, n, -1)
-    return table.sum(dim=1) - table.sum(dim=0)
 
 
 def without_zeros(matrix: Any) -> Any:
@@ -137,14 +132,10 @@ def as_tensor(matrix: Any, like: Tensor) -> Tensor:
 class AffineMap:
     r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
 
-    R gives rates, which are few. C combines them, often pair by pair. As counts never change, the
-    matrices are built once. Estimates from any number of draws then take one sum by parts and one
-    product, and their gradients one product and one look-up: a step on a mini-batch is mostly the
-    overhead of small operations.
-
-    `combinations` are the diagonal blocks of C, `rates` is R, a scipy matrix, and `offset` is b,
-    with the dtype and device of tables of this `shape`. The product of C and R is precomputed if it
-    is small.
+    R, the scipy matrix `rates`, gives rates, which are few. C, with `combinations` as its diagonal
+    blocks, combines them, often pair by pair; `offset` is b, with the dtype and device of tables of
+    this `shape`. As counts never change, the matrices are built once, and so is the product of C
+    and R if it is small: a step on a mini-batch is mostly the overhead of small operations.
     """
 
     def __init__(
@@ -197,8 +188,8 @@ class AffineMap:
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return values (n_draws * m,) of several draws, and the pullback to statistics of rows.
 
-        Rows have statistics (n, n_columns), parts (n,) or fractions of them, and weights, draw by
-        draw; `sizes` are their numbers.
+        Rows have statistics (n, n_columns), parts and weights, draw by draw; `sizes` are their
+        numbers.
         """
         shape = len(sizes), self.n_parts + 1, self.n_columns
         draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]

@@ -29,11 +29,10 @@ class LinearMoments(MomentConstraint):
         \rho_r = \frac{\sum_{q,s} A_{rqs} M_{qs}}{\sum_q B_{rq} N_q}, \qquad
         g_j = \sum_r C_{jr}\, \rho_r - \mathrm{slack}_j .
 
-    Every rate constraint and every loss parity has this form, so a new criterion needs no new
-    class of constraints. Arrays or sparse matrices give :math:`A`, (n_rates, n_cells * n_columns),
-    :math:`B`, (n_rates, n_cells), weights of rows, and :math:`C`, (m, n_rates), for (label, group)
-    cells, ordered by label. Cells with equal coefficients are joined into parts. The title is the
-    name in descriptions of values.
+    Arrays or sparse matrices give :math:`A`, (n_rates, n_cells * n_columns), :math:`B`, (n_rates,
+    n_cells), weights of rows, and :math:`C`, (m, n_rates), for (label, group) cells, ordered by
+    label. Cells with equal coefficients are joined into parts. The title is the name in
+    descriptions.
     """
 
     #: The columns whose values make each rate's group; see `compared_rates`.
@@ -113,8 +112,8 @@ class LinearMoments(MomentConstraint):
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """Return sums from which :meth:`deviations_of` computes errors, (n_parts, k, k + 1).
 
-        For each part they are those of (s, 1) by weight, and of its products by squared weight. The
-        fractions of a row count as if they were those of several rows.
+        Of each part: of (s, 1) by weight, and of its products by squared weight. Fractions of a row
+        count as rows.
         """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)
@@ -177,10 +176,9 @@ class LinearMoments(MomentConstraint):
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[LinearMoments, list[str]]:
-        # Rows are counted, also where those that have an attribute stand for others.
-        cells = (
-            self.cell_denominators if self.group_columns is None else self.cell_denominators.sign()
-        )
+        cells = self.cell_denominators
+        if self.group_columns is not None:  # rows are counted, also those that stand for others
+            cells = cells.sign()
         comparison, is_group = compared_rates(
             self.space, cells, rows, min_rows, self.gaps, self.group_columns
         )
@@ -192,20 +190,13 @@ class LinearMoments(MomentConstraint):
         comparison = comparison._replace(alone=comparison.enough & is_group & unused)
         if comparison.kept.all():
             return self, []
-        remaining = type(self)(
-            self.space,
-            self.cell_numerators[needed],
-            self.cell_denominators[needed],
-            combinations,
-            self.slack.numpy()[keep],
-            self.statistic,
-            self.name,
-            self.title,
-        )
+        rates = self.cell_numerators[needed], self.cell_denominators[needed], combinations
+        named = self.statistic, self.name, self.title
+        remaining = type(self)(self.space, *rates, self.slack.numpy()[keep], *named)
         if self.group_columns is not None:
             group_columns = [self.group_columns[r] for r in np.flatnonzero(needed).tolist()]
             remaining = remaining._with(group_columns=group_columns)
-        return remaining, sorted(comparison.left_out(self._rate_names.__getitem__))
+        return remaining, sorted(comparison.left_out(names.__getitem__))
 
 
 class RateRatios(LinearMoments):
@@ -239,16 +230,15 @@ class RateRatios(LinearMoments):
 
     def undefined(self, values: Tensor) -> dict[int, str]:
         a, b = self._both(values)
-        places = torch.nonzero(torch.maximum(a, b) <= ROUNDING)[:, 0].tolist()
-        events = {j: self._event(j) for j in places}
-        rates: dict[str, set[str]] = {}
-        for j, event in events.items():
-            names = map(self._rate_names.__getitem__, self.combinations.rate[:, j].tolist())
-            rates.setdefault(event, set()).update(names)
-        words = {
-            event: f"{event}{' in ' * bool(event)}{'; '.join(sorted(names))}"
-            for event, names in rates.items()
-        }
+        events: dict[int, str] = {}  # the predicted label whose rates are compared; "" for several
+        names: dict[str, set[str]] = {}
+        for j in torch.nonzero(torch.maximum(a, b) <= ROUNDING)[:, 0].tolist():
+            rates = self.combinations.rate[:, j].tolist()
+            columns = np.unique(self.cell_numerators[rates].indices % self.statistic.n_columns)
+            one = len(columns) == 1
+            events[j] = f"prediction {self.space.classes[columns[0]]} in " if one else ""
+            names.setdefault(events[j], set()).update(map(self._rate_names.__getitem__, rates))
+        words = {event: event + "; ".join(sorted(sets)) for event, sets in names.items()}
         return {j: f"{words[event]} (rates of zero have no ratio)" for j, event in events.items()}
 
     def _both(self, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -258,12 +248,6 @@ class RateRatios(LinearMoments):
         second = first[torch.as_tensor(partner, device=values.device)]
         # The two equations are solved for the rates.
         return (c * first + second) / (c**2 - 1.0), (c * second + first) / (c**2 - 1.0)
-
-    def _event(self, j: int) -> str:
-        """Name the predicted label whose rates are compared; "" for several."""
-        rates = self.cell_numerators[self.combinations.rate[:, j].tolist()]
-        columns = np.unique(rates.indices % self.statistic.n_columns)
-        return f"prediction {self.space.classes[columns[0]]}" if len(columns) == 1 else ""
 
     def narrowed(self, by: Tensor) -> Self:
         """Subtract `by` (m,) from the slacks, as far as equal rates of 1 still satisfy them."""

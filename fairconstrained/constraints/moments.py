@@ -45,8 +45,7 @@ NEVER_BINDS = 1e6
 class MomentConstraint:
     """Base of constraints, from a partition, a statistic and a function of the table.
 
-    A subclass implements :meth:`evaluate`, :meth:`describe` and :meth:`without_small`. It
-    overrides other methods if it supports more.
+    A subclass implements :meth:`evaluate`, :meth:`describe` and :meth:`without_small`.
     """
 
     space: Space  # the labels and groups that the constraint is bound to
@@ -106,8 +105,7 @@ class MomentConstraint:
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
         """Return soft statistics (n, n_columns), and the derivatives of their weighted sums.
 
-        The pullback maps weights (n, n_columns) to derivatives by the scores, (n, K), and by the
-        extra variables, (n_aux,).
+        These are by the scores, (n, K), and by the extra variables, (n_aux,).
         """
         if self.n_aux:
             soft, pullback = linearized(lambda z, a: self.statistic_at(a).soft(z, y), scores, aux)
@@ -142,16 +140,14 @@ class MomentConstraint:
 
     def narrowed(self, by: Tensor) -> Self:
         """Subtract `by` (m,) from the slacks, down to zero from those that are not negative."""
-        # Below zero no two rates are close enough; slacks that are negative already mean something
-        # else.
+        # Below zero no two rates are close enough; negative slacks already mean something else.
         less = self.slack - by.to(self.slack)
         return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
 
     def without_rounding(self, hard: Tensor) -> Tensor:
         """Replace hard values by 0 where only rounding makes them differ from it.
 
-        Gaps of labels are rounded as those who count them round: only without a slack may sums of
-        weights make one of nothing.
+        Gaps of labels are left as users count them, unless no slack is allowed.
         """
         rounds = (self.slack.to(hard) <= 0.0) | (not self.label_based)
         return torch.where(rounds & (hard.abs() <= ROUNDING), 0.0, hard)
@@ -183,10 +179,9 @@ class MomentConstraint:
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
-        """Drop the values of rates that are not compared.
+        """Drop the values of rates that are not compared; also return words for each of these.
 
         `rows` (n_classes, n_groups) are numbers of rows, by which :func:`compared_rates` decides.
-        Returns the constraint, and words for each rate that was left out.
         """
         raise NotImplementedError
 
@@ -220,8 +215,10 @@ class Stack(MomentConstraint):
     at least one. Equal statistics are computed once.
     """
 
+    members: tuple[MomentConstraint, ...] = ()
+
     def __init__(self, space: Space, members: Sequence[MomentConstraint]):
-        self._members = tuple(members)
+        self.members = tuple(members)
         statistics = tuple(dict.fromkeys(member.statistic for member in members))
         cells = torch.stack([member.partition.part_of_cell.reshape(-1) for member in members])
         parts, part_of_cell = torch.unique(cells, dim=1, return_inverse=True)
@@ -248,10 +245,6 @@ class Stack(MomentConstraint):
         self._aux_sizes = [member.n_aux for member in members]
         self.member_columns = [slice(starts[i], starts[i + 1]) for i in map(statistics.index, each)]
 
-    @property
-    def members(self) -> tuple[MomentConstraint, ...]:
-        return self._members
-
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         each = self._each(rows, scores.new_zeros(self.n_aux))
         return torch.cat([member.init_aux(scores, placed) for member, (placed, _) in each])
@@ -267,13 +260,13 @@ class Stack(MomentConstraint):
         return self.members[0].steps_at(aux) if len(self.members) == 1 else None
 
     def affine(self, counts: Tensor) -> AffineMap | None:
-        shape = (self.n_parts, self.statistic.n_columns)
+        shape, known, rates = (self.n_parts, self.statistic.n_columns), [], []
         tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
-        maps = [member.affine(member_counts) for member, (_, member_counts, _) in tables]
-        known = [block for block in maps if block is not None]
-        if len(known) < len(maps):
-            return None
-        rates = []
+        for member, (_, member_counts, _) in tables:
+            block = member.affine(member_counts)
+            if block is None:
+                return None
+            known.append(block)
         for block, part, columns in zip(known, self.member_parts, self.member_columns, strict=True):
             # The member's entry for each of the table's; if none, its last, with coefficients 0.
             entry = np.full(shape, block.rates.shape[1] - 1)
@@ -340,21 +333,18 @@ class Stack(MomentConstraint):
         self, sums: Tensor, counts: Tensor, aux: Tensor
     ) -> Iterator[tuple[MomentConstraint, tuple[Tensor, Tensor, Tensor]]]:
         """Yield each member with its table, counts and extra variables."""
-        members = zip(self.members, self.member_parts, strict=True)
-        pieces = zip(members, self.member_columns, torch.split(aux, self._aux_sizes), strict=True)
-        for (member, part), columns, member_aux in pieces:
+        places = self.member_parts, self.member_columns, torch.split(aux, self._aux_sizes)
+        for member, part, columns, member_aux in zip(self.members, *places, strict=True):
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
-            member_table = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
-            yield member, (member_table[:, :-1], member_table[:, -1], member_aux)
+            table = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
+            yield member, (table[:, :-1], table[:, -1], member_aux)
 
     def _each(
         self, rows: Placement, aux: Tensor
     ) -> Iterator[tuple[MomentConstraint, tuple[Placement, Tensor]]]:
         """Yield each member with its parts of the rows and its extra variables."""
-        pieces = zip(
-            self.members, self.member_parts, torch.split(aux, self._aux_sizes), strict=True
-        )
-        for member, part, member_aux in pieces:
+        sizes = torch.split(aux, self._aux_sizes)
+        for member, part, member_aux in zip(self.members, self.member_parts, sizes, strict=True):
             yield member, (rows.in_unions(part, member.n_parts), member_aux)
 
     def without_small(
@@ -365,12 +355,11 @@ class Stack(MomentConstraint):
         return stacked(self.space, remaining), [words for _, dropped in pairs for words in dropped]
 
     def describe(self, j: int) -> str:
-        first = 0
         for member in self.members:
-            if j < first + len(member.slack):
-                return member.describe(j - first)
-            first += len(member.slack)
-        raise IndexError(f"There are {first} values; got {j}.")
+            if j < len(member.slack):
+                return member.describe(j)
+            j -= len(member.slack)
+        raise IndexError(f"There are {len(self.slack)} values.")
 
     def split(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
         """Yield each member with its values."""
@@ -385,10 +374,9 @@ class Stack(MomentConstraint):
         return {key: member.measure(piece) for key, (member, piece) in pieces}
 
     def undefined(self, values: Tensor) -> dict[int, str]:
-        names: dict[int, str] = {}
-        first = 0
+        names, first = {}, 0
         for member, piece in self.split(values):
-            names |= {first + j: words for j, words in member.undefined(piece).items()}
+            names.update({first + j: words for j, words in member.undefined(piece).items()})
             first += len(piece)
         return names
 

@@ -211,8 +211,7 @@ class Parity(EventNotion):
             if self.ratio is None:
                 gap = checked_number(self, "slack", set_slack)
                 slacks = np.append(slacks, np.full(differences.shape[0], gap))
-            # Where all pairs are compared, the largest value is a range, and no product with all
-            # pairs is needed.
+            # The largest of all pairs is a range: no product with all pairs is needed.
             families += (n_sets,) if reference.all_pairs else ()
             # Sets of all others, or of everybody, are no group: one row is enough for them.
             group_columns += [columns] * n_sets + [()] * (members.shape[0] - n_sets)
@@ -229,16 +228,8 @@ class Parity(EventNotion):
         families = families if max(families, default=0) > 1 else ()
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
-        constraint = linear(
-            kind,
-            space,
-            events,
-            list(map(sp.vstack, rates)),
-            combinations,
-            allowed,
-            statistic,
-            *names,
-        )
+        every = list(map(sp.vstack, rates))
+        constraint = linear(kind, space, events, every, combinations, allowed, statistic, *names)
         return constraint._with(group_columns=group_columns * len(events))
 
 
@@ -328,8 +319,7 @@ class ComparedSets(NamedTuple):
 def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
     """List the sets of groups to compare, stratum by stratum of the control features.
 
-    Of parallel attributes the sets are the groups with the same value in one column, column by
-    column, each of which may have its own slack.
+    Of parallel attributes they are the groups with the same value in one column, column by column.
     """
     every = space.labels_of(notion.attributes)
     labels = [group if isinstance(group, tuple) else (group,) for group in every]
@@ -452,11 +442,6 @@ def differences(compared: NDArray[np.bool_]) -> Any:
     return sp.csr_array(entries, shape=(m, len(compared)))
 
 
-def _pairwise(n_groups: int) -> tuple[Any, Any]:
-    """Compare the rates of all ordered pairs of groups: largest minus smallest."""
-    return sp.eye_array(n_groups), differences(~np.eye(n_groups, dtype=bool))
-
-
 def _against(others: Floats, paired: Floats) -> tuple[Any, Any]:
     """Compare the rate of each group, with both signs, with the rate of one of other sets.
 
@@ -473,7 +458,10 @@ def _against(others: Floats, paired: Floats) -> tuple[Any, Any]:
 FEWER = "Use fewer groups: cross fewer columns, or join small groups."
 _OVERALL = "Use reference='overall', which needs two values a group, or fewer groups."
 _REFERENCES: dict[str, _Reference] = {
-    "pairwise": _Reference(_pairwise, lambda n: n * (n - 1), _OVERALL, all_pairs=True),
+    "pairwise": _Reference(  # all ordered pairs: largest minus smallest
+        lambda n: (sp.eye_array(n), differences(~np.eye(n, dtype=bool))),
+        *(lambda n: n * (n - 1), _OVERALL, True),
+    ),
     "rest": _Reference(lambda n: _against(1.0 - np.eye(n), np.eye(n)), lambda n: n * n, _OVERALL),
     "overall": _Reference(
         lambda n: _against(np.ones((1, n)), np.ones((n, 1))), lambda n: 2 * n, FEWER
@@ -512,13 +500,7 @@ def linear(
         size = len(factors) * shape[0], shape[1] * n_columns
         return sp.coo_array((values, (row, column)), shape=size)
 
-    return kind(
-        space,
-        times([event.pairs for event in events], statistic.n_columns),
-        times([event.condition for event in events], 1),
-        combinations,
-        np.full(combinations.rate.shape[1], slack),
-        statistic,
-        name,
-        title,
-    )
+    hits = times([event.pairs for event in events], statistic.n_columns)
+    possible = times([event.condition for event in events], 1)
+    slacks = np.full(combinations.rate.shape[1], slack)
+    return kind(space, hits, possible, combinations, slacks, statistic, name, title)

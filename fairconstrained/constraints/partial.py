@@ -130,11 +130,9 @@ class WithinIntervals(MomentConstraint):
     def _counted(self, which: NDArray[np.bool_], n: NDArray[np.int64]) -> list[str]:
         """Describe some of the parts, with their numbers of rows."""
         n = np.maximum(n, 0)  # a released number may be negative
-        inside = n * self.intervals.lengths
-        return [
-            f"{self._words(q)} ({in_rows(n[q])}, {inside[q]:.3g} of them in the interval)"
-            for q in np.flatnonzero(which)
-        ]
+        words, inside = "{} ({}, {:.3g} of them in the interval)", n * self.intervals.lengths
+        some = np.flatnonzero(which)
+        return [words.format(self._words(q), in_rows(n[q]), inside[q]) for q in some]
 
 
 class PartialRates(WithinIntervals):
@@ -147,12 +145,12 @@ class PartialRates(WithinIntervals):
         \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack}, \qquad
         \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
 
-    Hard values are those of G. Where both rates are outside their intervals, G is flat and a
-    violated constraint has no gradient. The leak gives it one. Solvers that follow the hard values
-    correct its bias.
+    Hard values are those of G, which is flat outside the intervals: the leak, which the paper does
+    not have, gives violated constraints a gradient there. Solvers that follow hard values correct
+    its bias.
 
-    With :class:`Above` a row adds to one column for each threshold. With :class:`ScoreBins` it adds
-    1 in all to the table for any number of thresholds, as private training needs. Paper: no leak.
+    A row adds to one column of :class:`Above` for each threshold. With :class:`ScoreBins` it adds 1
+    in all for any number of thresholds, as private training needs.
     """
 
     _extra = ("leak",)
@@ -189,30 +187,24 @@ class PartialRates(WithinIntervals):
         rising = (1.0 - self.leak) * (scale * highest[1] + 1.0) + leak * plus
         falling = (1.0 - self.leak) * scale * highest[0] + leak * minus
         first, second = self.first.to(plus.device), self.second.to(plus.device)
-        return torch.stack(
-            (
-                (rising[first] + falling[second])[:, 0] - self.slack.to(plus),
-                (falling[first] + rising[second])[:, 0],
-            )
-        )
+        up, down = rising[first] + falling[second], falling[first] + rising[second]
+        return torch.stack((up[:, 0] - self.slack.to(plus), down[:, 0]))
 
 
 class PartialGroupAUCs(WithinIntervals):
     r"""AUCs between the scores of two parts inside the intervals, at most `gap` from 1/2.
 
-    Fixed thresholds divide scores into bins, and rows of the same bin count as tied. Bin b holds
-    the fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators,
-    the error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
-    The thresholds of the statistic ascend.
+    Fixed ascending thresholds divide scores into bins, whose rows count as tied. Bin b holds the
+    fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators, the
+    error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
     """
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         rates = sums / counts[:, None]
         ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
         edges = torch.cat((ones, rates, zeros), dim=1)
-        return self._centred(
-            auc_inside(fraction_inside(edges, self.lower.to(sums), self.upper.to(sums)))
-        )
+        inside = fraction_inside(edges, self.lower.to(sums), self.upper.to(sums))
+        return self._centred(auc_inside(inside))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         inside = self.intervals.fraction(self.ranks(scores, rows).rank)
@@ -256,10 +248,9 @@ class FractionsInside:
 class RanksOfThresholds:
     r"""Comparison of parts by the ranks r of all thresholds that lie in the interval of some part.
 
-    Levels c are in :math:`[\alpha - \kappa/2, \beta + \kappa/2]`. Suppose that for every such c
-    there is a threshold at which all parts have :math:`|r - c| \le \kappa/2`. Then no two parts
-    differ by more than :math:`\kappa` where one of them is inside
-    (:func:`fairconstrained.metrics.ccdf_gap`).
+    If for every c in :math:`[\alpha - \kappa/2, \beta + \kappa/2]` there is a threshold at which
+    all parts have :math:`|r - c| \le \kappa/2`, no two parts differ by more than :math:`\kappa`
+    where one of them is inside (:func:`fairconstrained.metrics.ccdf_gap`).
     """
 
     @staticmethod
@@ -293,17 +284,15 @@ class PartialDistributions(WithinIntervals):
 
     By Lemma 5.1 of the paper the gap is at most :math:`\kappa` if and only if for every c in
     :math:`[\kappa/2, 1 - \kappa/2]` there is a threshold :math:`\theta_c` at which all parts have
-    :math:`|G - c| \le \kappa / 2`. Here c is on a grid, and the thresholds are extra variables. Let
-    :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is :math:`c \mp \kappa/2`. The values
-    :math:`2 (r_q(\theta_c) - b_{cq}) / L_q` and :math:`2 (a_{cq} - r_q(\theta_c)) / L_q` for all c
-    and q are those of problem (15) of the paper, with p = a, in units of the gap.
+    :math:`|G - c| \le \kappa / 2`. Here c is on a grid, a column of the statistic each, and the
+    thresholds are extra variables. Let :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is
+    :math:`c \mp \kappa/2`. The values :math:`2 (r_q(\theta_c) - b_{cq}) / L_q` and :math:`2 (a_{cq}
+    - r_q(\theta_c)) / L_q` are those of problem (15) of the paper, with p = a, in units of the gap.
 
     Hard values are exact. Every threshold belongs to the nearest :math:`\theta_c`. The hard value
-    of (c, q) is the maximum over these thresholds of twice the distance by which part q is above
-    (or below) the middle of the parts, minus slack. The largest hard value is the gap minus slack.
-
-    The statistic has one column for each c. With `compared_by` :class:`RanksOfThresholds` instead
-    of :class:`FractionsInside`, replace G by r above.
+    of (c, q) is the maximum over these of twice the distance by which part q is above (or below)
+    the middle of the parts, minus slack. Compared by :class:`RanksOfThresholds`, replace G by r
+    above.
     """
 
     _extra = ("compared_by",)
@@ -374,13 +363,9 @@ class PartialDistributions(WithinIntervals):
             for factor in (1.0 / counts[:, None], self._scale)
         )
         # A single part has nothing to be compared with, and no values.
-        combinations = np.concatenate((scale, -scale))[: len(self.slack)]
-        return AffineMap(
-            [Combinations.of(combinations)],
-            rates,
-            self.evaluate(counts.new_zeros(shape), counts, counts.new_zeros(0)),
-            shape,
-        )
+        combinations = Combinations.of(np.concatenate((scale, -scale))[: len(self.slack)])
+        offset = self.evaluate(counts.new_zeros(shape), counts, counts.new_zeros(0))
+        return AffineMap([combinations], rates, offset, shape)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Combine convex parts of the rates; the first one has the bounds."""
@@ -390,10 +375,9 @@ class PartialDistributions(WithinIntervals):
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Measure exact gaps from sorted scores, each at the grid point nearest its threshold."""
-        ranks = self.ranks(scores, rows)
-        theta = aux.detach().cpu().numpy()
-        gaps = self.compared_by.gaps(self.intervals, ranks.rank)
-        sides = [_largest_near(side, ranks.thresholds, theta) for side in gaps]
+        (thresholds, rank), theta = self.ranks(scores, rows), aux.detach().cpu().numpy()
+        gaps = self.compared_by.gaps(self.intervals, rank)
+        sides = [_largest_near(side, thresholds, theta) for side in gaps]
         values = np.concatenate([side.reshape(-1) for side in sides])[: len(self.slack)]
         return torch.as_tensor(values).to(scores) - self.slack.to(scores)
 

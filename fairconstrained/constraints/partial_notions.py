@@ -57,9 +57,8 @@ class PartialNotion(Notion):
         n_groups = len(space.groups)
         refuse_too_many(self, n_groups * (n_groups - 1), n_groups, FEWER)
         (positive,) = self.positive(space.classes)
-        part = np.pad(
-            self._parts(n_groups, positive), ((0, 0), (0, int(space.unknown))), constant_values=-1
-        )
+        part = self._parts(n_groups, positive)
+        part = np.pad(part, ((0, 0), (0, int(space.unknown))), constant_values=-1)
         group_of_part = [np.argwhere(part == q)[0, 1] for q in range(part.max() + 1)]
         ranks = interval if self.interval is None else self.interval
         intervals = read_intervals(ranks, list(space.groups)).take(group_of_part)

@@ -33,12 +33,12 @@ class PredictiveRates(LinearMoments):
         """Return None: the denominators are not fixed."""
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
-        defined = self._predicted(sums) > NEGLIGIBLE
-        values = self.combinations.to(sums).times(self.rates(sums, counts)[:, None])[:, 0]
-        if not bool(defined.all()):
-            known, worst = self._undefined(defined.cpu())
-            values = torch.where(known.to(values.device), values, worst.to(values))
-        return values - self.slack.to(sums)
+        defined, values = self._predicted(sums) > NEGLIGIBLE, super().evaluate(sums, counts, aux)
+        if bool(defined.all()):
+            return values
+        known, worst = self._undefined(defined.cpu())
+        worst = worst.to(values) - self.slack.to(values)
+        return torch.where(known.to(values.device), values, worst)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Return the rates from the table, (n_rates,); 0 where nobody has the prediction."""
@@ -132,7 +132,7 @@ class PredictiveParity(ParityOfClass):
     title = named_positive
 
 
-class FalseOmissionRateParity(ParityOfClass):
+class FalseOmissionRateParity(PredictiveParity):
     r"""Equal false omission rates: :math:`P(y = c \mid \hat y \neq c, g)`.
 
     Of those who are not predicted c, equal fractions of all groups are c: of two classes it is
@@ -151,7 +151,3 @@ class FalseOmissionRateParity(ParityOfClass):
 
     name = "false_omission_rate_parity"
     rates = staticmethod(rates.false_omission_rates)
-    _differences = PredictiveRates
-    _ratios = PredictiveRatios
-
-    title = named_positive

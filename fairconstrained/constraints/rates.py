@@ -43,11 +43,10 @@ class DemographicParity(ParityOfClass):
         for each column.
     ratio : float, optional
         In place of `slack`: the smallest rate is at least this fraction of the largest, as in the
-        four-fifths rule (0.8). ``violation_`` is then 1 less the smallest ratio, by predicted
-        labels, and a fit that is ``feasible_`` keeps the ratio exactly; ``excess_`` and margins are
-        in units of rates. A ratio says nothing about the size of the rates: 0.01 against 0.0125 is
-        as good as 0.4 against 0.5. Nor is it the same for both of two outcomes: those who are
-        refused may differ by more (`pos_label`).
+        four-fifths rule (0.8). ``violation_`` is then 1 less the smallest ratio; ``excess_`` and
+        margins are in units of rates. A ratio says nothing about the size of the rates: 0.01
+        against 0.0125 is as good as 0.4 against 0.5. Nor is it the same for both of two outcomes:
+        those who are refused may differ by more (`pos_label`).
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         Compare each pair of groups (largest minus smallest rate), each group with all others
         together (RaCO-DP, Definition 3.1), or each group with the overall rate (fairlearn's form).
@@ -62,18 +61,15 @@ class DemographicParity(ParityOfClass):
         labels do not follow the soft rates.
     pos_label : label, optional
         The favourable class, whose rates are compared; default: 1 of 0 and 1, True, the last of
-        ordered categories, each of several. Gaps between the rates of two classes are the same for
-        both, ratios are not: of two words it must be given with `ratio`.
+        ordered categories, each of several. Ratios need it of two words; gaps are the same for
+        both.
 
     Examples
     --------
-    >>> from fairconstrained.constraints import DemographicParity
-    >>> DemographicParity(slack=0.02, reference="overall")
-    DemographicParity(reference='overall', slack=0.02)
-
     The four-fifths rule:
 
     >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.constraints import DemographicParity
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.metrics import demographic_parity_ratio
     >>> data = make_biased_classification(1000, random_state=0)
@@ -217,10 +213,9 @@ class RejectionRate(CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c)`: a floor of ``1 - max`` under the rate of the outcome c.
 
     In each group it makes a parity criterion *level up*: no group gets the favourable outcome less
-    often than the floor says, which may be its rate without the parity criterion.
-
-    It bounds rates and not persons: some who were accepted may be refused while others are accepted
-    in their place. Nor does it say that those who are accepted in addition are better off.
+    often than the floor says, which may be its rate without the parity criterion. It bounds rates
+    and not persons: some who were accepted may be refused while others are accepted in their place.
+    Nor does it say that those who are accepted in addition are better off.
 
     Parameters
     ----------
@@ -266,11 +261,9 @@ class ExpectedCost(Cap):
     It keeps a model useful while another criterion makes it fair:
     ``ExpectedCost(0.2)`` is an accuracy of at least 0.8, ``ExpectedCost(0.2, costs="balanced")`` a
     balanced accuracy of at least 0.8. A floor under a mean utility u is a cap on the cost
-    :math:`\max u - u`.
-
-    It is a mean over everybody, or with `per_group` over each group, and says nothing about who
-    bears the costs. That costs are the same for all people of one outcome is an assumption of
-    yours.
+    :math:`\max u - u`. It is a mean over everybody, or with `per_group` over each group, and says
+    nothing about who bears the costs. That costs are the same for all people of one outcome is an
+    assumption of yours.
 
     Parameters
     ----------

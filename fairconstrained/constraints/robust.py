@@ -136,8 +136,8 @@ class RobustParity(Notion):
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
     """Compute the fractions of recorded groups in each true group, at each corner.
 
-    Returns the fractions (n_sets, n_groups) and the true group of each set: rows of the matrix that
-    its rate does not depend on are those of the first corner.
+    Returns the fractions (n_sets, n_groups), by the first corner's matrix but for the rows that the
+    rate of a set depends on, and the true group of each set.
     """
     corners = {}
     for index, matrix in matrices_within(confusion, bounds).items():

@@ -32,9 +32,9 @@ class ScoreMoments(Statistic):
 class SplineBins(Fractions):
     r"""Weights of a row in `n_columns` bins: cubic B-splines of its squashed score.
 
-    The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`.
-    Knots are equally spaced on [-r, r]. A row at the relative position t between two knots has the
-    weights
+    The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`,
+    which gives scores near zero a fine resolution and every score a slope. Knots are equally spaced
+    on [-r, r]. A row at the relative position t between two knots has the weights
 
     .. math::
 
@@ -42,11 +42,7 @@ class SplineBins(Fractions):
         \tfrac16 + \tfrac12 (t + t^2 - t^3), \quad \tfrac16 t^3
 
     in the four bins around it (there are three more bins than intervals). They add up to 1, and
-    their second derivatives are continuous, as Newton steps and L-BFGS require. Only four weights
-    of a row are nonzero, so the cost of a table hardly depends on the number of bins.
-
-    Squashing gives scores near zero a fine resolution and every score a slope: features with heavy
-    tails give some log odds beyond 8.
+    their second derivatives are continuous, as Newton steps and L-BFGS require.
     """
 
     n_columns: int
@@ -64,9 +60,8 @@ class SplineBins(Fractions):
 
     def _table(self, scores: Tensor, weight: Tensor, index: Tensor, n_rows: int) -> Tensor:
         """Add up weighted `soft` over rows of equal index, (n_rows, n_columns)."""
-        table: Tensor = _Table.apply(  # type: ignore[no-untyped-call]
-            self._place(scores), weight, index, (n_rows, self.n_columns)
-        )
+        shape, place = (n_rows, self.n_columns), self._place(scores)
+        table: Tensor = _Table.apply(place, weight, index, shape)  # type: ignore[no-untyped-call]
         return table
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:

@@ -76,20 +76,17 @@ class Space(NamedTuple):
         Rows of which this attribute is known stand for all rows of their label. The weights are
         relative to :meth:`factors`.
         """
-        known = [
-            i for i, label in enumerate(self.labels_of("parallel")) if label[place] is not None
-        ]
-        every = np.ones(self.shape)
+        every, labels = np.ones(self.shape), self.labels_of("parallel")
         if self.weights is None:
             return every
+        known = [i for i, label in enumerate(labels) if label[place] is not None]
         return every * self._standing(known).numpy() / self.factors().numpy()
 
     def shares(self, y: Tensor, group: Tensor) -> Tensor:
         """Return shares of rows in groups, (n, n_indices), the last for unknown groups.
 
         A row of known group stands for as many rows of its label in its group, itself included. The
-        last column has the rows of unknown group, less those that are stood for: shares add up to
-        one, and sums over all groups are those of the rows themselves.
+        last column is what is left: shares of a row add up to one.
         """
         factor = self.factors().to(y.device)[y, group]
         shares = factor.new_zeros((len(y), self.shape[1]))
@@ -147,14 +144,10 @@ class Space(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Label, weight and part of each row, as a constraint sees them.
-
-    :meth:`Partition.place` creates them. A row is in one part, or belongs to parts by
-    fractions where its group is known with a probability only.
-    """
+    """Label, weight and part of each row, by :meth:`Partition.place`."""
 
     y: Tensor  # (n,) class indices
-    part: Tensor  # (n,) from 0 to n_parts, which is no part; or fractions, (n, n_parts)
+    part: Tensor  # (n,) from 0 to n_parts, which is no part; or (n, n_parts): fractions of rows
     weight: Tensor  # (n,) positive
     n_parts: int
 
@@ -243,8 +236,7 @@ class Partition:
     def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
         """Assign each row to its part, which constraints use in place of groups.
 
-        `y` (n,) and `group` (n,) are indices; or fractions (n, n_groups) that add up to one say how
-        much of each row belongs to each group.
+        `y` and `group` (n,) are indices, or `group` (n, n_groups) are fractions that add up to one.
         """
         # The number after the last part, in place of -1, is an index that sums can drop.
         part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
@@ -296,9 +288,9 @@ def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
 class Statistic:
     """Base of statistics of a row, functions of its scores and its label.
 
-    A subclass has ``n_columns`` and :meth:`soft`. To be released privately it has ``widths``: the
-    numbers of neighbouring columns that are not negative and add up to one for every row, and 1 for
-    a column from 0 to 1 by itself.
+    A subclass has ``n_columns``, :meth:`soft` and, to be released privately, ``widths``: the
+    numbers of neighbouring columns from 0 that add up to one for every row, and 1 for a column from
+    0 to 1.
     """
 
     n_columns: int

@@ -31,10 +31,9 @@ from fairconstrained.problems.values import ERM
 class FairERM(ERM):
     """Empirical risk minimisation with the capabilities that solvers need.
 
-    The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
-    Linear constraints are then estimated without bias, and a group may be missing in the draw. In
-    the same way mean losses are divided by the weight of all rows. If rows are not drawn uniformly,
-    as with equally many from each part, each row has a scale.
+    The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows, so
+    linear constraints are estimated without bias, and a group may be missing in the draw; so are
+    mean losses. If rows are not drawn uniformly, each row has a scale.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -61,8 +60,18 @@ class FairERM(ERM):
     # ------------------------------------------------------------------ estimates from draws
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Linearize objective and constraints on all rows, or estimate them from drawn rows."""
-        return super().linearize(x) if rows is None else self._on_draw(x, rows)
+        """Linearize objective and constraints on all rows, or estimate both from drawn rows."""
+        if rows is None:
+            return super().linearize(x)
+        if self.affine is not None:
+            batch, whole = self._drawn(rows, None), slice(None)
+            placed = self.placed.take(rows)._replace(weight=batch.weight)
+            return self._on_draws(self.affine, x, batch.X, placed, whole, whole, [len(rows)])
+
+        def terms(*arguments: Any) -> Tensor:
+            return torch.cat((self._risk(*arguments), self._values(*arguments)))
+
+        return self._penalised(x, self.linearize_scores(terms, x, rows))
 
     def objective(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Linearize the penalised risk alone, on all rows in memory or on drawn rows."""
@@ -95,21 +104,8 @@ class FairERM(ERM):
         index = torch.cat((rows, *(drawn for drawn, _ in draws)))
         X, placed = self.data.X.rows(index), self.placed.take(index)
         placed.weight.mul_(torch.cat(scales))
-        first, later = slice(0, n), slice(n, None)
-        sizes = [len(drawn) for drawn, _ in draws]
-        return self._on_draws(self.affine, x, X, placed, first, later, sizes)
-
-    def _on_draw(self, x: Tensor, rows: Tensor) -> Linearization:
-        """Estimate objective and constraints from the same drawn rows."""
-        if self.affine is not None:
-            batch, whole = self._drawn(rows, None), slice(None)
-            placed = self.placed.take(rows)._replace(weight=batch.weight)
-            return self._on_draws(self.affine, x, batch.X, placed, whole, whole, [len(rows)])
-
-        def terms(*arguments: Any) -> Tensor:
-            return torch.cat((self._risk(*arguments), self._values(*arguments)))
-
-        return self._penalised(x, self.linearize_scores(terms, x, rows))
+        parts, sizes = (slice(0, n), slice(n, None)), [len(drawn) for drawn, _ in draws]
+        return self._on_draws(self.affine, x, X, placed, *parts, sizes)
 
     def _on_draws(
         self,
@@ -131,12 +127,9 @@ class FairERM(ERM):
         risk, risk_gradient = self.risk.linearize(
             scores[first], rows.y[first], rows.weight[first], self.data.total_weight
         )
-        statistics, statistics_pullback = self.constraint.linearize(
-            scores[drawn], rows.y[drawn], aux
-        )
-        values, table_pullback = affine.draw_values(
-            statistics, rows.part[drawn], rows.weight[drawn], sizes
-        )
+        y, part, weight = rows.y[drawn], rows.part[drawn], rows.weight[drawn]
+        statistics, statistics_pullback = self.constraint.linearize(scores[drawn], y, aux)
+        values, table_pullback = affine.draw_values(statistics, part, weight, sizes)
 
         def pullback(weights: Tensor) -> Tensor:
             from_risk = weights[0] * risk_gradient()
@@ -194,11 +187,9 @@ class FairERM(ERM):
         return (x, dual) if self.simpler is None else self.simpler(self)
 
     def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
-        rows_ = self.data.take(rows)
-        scores = self.model.scores(x[: self.model.n_params], rows_.X)
-        return torch.stack(
-            [risk(scores, rows_.y, rows_.weight) for risk in (self.risk.soft, self.risk.hard)]
-        )
+        held = self.data.take(rows)
+        at = self.model.scores(x[: self.model.n_params], held.X), held.y, held.weight
+        return torch.stack((self.risk.soft(*at), self.risk.hard(*at)))
 
     # ------------------------------------------------------------------ similar problems
 
@@ -248,9 +239,8 @@ class FairERM(ERM):
         .. math:: g(z, a) = c^+(z, a) - c^-(z_0, a_0)
                   - \nabla c^-(z_0, a_0)' \big( (z, a) - (z_0, a_0) \big) \ge c(z, a) .
 
-        For a linear model this gives the subproblem (31) of the partial-parity paper. For other
-        models it is still a bound, because c is a function of scores. A linearization in the
-        parameters would give no bound.
+        For a linear model this gives the subproblem (31) of the partial-parity paper; for others it
+        is still a bound, unlike a linearization in the parameters.
         """
         w_0, aux_0 = anchor.tensor_split([self.model.n_params])
         parts = self.constraint.convex_parts
@@ -266,8 +256,8 @@ class FairERM(ERM):
             # torch's forward mode would give them directly, but compiles scripts on first use.
             u = torch.ones_like(concave, requires_grad=True)
             slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
-            steps = (scores - scores_0.detach(), aux - aux_0)
-            along = (slopes[0] * steps[0]).sum() + (slopes[1] * steps[1]).sum()
+            along = (slopes[0] * (scores - scores_0.detach())).sum()
+            along = along + (slopes[1] * (aux - aux_0)).sum()
             (change,) = torch.autograd.grad(along, u, create_graph=True)
             linear: Tensor = concave.detach() + change
             return parts(scores, placed, aux)[0] - linear

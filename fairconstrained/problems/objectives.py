@@ -26,8 +26,8 @@ Gradient = Callable[[], Tensor]
 class Objective:
     """Base of objectives: soft as optimised, hard as measured.
 
-    A subclass has :meth:`sums` and :meth:`from_sums`. Sums are divided by `total`, the weight of
-    all rows where rows are drawn: dividing by that of the batch would be biased.
+    Sums are divided by `total`, the weight of all rows: where rows are drawn, theirs would be
+    biased.
     """
 
     is_additive = False  # whether `soft` is `sums` divided by the total weight
@@ -39,7 +39,7 @@ class Objective:
 
     def from_sums(self, sums: Tensor) -> Tensor:
         """Compute `soft` from `sums`, possibly flattened, divided by the total weight."""
-        raise NotImplementedError
+        return sums.reshape(())
 
     def soft(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
@@ -75,9 +75,6 @@ class RankedLoss(Objective):
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return _weighted_sum(self.loss, scores, y, weight)
 
-    def from_sums(self, sums: Tensor) -> Tensor:
-        return sums.reshape(())
-
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
     ) -> tuple[Tensor, Gradient]:
@@ -110,9 +107,6 @@ class Nothing(Objective):
 
     def sums(self, scores: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         return scores.new_zeros(())
-
-    def from_sums(self, sums: Tensor) -> Tensor:
-        return sums.reshape(())
 
     def linearize(
         self, scores: Tensor, y: Tensor, weight: Tensor, total: Tensor | None = None
@@ -156,8 +150,7 @@ class Costs:
 
     def _weight(self, y: Tensor, like: Tensor) -> Tensor:
         # Correct predictions may cost something, too: only the extra cost counts.
-        least = self.table.diagonal()[:, None]
-        return (self.table - least).amax(dim=1).to(like)[y]
+        return (self.table - self.table.diagonal()[:, None]).amax(dim=1).to(like)[y]
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,9 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows, or up to 1,000,000 entries and no solution, this is repeated with soft
     rates twice as sharp, and the result of smaller error wins. If soft rates lead to no feasible
-    point, they are made four times as sharp, up to three times. With many rows a subsample
-    is solved first, and its solution is the start. If the start is optimal without constraints and
-    feasible, it is the result.
+    point, they are made four times as sharp, up to three times. With many rows the solution of a
+    subsample is the start. A start that is feasible, and optimal without constraints, is the
+    result.
 
     Parameters
     ----------
@@ -73,16 +73,16 @@ class AugmentedLagrangian(Solver):
     Notes
     -----
     An iteration is one update of the multipliers. The first costs about 30 passes over the data,
-    and later ones, which reuse the curvature, cost 1 to 20. The residual is the largest entry of
-    the KKT conditions of the shifted problem, and infinite while the targets still move.
+    later ones, which reuse the curvature, 1 to 20. The residual is the largest entry of the KKT
+    conditions of the shifted problem, and infinite while the targets still move.
 
-    In convex problems the Lagrangian at its minimiser is a lower bound on the objective of all
-    points that meet the targets. With more than 1,000 rows, rounds end if it exceeds the objective
-    at equal scores that meet the constraints: rates of many small groups differ by chance.
+    With more than 1,000 rows, rounds end if the Lagrangian at its minimiser, which in convex
+    problems bounds the objective from below, exceeds the objective at equal scores that meet the
+    constraints: rates of many small groups differ by chance.
 
     If rounds end without a solution, nearly feasible iterates are repaired by searching hard values
-    along lines, and again with the sharpest rates if none has become feasible. If that fails, the
-    result is the best point along an offset: far out all predictions are equal.
+    along lines, and again with the sharpest rates. If that fails, the result is the best point
+    along an offset: far out all predictions are equal.
 
     References
     ----------
@@ -220,7 +220,7 @@ class AugmentedLagrangian(Solver):
             terms = linearize(torch.as_tensor(variables, device=x.device))
             active = (dual + self.penalty * (terms.value[1:] + shift)).clamp_min(0.0)
             value = terms.value[0] + (active**2).sum() / (2.0 * self.penalty)
-            gradient = terms.pullback(torch.cat((torch.ones_like(terms.value[:1]), active)))
+            gradient = terms.pullback(torch.cat((active.new_ones(1), active)))
             return value.item(), gradient.cpu().numpy()
 
         minimiser, gradient = minimise(lagrangian, x.cpu().numpy())
@@ -254,7 +254,7 @@ class _Targets:
         excess = iterate.excess
         # While the shifts move, half of what single rows can violate is no reason to tighten.
         feasible = excess <= (FEASIBILITY_TOL if self.settled else 0.5 * NEARLY)
-        better = self._best is None or float(iterate.hard[0]) < float(self._best[0].hard[0])
+        better = self._best is None or bool(iterate.hard[0] < self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
         miss = float(gap.abs().max()) if len(gap) else 0.0
@@ -263,7 +263,7 @@ class _Targets:
         self._least, self._miss = min(self._least, excess), min(self._miss, miss)
         if feasible:
             shift = _shift_solved_at(soft, hard, iterate.dual) + self._tightened(hard)
-            if self._best is None or iterate.hard[0] < self._best[0].hard[0]:
+            if better:
                 self._best = (iterate, shift)
             # Less unused slack of binding constraints is not worth another round.
             if self.settled or bool((gap.abs() <= 5e-4).all()):

@@ -19,8 +19,7 @@ from fairconstrained.exceptions import IncompatibleSolverError
 
 # Largest violation of a feasible point: none, as users compare numbers to the last digit.
 FEASIBILITY_TOL = 0.0
-# A larger violation comes neither from a single row of a table of a thousand nor from limited
-# accuracy.
+# A larger violation comes neither from one of a thousand rows nor from limited accuracy.
 NEARLY = 1e-3
 
 
@@ -162,11 +161,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
             if "range" not in parameter.metadata or (value is None and parameter.default is None):
                 continue
             kind, sign, least, below = parameter.metadata["range"]
-            if not (
-                is_number(value, kind)
-                and least <= value < below
-                and (sign == ">=" or value > least)
-            ):
+            inside = is_number(value, kind) and least <= value < below
+            if not inside or (sign == ">" and value == least):
                 what = "an integer" if kind is Integral else "a finite number"
                 end = f" and below {below:g}" if below < inf else ""
                 raise ValueError(f"{name} must be {what} {sign} {least:g}{end}; got {value!r}.")
@@ -194,15 +190,13 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
     """Return whether a solver can solve a problem, or None if one of them does not say.
 
-    The problem, or its class before there is one, must offer what the solver requires, which is
-    less for rows that are not `in_memory`; an object must suit it as well.
+    A problem, or its class before there is one, must offer what the solver requires; less is on
+    offer for rows that are not `in_memory`.
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None
-    offers = set(problem.offers)
-    if not in_memory:
-        offers -= getattr(problem, "in_memory_only", frozenset())
-    offered = set(solver.requires) <= offers
+    missing: Any = () if in_memory else getattr(problem, "in_memory_only", ())
+    offered = set(solver.requires) <= set(problem.offers).difference(missing)
     return offered and (isinstance(problem, type) or solver.suits(problem))
 
 

@@ -38,6 +38,11 @@ class Curvature:
         self.pairs: deque[tuple[Floats, Floats, float]] = deque(maxlen=memory)
         self._scale = 1.0  # of the initial inverse Hessian, a multiple of the identity
 
+    def forget(self) -> None:
+        """Drop all pairs."""
+        self.pairs.clear()
+        self._scale = 1.0
+
     def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
@@ -65,11 +70,6 @@ class Curvature:
         for (step, change, bend), alpha in zip(self.pairs, reversed(alphas), strict=True):
             result = result + np.multiply.outer(step, alpha - change @ result / bend)
         return result
-
-    def forget(self) -> None:
-        """Drop all pairs."""
-        self.pairs.clear()
-        self._scale = 1.0
 
 
 def lbfgs(function: Function, x: Floats, *, accuracy: float, curvature: Curvature) -> Minimum:
@@ -153,11 +153,10 @@ class LBFGS(Solver):
 
     Notes
     -----
-    A recorded iteration reduces the gradient to a tenth, by at most 60 iterations of L-BFGS, which
-    keeps 20 pairs of steps and gradient changes. The residual is the largest entry of the gradient
-    in the coordinates of the model. The last iterations go well beyond ``tol``, and to rounding
-    with at most 1000 rows, so the result does not depend on the order of the data. Of ERMI, which
-    is not convex, it is a stationary point.
+    A recorded iteration reduces the gradient to a tenth, by at most 60 iterations of L-BFGS. The
+    residual is the largest entry of the gradient in the coordinates of the model. The last
+    iterations go well beyond ``tol``, with at most 1000 rows to rounding, so the result does not
+    depend on the order of the data. Of ERMI, which is not convex, it is a stationary point.
 
     References
     ----------
@@ -198,12 +197,10 @@ class LBFGS(Solver):
             # Without a step at full accuracy rounding is the limit: more iterations are in vain.
             stuck = np.array_equal(end, point)
             if residual <= tol:
-                last_steps = lbfgs_then_newton if exact else lbfgs
-                goal = ROUNDING if exact else 1e-3 * tol
+                last_steps, goal = (lbfgs_then_newton, ROUNDING) if exact else (lbfgs, 1e-3 * tol)
                 end, gradient = last_steps(objective, end, accuracy=goal, curvature=curvature)
                 residual = min(residual, float(np.abs(gradient).max()))
-            point = end
-            there = torch.as_tensor(point, device=x.device)
+            point, there = end, torch.as_tensor(end, device=x.device)
             yield Iterate(there, *problem.evaluate(there), dual, residual)
             if stuck and accuracy <= tol:
                 return

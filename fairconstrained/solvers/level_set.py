@@ -52,34 +52,31 @@ def upper_bound(u: Tensor, v: Tensor, bound: float, owner: Tensor) -> float:
 
 @dataclass(frozen=True)
 class MirrorDescent:
-    """State of Algorithm 2: iterates, and their averages weighted by tau."""
+    """State of Algorithm 2: iterates, and sums from which averages weighted by tau follow."""
 
     x: Tensor
     y: Dual
     t: int
     total: float  # sum of tau
-    x_sum: Tensor
-    weights_sum: Tensor
-    u_sum: Tensor
-    v_sum: Tensor
-    distance_sum: float  # of |x - centre|^2
+    sums: tuple[Any, ...]  # of x, the weights, u, v and |x - centre|^2, times tau
 
     @classmethod
     def begin(cls, x: Tensor, saddle: Saddle) -> MirrorDescent:
         """Begin at x, with equal weights and alpha = 0."""
         n = saddle.n_values
         y = Dual(x.new_full((n,), 1.0 / n), x.new_zeros(saddle.n_pairs))
-        zeros = torch.zeros_like
-        return cls(x, y, 0, 0.0, zeros(x), zeros(y.weights), zeros(y.weights), zeros(y.alpha), 0.0)
+        none = torch.zeros_like(y.weights)
+        return cls(x, y, 0, 0.0, (torch.zeros_like(x), none, none, y.alpha, 0.0))
 
-    def average(self) -> Tensor:
-        """Return the output of Algorithm 2."""
+    def average(self, place: int = 0) -> Tensor:
+        """Return one of the averages: by default that of x, the output."""
         # Paper: 1/T for x, and u, v without tau; here tau everywhere, as in Lin et al. (2020).
-        return self.x_sum / self.total
+        average: Tensor = self.sums[place] / self.total
+        return average
 
     def multipliers(self) -> Tensor:
         """Return the averaged weights of the constraints, divided by the objective's."""
-        weights = self.weights_sum / self.total
+        weights = self.average(1)
         return weights[1:] / weights[0]
 
 
@@ -231,24 +228,19 @@ class LevelSet(Solver):
         gradient = terms.pullback(torch.cat((y.weights, y.weights[saddle.owner] * y.alpha)))
         # The minimiser of g'x + |x - x_t|^2 / (2 eta) + rho / 2 |x - centre|^2
         x = (state.x / eta + rho * centre - gradient) / (1.0 / eta + rho)
-        return replace(
-            state,
-            x=self.project(saddle, x, centre),
-            y=dual_step(y, u, v, tau, self._largest_alpha(saddle), saddle.owner),
-            t=state.t + 1,
-            total=state.total + tau,
-            x_sum=state.x_sum + tau * state.x,
-            weights_sum=state.weights_sum + tau * y.weights,
-            u_sum=state.u_sum + tau * u,
-            v_sum=state.v_sum + tau * v,
-            distance_sum=state.distance_sum + tau * float(((state.x - centre) ** 2).sum()),
+        distance = float(((state.x - centre) ** 2).sum())
+        now = zip(state.sums, (state.x, y.weights, u, v, distance), strict=True)
+        sums = tuple(total + tau * value for total, value in now)
+        y = dual_step(y, u, v, tau, self._largest_alpha(saddle), saddle.owner)
+        return MirrorDescent(
+            self.project(saddle, x, centre), y, state.t + 1, state.total + tau, sums
         )
 
     def upper_bound(self, saddle: Saddle, state: MirrorDescent, rho: float) -> float:
         """Return U(r) of equation 26, with the averages of Algorithm 2."""
-        u, v = state.u_sum / state.total, state.v_sum / state.total
-        bound = upper_bound(u, v, self._largest_alpha(saddle), saddle.owner)
-        return bound + 0.5 * rho * state.distance_sum / state.total
+        largest, distance = self._largest_alpha(saddle), float(state.sums[-1])
+        bound = upper_bound(state.average(2), state.average(3), largest, saddle.owner)
+        return bound + 0.5 * rho * distance / state.total
 
     def _largest_alpha(self, saddle: Saddle) -> float:
         return float(saddle.c1**0.5 * self.interval * saddle.c2)

@@ -70,8 +70,8 @@ def run(
     callbacks : sequence of callables
         Each is called with every iterate. Returning True ends the run. Exceptions pass through.
     known : sequence of Baseline
-        Points that the result must not be worse than, each with the difference that matters.
-        Infeasible ones are moved along their offsets. The problem must be ``Sharpenable``.
+        Points, moved along their offsets if infeasible, that the result must not be worse than. The
+        problem must be ``Sharpenable``.
     record : callable, optional
         Returns the history's entry for an iterate; default: the iterate itself.
 
@@ -85,10 +85,8 @@ def run(
 
     Raises
     ------
-    ValueError
-        If a parameter of the solver is not valid, before any work.
-    IncompatibleSolverError
-        If the solver cannot solve this problem, before any work.
+    ValueError, IncompatibleSolverError
+        If a parameter is not valid or the solver cannot solve this problem, before any work.
     DivergenceError
         If the variables or the objective are no longer finite.
 
@@ -112,8 +110,7 @@ def run(
     """
     history: list[Any] = []
     times: list[float] = []
-    chosen: Iterate | None = None
-    ended = Status.FINISHED
+    chosen, ended = None, Status.FINISHED
     check_solves(solver, problem)
     solver.check(problem)
     start = time.perf_counter()
@@ -145,9 +142,8 @@ def run(
         if chosen is None:
             raise RuntimeError(f"{solver!r} yielded no iterate.")
         better, equal = best_of_baselines(problem, chosen, known) if known else (chosen, torch.inf)
-    if not solver.takes_known:
-        return Solution(chosen, len(history), ended, history, times, ended, better)
-    if better is chosen:
+    if better is chosen or not solver.takes_known:
+        equal = equal if solver.takes_known else torch.inf
         return Solution(chosen, len(history), ended, history, times, ended, better, equal)
     history.append(record(better) if record else better)
     times.append(time.perf_counter() - start)

@@ -39,13 +39,9 @@ class _NoisySaddle(NoisySteps):
         self.check(None)
         # Features are public where groups are the secret: nothing is released to scale them.
         for_columns = _OF_COLUMNS if budget.unit != "sensitive_features" else {}
-        return plan_releases(
-            _FRACTIONS | for_columns,
-            budget,
-            step={TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction},
-            sampling_rate=sampling_rate(n_rows, self.batch_size),
-            n_steps=self.n_steps,
-        )
+        fractions, rate = _FRACTIONS | for_columns, sampling_rate(n_rows, self.batch_size)
+        step = {TABLE: self.histogram_fraction, GRADIENT: 1 - self.histogram_fraction}
+        return plan_releases(fractions, budget, step=step, sampling_rate=rate, n_steps=self.n_steps)
 
     def iterate(
         self, problem: RecordFermi, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -115,10 +111,9 @@ class DPFERMI(_NoisySaddle):
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1.
     Paper: group proportions are exact; here: released with the budget, or public. Paper: the whole
-    epsilon for each of both gradients; here: joint accounting. Paper: noise on
-    :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
-    a random point is returned in theory, the last in experiments; here the average by default. The
-    table and the ascent differ from the paper as in :class:`FERMI`.
+    epsilon for each of both gradients; here: joint accounting. Paper: noise on :math:`W F` and on
+    :math:`e_s F'`; here: on the table alone, of which both are functions. Paper: a random point or
+    the last; here: the average by default. The rest differs as in :class:`FERMI`.
 
     Examples
     --------
@@ -166,14 +161,9 @@ class NoisyTables(_NoisySaddle):
 
     Examples
     --------
-    >>> from fairconstrained import DPFermiClassifier
-    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import NoisyTables
-    >>> data = make_biased_classification(5000, random_state=0)
-    >>> clf = DPFermiClassifier(epsilon=1.0, solver=NoisyTables(n_steps=50), random_state=0)
-    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
-    >>> clf.privacy_.n_steps
-    50
+    >>> NoisyTables(n_steps=50)
+    NoisyTables(n_steps=50)
     """
 
     memory: float = nonnegative(0.8, below=1)
