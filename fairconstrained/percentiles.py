@@ -63,18 +63,11 @@ class Intervals(NamedTuple):
         return np.asarray(inside)
 
     def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
-        """Find the lowest and highest rank at which G has these values, each (n_groups, m).
-
-        They differ where a value falls in a gap between two intervals.
-        """
-        unions = list(zip(*self, strict=True))  # none, if all groups are too small
-        left, right = (
-            np.reshape(
-                [_inverse(*union, fraction, side) for union in unions], (len(unions), len(fraction))
-            )
-            for side in ("left", "right")
-        )
-        return left, right
+        """Find the lowest and highest rank, each (n_groups, m), at which G has these values."""
+        ranks = np.empty((2, len(self.lower), len(fraction)))
+        for i, union in enumerate(zip(*self, strict=True)):
+            ranks[:, i] = [_inverse(*union, fraction, side) for side in ("left", "right")]
+        return ranks[0], ranks[1]
 
 
 def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Floats:
@@ -96,11 +89,11 @@ def fraction_inside(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
 
 
 def auc_inside(fraction: Numbers) -> Numbers:
-    r"""Return AUCs of all pairs of sets within the interval, (n_sets, n_sets); ties count one half.
+    """Return AUCs of all pairs of sets within the interval, (n_sets, n_sets); ties count one half.
 
-    The argument holds G at thresholds in ascending order, (n_sets, m), so its rows fall from 1 to
-    0. Entry (g, h) is :math:`P(z > z') + P(z = z') / 2` for z from set g and z' from set h. Scores
-    between the same two thresholds count as tied.
+    The argument holds G at thresholds in ascending order, (n_sets, m). Entry (g, h) is :math:`P(z >
+    z') + P(z = z') / 2` for z from set g and z' from set h. Scores between the same two thresholds
+    count as tied.
     """
     left, right = fraction[:, :-1], fraction[:, 1:]
     inside, middle = left - right, 0.5 * (left + right)
@@ -139,9 +132,8 @@ def _by_group(interval: Mapping[Any, Any], groups: Sequence[Any]) -> list[Any]:
     for group in groups:
         key = group if group in interval else group_name(group)
         if key not in interval:
-            raise ValueError(
-                f"interval must have an entry for every group; there is none for {key}."
-            )
+            lacks = f"there is none for {key}."
+            raise ValueError(f"interval must have an entry for every group; {lacks}")
         chosen.append(interval[key])
     return chosen
 
@@ -157,8 +149,7 @@ def _union(value: Any) -> list[tuple[float, float]]:
 
 
 def _pair(value: Any) -> tuple[float, float]:
-    numbers = _is_sequence(value) and len(value) == 2
-    numbers = numbers and all(map(is_number, value))
+    numbers = _is_sequence(value) and len(value) == 2 and all(map(is_number, value))
     if not numbers or not 0 <= value[0] < value[1] <= 1:
         raise ValueError(
             "interval must be a pair (alpha, beta) with 0 <= alpha < beta <= 1, a list of such "

@@ -16,8 +16,7 @@ from torch.nn.functional import pad
 from fairconstrained.constraints.tables import look_up, sum_by
 from fairconstrained.numerics import ROUNDING
 
-# Entries up to which a matrix is stored densely, 0.5 MB: dense products of small matrices are
-# faster.
+# Entries up to which matrices are dense, 0.5 MB: products of small ones are faster.
 _DENSE = 2**16
 
 

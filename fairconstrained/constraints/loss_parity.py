@@ -61,12 +61,8 @@ class LossParity(Parity):
         attributes: str = "crossed",
         pos_label: Any = None,
     ):
-        self.slack = slack
-        self.reference = reference
-        self.attributes = attributes
-        self.within = within
-        self.loss = loss
-        self.pos_label = pos_label
+        self.slack, self.within, self.loss, self.pos_label = slack, within, loss, pos_label
+        self.reference, self.attributes = reference, attributes
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -88,8 +84,7 @@ class LossParity(Parity):
         return Losses(chosen(self, "loss", LOSSES))
 
 
-# Paper: equalized odds bounds the sum of the gaps of all labels; here each gap, because the slack
-# of every criterion in this package is in units of a gap.
+# Paper: equalized odds bounds the sum of the labels' gaps; here: each, as all slacks are of gaps.
 LOSS_PARITIES: Mapping[str, Callable[..., LossParity]] = {
     name: partial(LossParity, within=within) for within, name in _NAMES.items()
 }

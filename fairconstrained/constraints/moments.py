@@ -6,8 +6,7 @@ a row and its weight :math:`w_i`, the table is
 .. math:: M_q = \sum_{i \in q} w_i s(z_i, y_i), \qquad N_q = \sum_{i \in q} w_i ,
 
 and a constraint is a function of the table: :math:`g(M, N) \le 0`. Tables of chunks, batches and
-workers add up. Gradients pass through a few numbers, and private training has to protect only
-these. Any number of constraints are one, on a common table.
+workers add up, and private training has to protect only these. Any constraints are one, on a table.
 """
 
 from __future__ import annotations
@@ -158,10 +157,8 @@ class MomentConstraint:
 
     def deviations(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Estimate standard errors of the hard values on these rows, (m,)."""
-        # By the Bayesian bootstrap (Rubin 1981), over independent exponential weights: the same
-        # draws at every point, so that errors of two points can be compared.
-        rng = torch.Generator(device="cpu").manual_seed(0)
-        drawn = []
+        # By the Bayesian bootstrap (Rubin 1981), with the same draws at every point.
+        rng, drawn = torch.Generator(device="cpu").manual_seed(0), []
         for _ in range(100):
             factor = torch.empty_like(rows.weight, device="cpu").exponential_(generator=rng)
             reweighted = rows._replace(weight=rows.weight * factor.to(rows.weight.device))

@@ -39,15 +39,12 @@ class MutualInformation:
     """
 
     def __init__(self, condition: Tensor, n_classes: int, counts: Tensor):
-        self.condition = condition
-        self.counts = counts
-        self.n_classes = n_classes
-        self.n_parts = len(condition)
+        self.condition, self.counts = condition, counts
+        self.n_classes, self.n_parts = n_classes, len(condition)
         self.n_conditions = int(condition.max()) + 1 if len(condition) else 0
         self._same = (condition[:, None] == condition).to(counts)
         fraction = (counts / self._over_condition(counts).clamp_min(ROUNDING)).clamp_min(ROUNDING)
-        self._total = counts.sum()
-        self._root = fraction.sqrt()[:, None]
+        self._total, self._root = counts.sum(), fraction.sqrt()[:, None]
         self._group_factor = 2.0 / self._total / self._root
         #: 1 / N where two parts have the same condition, (n_parts, n_parts).
         self.shared = self._same / self._total

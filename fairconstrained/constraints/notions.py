@@ -36,8 +36,7 @@ from fairconstrained.rate_definitions import Rate, is_symmetric
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
 
-# Values of a criterion: 1,000 groups pairwise, within each of two labels. Each has a multiplier,
-# and the history of a fit would hold all of them.
+# Values, each with a multiplier: 1,000 groups pairwise, within each of two labels.
 _MOST_VALUES = 2_000_000
 
 
@@ -192,8 +191,7 @@ class Parity(EventNotion):
         sets = [ComparedSets(sp.eye_array(n_groups, format="csr"), bound, space.crossed)]
         if space.n_control or self.attributes != "crossed":
             sets = compared_sets(self, space, bound)
-        rates: list[list[Any]] = [[] for _ in space.classes]
-        comparisons, families, slacks = [], (), np.zeros(0)
+        rates, comparisons, families, slacks = [], [], (), np.zeros(0)
         group_columns: list[tuple[int, ...]] = []
         for groups, set_slack, columns in sets:
             n_sets = groups.shape[0]
@@ -201,12 +199,11 @@ class Parity(EventNotion):
             # Before the matrices, which are what would not fit into memory.
             refuse_too_many(self, n_values, n_groups, reference.advice)
             members, differences = reference.compare(n_sets)
-            every = sp.csr_array(members) @ groups
-            weights = [None] * len(rates)
+            by_label = [sp.csr_array(members) @ groups] * len(space.classes)
             if space.partly and self.attributes == "parallel":
                 weights = space.factors_by(columns[0])[:, : groups.shape[1]]
-            for of_label, weight in zip(rates, weights, strict=True):
-                of_label.append(every if weight is None else every.multiply(weight).tocsr())
+                by_label = [s.multiply(w).tocsr() for s, w in zip(by_label, weights, strict=True)]
+            rates.append(by_label)
             comparisons.append(differences)
             if self.ratio is None:
                 gap = checked_number(self, "slack", set_slack)
@@ -228,8 +225,8 @@ class Parity(EventNotion):
         families = families if max(families, default=0) > 1 else ()
         combinations = Combinations.of(compared, families * len(events))
         names = self.name, self.title(space.classes)
-        every = list(map(sp.vstack, rates))
-        constraint = linear(kind, space, events, every, combinations, allowed, statistic, *names)
+        by_label = list(map(sp.vstack, zip(*rates, strict=True)))
+        constraint = linear(kind, space, events, by_label, combinations, allowed, statistic, *names)
         return constraint._with(group_columns=group_columns * len(events))
 
 

@@ -300,8 +300,7 @@ class PartialDistributions(WithinIntervals):
 
     def __init__(self, *parts: Any, compared_by: Any, **named: Any):
         super().__init__(*parts, **named)
-        self.compared_by = compared_by
-        self.n_aux = self.statistic.n_columns
+        self.compared_by, self.n_aux = compared_by, self.statistic.n_columns
         grid = compared_by.grid(self.intervals, 0.5 * min(self.gap, 1.0), self.n_aux)
         self.grid = grid.levels
         self.least, self.most = torch.as_tensor(grid.least), torch.as_tensor(grid.most)
@@ -344,8 +343,7 @@ class PartialDistributions(WithinIntervals):
             if float(excess.abs().max()) <= ROUNDING:
                 break
             low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
-            # The mean rate falls with the threshold, hence the sign; where slopes vanish the step
-            # is infinite and bisection takes over.
+            # The mean rate falls with the threshold; where slopes vanish, bisection takes over.
             newton = theta + excess / (weight @ steps.slopes(soft))
             theta = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
         return theta

@@ -282,31 +282,25 @@ class PartialGroupAUC(PartialNotion):
 
 def _checked_grid(notion: Any, least: int) -> int:
     """Return the number of thresholds, or raise ValueError."""
-    n = notion.n_grid
+    n, name = notion.n_grid, f"{type(notion).__name__}.n_grid"
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < least:
-        raise ValueError(
-            f"{type(notion).__name__}.n_grid must be an integer >= {least}; got {n!r}."
-        )
+        raise ValueError(f"{name} must be an integer >= {least}; got {n!r}.")
     return int(n)
 
 
-def _named(*notions: type[PartialNotion]) -> Mapping[str, type[PartialNotion]]:
-    """Index criteria by the names that estimators accept, which omit "partial"."""
-    return {notion.name.removeprefix("partial_"): notion for notion in notions}
-
-
-PARTIAL = _named(
-    PartialStatisticalParity,
-    PartialRankParity,
-    PartialDemographicParity,
-    PartialEqualOpportunity,
-    PartialEqualizedOdds,
-    PartialGroupAUC,
-)
+# By the names that estimators accept.
+PARTIAL: Mapping[str, type[PartialNotion]] = {
+    "statistical_parity": PartialStatisticalParity,
+    "rank_parity": PartialRankParity,
+    "demographic_parity": PartialDemographicParity,
+    "equal_opportunity": PartialEqualOpportunity,
+    "equalized_odds": PartialEqualizedOdds,
+    "group_auc": PartialGroupAUC,
+}
 # Criteria that read the data only through a table of counts with bounded rows.
-PARTIAL_PRIVATE = _named(
-    PartialStatisticalParityInBins,
-    PartialDemographicParity,
-    PartialEqualOpportunity,
-    PartialEqualizedOdds,
-)
+PARTIAL_PRIVATE: Mapping[str, type[PartialNotion]] = {
+    "statistical_parity": PartialStatisticalParityInBins,
+    "demographic_parity": PartialDemographicParity,
+    "equal_opportunity": PartialEqualOpportunity,
+    "equalized_odds": PartialEqualizedOdds,
+}

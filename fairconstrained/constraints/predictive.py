@@ -36,9 +36,13 @@ class PredictiveRates(LinearMoments):
         defined, values = self._predicted(sums) > NEGLIGIBLE, super().evaluate(sums, counts, aux)
         if bool(defined.all()):
             return values
-        known, worst = self._undefined(defined.cpu())
-        worst = worst.to(values) - self.slack.to(values)
-        return torch.where(known.to(values.device), values, worst)
+        rate, factor, defined = self.combinations.rate, self.combinations.factor, defined.cpu()
+        first, second = ((rate * side).sum(dim=0) for side in (factor > 0, factor < 0))
+        # Of two undefined rates the one of lower index counts as 1, in both orders of the pair.
+        is_larger = ~defined[second] & (defined[first] | (first < second))
+        up, down = factor.clamp_min(0.0).sum(dim=0), factor.clamp_max(0.0).sum(dim=0)
+        worst = torch.where(is_larger, up, down).to(values) - self.slack.to(values)
+        return torch.where((defined[first] & defined[second]).to(values.device), values, worst)
 
     def rates(self, sums: Tensor, counts: Tensor) -> Tensor:
         """Return the rates from the table, (n_rates,); 0 where nobody has the prediction."""
@@ -59,16 +63,6 @@ class PredictiveRates(LinearMoments):
         by_column = counted.reshape(*sets.shape[:2], self.statistic.n_columns)
         predicted = by_column.any(axis=1, keepdims=True)
         return as_tensor(without_zeros((sets * predicted).reshape(counted.shape)), self.slack)
-
-    def _undefined(self, defined: Tensor) -> tuple[Tensor, Tensor]:
-        """Return whether both rates of each value exist, and its value where one does not, (m,)."""
-        rate, factor = self.combinations.rate, self.combinations.factor
-        first, second = ((rate * side).sum(dim=0) for side in (factor > 0, factor < 0))
-        known = defined[first] & defined[second]
-        # Of two undefined rates the one of lower index counts as 1, in both orders of the pair.
-        is_larger = ~defined[second] & (defined[first] | (first < second))
-        up, down = factor.clamp_min(0.0).sum(dim=0), factor.clamp_max(0.0).sum(dim=0)
-        return known, torch.where(is_larger, up, down)
 
     def _moves(self, sums: Tensor, counts: Tensor) -> Tensor:
         above, below = (matrix.to_dense().to(sums) for matrix in (self._above, self._predictions))

@@ -1,8 +1,7 @@
 r"""Rate constraints: demographic parity, equalized odds, error rates, caps, costs, and custom ones.
 
-Each criterion lists its events (see :mod:`fairconstrained.constraints.notions`). With more than two
-classes there is one event per class. Two classes need only one event, because their rates add up to
-1.
+Each criterion lists its events (see :mod:`fairconstrained.constraints.notions`), one for each class
+of more than two; the rates of two classes add up to 1.
 """
 
 from __future__ import annotations
@@ -344,8 +343,7 @@ class RateConstraint(Notion):
     temperature: float = field(default=1.0, kw_only=True)
 
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
-        part, unions = self._parts(space), self._unions()
-        n_classes = len(space.classes)
+        part, unions, n_classes = self._parts(space), self._unions(), len(space.classes)
         weights = np.asarray(self.weights, dtype=float)
         if weights.ndim != 3 or weights.shape[1:] != (len(unions), n_classes):
             raise ValueError(
@@ -368,16 +366,12 @@ class RateConstraint(Notion):
             part = np.column_stack((part, *[pooled] * space.unknown))
         # Cells in no part have index -1, the padded column, which is in no union.
         cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), -1)
-        return LinearMoments(
-            space,
-            # The rate of class k in union r sums column k over its cells.
-            sp.kron(sp.csr_array(cells), sp.eye_array(n_classes)),
-            np.repeat(cells, n_classes, axis=0),
-            weights.reshape(len(weights), -1),
-            np.full(len(weights), slacks, dtype=float),
-            ClassProbabilities(n_classes, checked_temperature(self)),
-            self.name,
-        )
+        # The rate of class k in union r sums column k over its cells.
+        hits = sp.kron(sp.csr_array(cells), sp.eye_array(n_classes))
+        terms = hits, np.repeat(cells, n_classes, axis=0), weights.reshape(len(weights), -1)
+        statistic = ClassProbabilities(n_classes, checked_temperature(self))
+        allowed = np.full(len(weights), slacks, dtype=float)
+        return LinearMoments(space, *terms, allowed, statistic, self.name)
 
     def _parts(self, space: Space) -> NDArray[np.int64]:
         """Number the part of each label and group, in the order of the names."""
@@ -409,8 +403,7 @@ class RateConstraint(Notion):
 
     def _unions(self) -> Floats:
         """Return the unions of parts as zeros and ones, (n_unions, n_parts)."""
-        names = list(self.part)
-        lists = (list, tuple, set)
+        names, lists = list(self.part), (list, tuple, set)
         strange = [u for u in self.unions if not isinstance(u, lists) or not set(u) <= set(names)]
         if strange:
             raise ValueError(

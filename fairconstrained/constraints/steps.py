@@ -25,14 +25,13 @@ class Step:
     convex: Callable[[Tensor], Tensor]
 
 
-def _logistic_convex(x: Tensor) -> Tensor:
-    # Paper: sigma + rho |w|^2 / 2 with a large enough rho (Example D.4); here the logistic function
-    # left of 0 and its tangent right of it, because that needs no rho and has less curvature.
-    return torch.where(x < 0, torch.sigmoid(x), 0.5 + 0.25 * x)
-
-
 STEPS: dict[str, Step] = {
-    "logistic": Step(torch.sigmoid, lambda value: value * (1.0 - value), _logistic_convex),
+    # Paper (Example D.4): sigma + rho |w|^2 / 2; here: no rho and less curvature, by a tangent.
+    "logistic": Step(
+        torch.sigmoid,
+        lambda value: value * (1.0 - value),
+        lambda x: torch.where(x < 0, torch.sigmoid(x), 0.5 + 0.25 * x),
+    ),
     # Paper: Example D.3.
     "ramp": Step(
         lambda x: (x + 0.5).clamp(0.0, 1.0),

@@ -1,7 +1,6 @@
 r"""Smooth surrogates of the probability that a row of one part does not rank above one of another.
 
-Each is a function of the means of a statistic of the scores in both parts. It therefore needs no
-pairs, and its cost is linear in the number of rows.
+Each is a function of means of a statistic in both parts: its cost is linear in the number of rows.
 """
 
 from __future__ import annotations

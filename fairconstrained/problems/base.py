@@ -107,34 +107,26 @@ class Problem(Protocol):
 
 
 class SampledProblem(Problem, Protocol):
-    """A problem whose values and gradients can be estimated without bias from draws of rows.
-
-    Some of its rows can be held out, to judge a model trained on the others.
-    """
+    """A problem that can be estimated without bias from draws of rows, or hold some of them out."""
 
     @property
     def strata(self) -> Tensor:
-        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in no part.
-
-        Constraints compare parts, so a draw for them should have rows of each.
-        """
+        """The part of each row that constraints compare, (n_rows,): 0, 1, ..., or -1 for none."""
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Linearize (f, c_1, ..., c_m), estimated from uniformly drawn `rows` if given."""
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimate f from `rows`, drawn uniformly, and c from each draw in turn.
+        """Estimate f from `rows`, drawn uniformly, and c from each draw in turn, if any.
 
-        A draw consists of row indices and scales. The scale of a row is the number of rows of the
-        data that it represents: the inverse of its expected number in a draw. Without draws the
-        result is f alone.
+        A draw consists of row indices and scales: the number of rows of the data that each
+        represents, which is the inverse of its expected number in a draw.
         """
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on the training rows, and the indices of the rows held out.
+        """Return the problem on the training rows, and the rows held out, where these are enough.
 
-        One in `every` rows of each label and group, at random; all rows are both where these are
-        few.
+        One in `every` rows of each label and group, at random; of few rows all are both.
         """
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,8 +173,7 @@ def cached_last(function: Callable[[Tensor], Answer]) -> Callable[[Tensor], Answ
 
     def cached(x: Tensor) -> Answer:
         if not (last and torch.equal(last[0][0], x)):
-            # A copy, because the caller may change x in place.
-            last[:] = [(x.clone(), function(x))]
+            last[:] = [(x.clone(), function(x))]  # the caller may change x in place
         return last[0][1]
 
     return cached

@@ -252,8 +252,7 @@ class FairERM(ERM):
             at = (scores_0.requires_grad_(), aux_0.clone().requires_grad_())
             placed = self.placed_rows(rows)
             concave = parts(at[0], placed, at[1])[1]
-            # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
-            # torch's forward mode would give them directly, but compiles scripts on first use.
+            # J d is the derivative in u of u -> (J'u)'d: forward mode would compile scripts.
             u = torch.ones_like(concave, requires_grad=True)
             slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
             along = (slopes[0] * (scores - scores_0.detach())).sum()

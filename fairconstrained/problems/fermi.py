@@ -51,25 +51,26 @@ class FermiERM(FairERM):
         The gradient in x of risk plus :math:`\lambda \psi(\cdot, W)`, and the gradient of
         :math:`\psi` in W (n_parts, n_classes) at predicted "labels" or "probabilities".
         """
-        batch = self._drawn(rows, None)
+        batch, statistic = self._drawn(rows, None), self.constraint.statistic
         placed = self.placed.take(rows)._replace(weight=batch.weight)
         scores, model_pullback = self.model.linearize(x, batch.X)
-        _, risk_gradient = self.risk.linearize(
-            scores, batch.y, batch.weight, self.data.total_weight
-        )
-        statistic = self.constraint.statistic
+        total = self.data.total_weight
+        _, risk_gradient = self.risk.linearize(scores, batch.y, batch.weight, total)
         soft, on_statistics = statistic.linearize(scores, batch.y)
         weights = self.weight * self.information.weights(dual)
         on_scores = risk_gradient() + on_statistics(placed.on_columns(weights, soft))
         counted = (statistic.hard if table == "labels" else statistic.soft)(scores, batch.y)
-        on_x = model_pullback(on_scores)
-        penalty = self.model.penalty(x).gradient
+        on_x, penalty = model_pullback(on_scores), self.model.penalty(x).gradient
         on_x[: len(penalty)] += self.alpha * penalty
         return on_x, self.information.ascent(dual, placed.sum(counted))
 
     def label_objective(self, x: Tensor) -> tuple[float, float]:
         """Return error plus penalty of predicted labels, and their mutual information or 0."""
-        error, table = self._divided_sums(self.data.total(partial(self._sums_of_labels, x)))
+
+        def sums(rows: Rows) -> Tensor:
+            return self.hard_sums(self.model.scores(x, rows.X), self.placed_rows(rows))
+
+        error, table = self._divided_sums(self.data.total(sums))
         if not self._is_penalised:
             return float(error), 0.0
         information = float(self.information.value(table))
@@ -109,9 +110,6 @@ class FermiERM(FairERM):
         sums = self.data.total(partial(self._soft_and_hard_sums, x, x.new_zeros(0)))
         (risk, soft), (error, hard) = map(self._divided_sums, sums)
         return risk[0], soft, error[0], hard
-
-    def _sums_of_labels(self, x: Tensor, rows: Rows) -> Tensor:
-        return self.hard_sums(self.model.scores(x, rows.X), self.placed_rows(rows))
 
     def _from_sums(self, sums: Tensor, aux: Tensor) -> Tensor:
         risk, table = self._divided_sums(sums)

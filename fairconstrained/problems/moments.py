@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fairconstrained.constraints.auc import AUCConstraint
 from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
@@ -56,13 +55,11 @@ class RankingERM(FairERM):
             return super().along(x, direction, reach)
         X = self.data.quantiles.X
         scores, ahead = (self.model.scores(w, X)[:, 0] for w in (x, x + direction))
-        return rank_line(
-            scores,
-            ahead - scores,
-            self._pair_values,
-            lambda t: self.evaluate(x + t * direction).hard,
-            reach,
-        )
+
+        def hard(t: Tensor) -> Tensor:
+            return self.evaluate(x + t * direction).hard
+
+        return rank_line(scores, ahead - scores, self._pair_values, hard, reach)
 
     def _pair_values(self, above: Tensor, below: Tensor) -> Tensor:
         """Return how pairs change hard values if the first row ranks higher, (k, 1 + m)."""
@@ -70,10 +67,9 @@ class RankingERM(FairERM):
         negative, positive = (rows.weight * (rows.y == label) for label in (0, 1))
         auc = positive[above] * negative[below] / (positive.sum() * negative.sum())
         columns = rows.y, rows.group, rows.weight
-        notions: list[AUCConstraint] = list(self.constraint.members)  # type: ignore[arg-type]
-        gaps = [
-            notion.pair_values(notion.partition.place(*columns), above, below) for notion in notions
-        ]
+        notions: Any = self.constraint.members  # AUCConstraints
+        placed = [(notion, notion.partition.place(*columns)) for notion in notions]
+        gaps = [notion.pair_values(rows, above, below) for notion, rows in placed]
         return torch.cat((-auc[:, None], *gaps), dim=1)
 
 
@@ -186,8 +182,7 @@ class MomentERM(FixedSoftness, FairERM):
 
     @cached_property
     def _scatter(self) -> Tensor:
-        scatter: Tensor = self._root.T @ self.moments.scatter @ self._root
-        return scatter
+        return torch.matmul(self._root.T @ self.moments.scatter, self._root)
 
     def _by_part(self, table: Tensor, constraint: MomentConstraint) -> Tensor:
         """Sum over the cells of each part, with their factors in the constraints."""
@@ -241,11 +236,8 @@ class MomentERM(FixedSoftness, FairERM):
     @property
     def is_quadratic(self) -> bool:
         """Whether all surrogates are the quadratic one of the paper."""
-        surrogates = [
-            self.risk.surrogate,
-            *(member.surrogate for member in self.constraint.members),  # type: ignore[attr-defined]
-        ]
-        return all(isinstance(surrogate, Quadratic) for surrogate in surrogates)
+        terms: Any = (self.risk, *self.constraint.members)
+        return all(isinstance(term.surrogate, Quadratic) for term in terms)
 
     def quadratic_forms(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return Hessians, gradients and values of quadratic (f, c_1, ..., c_m) at zero."""

@@ -41,9 +41,8 @@ class Saddle:
         surrogate = _surrogate_of(problem)
         assert surrogate is not None
         self.c1, self.c2 = surrogate.c1, surrogate.c2
-        pairs, slack = [], [torch.zeros(1, dtype=torch.float64)]
-        owner = []
-        n_values = 1
+        pairs, owner, n_values = [], [], 1
+        slack = [torch.zeros(1, dtype=torch.float64)]
         self.pairwise = isinstance(problem.risk, PairwiseLoss)
         if self.pairwise:
             label = torch.arange(2, dtype=torch.float64)[:, None]
@@ -62,10 +61,8 @@ class Saddle:
                 owner += 2 * [torch.arange(start, start + m)]
             n_values += 2 * m
             slack.append(1.0 + member.slack)
-        self.n_values = n_values
-        device = problem.data.y.device
-        self.owner = torch.cat(owner).to(device)
-        self.slack = torch.cat(slack).to(device)
+        self.n_values, device = n_values, problem.data.y.device
+        self.owner, self.slack = torch.cat(owner).to(device), torch.cat(slack).to(device)
         # (n_cells, n_pairs) for each side
         self._indicators = torch.cat(pairs).to(device).flatten(start_dim=2).permute(1, 2, 0)
         self._n_groups = problem.constraint.partition.part_of_cell.shape[1]
@@ -158,5 +155,5 @@ def _surrogate_of(problem: ERM) -> Quadratic | None:
     surrogates = {member.surrogate for member in members}
     if isinstance(problem.risk, PairwiseLoss):
         surrogates.add(problem.risk.surrogate)
-    quadratic = [surrogate for surrogate in surrogates if isinstance(surrogate, Quadratic)]
-    return quadratic[0] if len(surrogates) == len(quadratic) == 1 else None
+    shared = surrogates.pop() if len(surrogates) == 1 else None
+    return shared if isinstance(shared, Quadratic) else None

@@ -54,12 +54,10 @@ class ERM:
     constraint: MomentConstraint
     alpha: float  # weight of half the squared norm of the coefficients
     initial: Tensor | None = None  # parameters (n_params,) to start from in place of the model's
-    # Parameters of baselines: of the unconstrained solution, and of the log odds of two classes in
-    # a linear model, on which group thresholds are found.
+    # Of baselines: the unconstrained solution, and log odds on which thresholds are found.
     free: Tensor | None = None
     log_odds: Tensor | None = None
-    # Returns the point and multipliers of a simpler model fitted to the rows of a problem: a warm
-    # start for training on them.
+    # Returns the point and multipliers of a simpler model of a problem's rows: a warm start.
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     @cached_property
@@ -228,13 +226,12 @@ class ERM:
     ) -> tuple[Tensor, OnScores]:
         """Sum risk and statistics, and return the map from weights on sums to scores.
 
-        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). With many
-        rows only the scores are stored: the statistics of a block fit into the cache and are
-        computed again for the gradient. Storing them would take five vectors of length n.
+        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). Of many
+        rows only scores are stored: statistics of a block fit into the cache and are computed
+        again.
         """
-        risk, risk_gradient = self.risk.linearize(
-            scores, rows.y, rows.weight, self.data.total_weight
-        )
+        total = self.data.total_weight
+        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, total)
         blocks = blocks_of(scores, *rows[:3])
 
         @lru_cache(maxsize=1)
@@ -244,14 +241,12 @@ class ERM:
             return block, *self.constraint.linearize(z, block.y, aux)
 
         table = scores.new_zeros(())
-        for i in range(len(blocks)):
-            block, soft, _ = placed(i)
+        for block, soft, _ in map(placed, range(len(blocks))):
             table = table + block.sum(soft)
 
         def pullback(weights: Tensor) -> tuple[Tensor, Tensor]:
             on_table, parts = weights[1:].reshape(table.shape), []
-            for i in range(len(blocks)):
-                block, soft, on_statistics = placed(i)
+            for block, soft, on_statistics in map(placed, range(len(blocks))):
                 parts.append(on_statistics(block.on_columns(on_table, soft)))
             on_blocks, on_aux = zip(*parts, strict=True)
             # A single block keeps its memory layout, which makes products with it faster.
@@ -269,12 +264,11 @@ class ERM:
     ) -> Sums:
         """Sum where extra variables are thresholds, with many gradients in one product.
 
-        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
-        gradient takes about the same time (docs/decisions.md).
+        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long
+        (docs/decisions.md).
         """
-        risk, risk_gradient = self.risk.linearize(
-            scores, rows.y, rows.weight, self.data.total_weight
-        )
+        total = self.data.total_weight
+        risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, total)
         soft, part_weights = steps.soft(scores, rows.y), rows.weights()
         # For few parts, products take an eighth of the time of sums by index.
         table = part_weights @ soft
@@ -284,9 +278,8 @@ class ERM:
             on_scores = risk_gradient() * weights[:, 0]
             for q, row_weight in enumerate(part_weights):
                 inside = torch.nonzero(row_weight)[:, 0]
-                weighted = (
-                    slopes.index_select(0, inside) * row_weight.index_select(0, inside)[:, None]
-                )
+                weight = row_weight.index_select(0, inside)[:, None]
+                weighted = slopes.index_select(0, inside) * weight
                 on_scores.index_add_(0, inside, weighted @ tables[:, q].T)
             on_aux = -(tables * (part_weights @ slopes)).sum(dim=1)
             return torch.cat((model_pullback(on_scores[:, None]).T, on_aux), dim=1)
@@ -334,9 +327,8 @@ class ERM:
 
     def hard_sums(self, scores: Tensor, rows: Placement) -> Tensor:
         """Sum over a piece of the rows for the hard values."""
-        error = self.risk.hard(scores, rows.y, rows.weight) * (
-            rows.weight.sum() / self.data.total_weight
-        )
+        fraction = rows.weight.sum() / self.data.total_weight
+        error = self.risk.hard(scores, rows.y, rows.weight) * fraction
         table = rows.sums(self.constraint.statistic.hard, scores)
         return torch.cat((error[None], table.reshape(-1)))
 
@@ -348,9 +340,8 @@ class ERM:
 
     def _span(self, like: Tensor, n_draws: int) -> Tensor | None:
         """Return the span of the risk and of each draw's values, or None if it is unknown."""
-        affine = self.affine
-        if affine is None or self.constraint.n_aux:
+        if self.affine is None or self.constraint.n_aux:
             return None
-        blocks = [like.new_ones((1, 1)), *[affine.span] * n_draws]
+        blocks = [like.new_ones((1, 1)), *[self.affine.span] * n_draws]
         diagonal: Tensor = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
         return diagonal

@@ -205,8 +205,7 @@ class SwitchingSubgradient(StochasticSolver):
     def step(self, estimates: Estimates, now: Memory) -> None:
         _, deciding, weighted = estimates.independent(now.x)
         weights = torch.zeros_like(now.dual)
-        # Paper: the tolerance falls by 3 % an epoch after 500 steps; here: it is constant,
-        # because 1e-4 is already below the noise of a batch.
+        # Paper: the tolerance falls; here: it is constant, as 1e-4 is below the noise.
         if max(deciding.tolist(), default=0.0) <= self.tolerance:
             descent, size, gradient = now.descent, self.step_size, weighted(1.0, weights)
         else:

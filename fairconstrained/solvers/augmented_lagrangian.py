@@ -175,12 +175,9 @@ class AugmentedLagrangian(Solver):
             bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
         # The last minimisation goes beyond tol, and with few rows to rounding: the result then
         # depends neither on the order of rows nor on whether weights are given as repeated rows.
-        curvature = Curvature()
-        if problem.n_rows <= FEW_ROWS:
-            polish = partial(lbfgs_then_newton, accuracy=ROUNDING, curvature=curvature)
-        else:
-            polish = partial(lbfgs, accuracy=1e-3 * tol, curvature=curvature)
-        targets = _Targets(shift)
+        few, curvature, targets = problem.n_rows <= FEW_ROWS, Curvature(), _Targets(shift)
+        last, least = (lbfgs_then_newton, ROUNDING) if few else (lbfgs, 1e-3 * tol)
+        polish = partial(last, accuracy=least, curvature=curvature)
         # More rounds change nothing (decisions: the parts of `AugmentedLagrangian`).
         most_rounds, updates = 15, 5
         # No solution needs more accuracy while its targets move.
@@ -257,12 +254,15 @@ class _Targets:
         better = self._best is None or bool(iterate.hard[0] < self._best[0].hard[0])
         soft, hard, binds = iterate.soft[1:], iterate.hard[1:], iterate.dual > 0
         gap = torch.where(binds | (hard > 0), hard, torch.zeros_like(hard))
+        # Shifts of violated constraints grow by twice the violation.
+        more = (2.0 * hard).clamp_min(self._tighter)
+        tightened = torch.where(hard > FEASIBILITY_TOL, more, torch.zeros_like(hard))
         miss = float(gap.abs().max()) if len(gap) else 0.0
         nearer = excess < 0.8 * self._least or miss < 0.8 * self._miss
         self.stalled = 0 if nearer or (feasible and better) else self.stalled + 1
         self._least, self._miss = min(self._least, excess), min(self._miss, miss)
         if feasible:
-            shift = _shift_solved_at(soft, hard, iterate.dual) + self._tightened(hard)
+            shift = _shift_solved_at(soft, hard, iterate.dual) + tightened
             if better:
                 self._best = (iterate, shift)
             # Less unused slack of binding constraints is not worth another round.
@@ -270,9 +270,8 @@ class _Targets:
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
         if self.settled and excess <= NEARLY:
-            # The accurate solution is slightly infeasible: tighten the violated constraints.
-            self.shift = self.shift + self._tightened(hard)
-            self._tighter *= 4.0
+            # The accurate solution is slightly infeasible.
+            self.shift, self._tighter = self.shift + tightened, 4.0 * self._tighter
             return iterate.x, iterate.dual
         # After eight rounds any feasible point is enough.
         patient = self.stalled < 2 and self.rounds < 8
@@ -285,15 +284,9 @@ class _Targets:
         overshot = float((gap * self._last).sum()) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
-        # All constraints take the same step: with separate steps, the shifts of a pair could
-        # contradict each other (a > b and b > a).
+        # With separate steps, the shifts of a pair could contradict each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
-
-    def _tightened(self, hard: Tensor) -> Tensor:
-        """Return increments of the shifts of violated constraints: twice the violation."""
-        more = (2.0 * hard).clamp_min(self._tighter)
-        return torch.where(hard > FEASIBILITY_TOL, more, torch.zeros_like(hard))
 
 
 def _shift_solved_at(soft: Tensor, hard: Tensor, dual: Tensor) -> Tensor:

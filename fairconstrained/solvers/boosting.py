@@ -41,8 +41,7 @@ class Rounds:
         self.problem, self.measure, self.watch = problem, measure, watch
         # Rows held out are few: multipliers leave a tenth of the slack unused.
         self.inside, self.limit = 0.1 * slack, limit
-        # Scores follow multipliers with a delay of 1 / learning_rate rounds. With multipliers that
-        # move in every round fits take 1.2 times as long (decisions: a booster's clock).
+        # Scores lag behind multipliers by 1 / learning_rate rounds (decisions: a booster's clock).
         self.period = max(round(0.3 / learning_rate), 1)  # in rounds
         self.time = self.period * learning_rate
         self.patience = inf if patience is None else patience
@@ -94,8 +93,7 @@ class Rounds:
         curved = np.maximum(hessian, _MIN_CURVATURE)
         squares = self._gradient(terms, moves, hessian.shape) ** 2 / curved
         curvature = float(squares.sum() / self.problem.data.total_weight)
-        # Relative to steepest ascent: at 2 multipliers settle without oscillation at 20 to 1,000
-        # rounds, at 4 they oscillate at a learning rate of 0.3.
+        # Of steepest ascent: at 2 multipliers settle, at 4 they oscillate at a rate of 0.3.
         step = 2.0 * float(moves @ moves) / max(curvature, _MIN_CURVATURE)
         self.dual = (self.dual + self.time * step * moves).clamp_min(0.0)
         self.weights = (self.dual + step * moves).clamp_min(0.0)

@@ -101,10 +101,8 @@ def last_step(output: str, n_steps: int, rng: Generator) -> int:
 
 def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int) -> Tensor:
     """Return the output after this step, counted from 1: an average, or the point."""
-    averaged = step - n_steps // 2
-    if output == "average" and averaged > 1:
-        return torch.lerp(before, x, 1.0 / averaged)
-    return x
+    averaged = step - n_steps // 2 if output == "average" else 1
+    return torch.lerp(before, x, 1.0 / averaged) if averaged > 1 else x
 
 
 def followed(table: str, step: int, n_steps: int) -> str:
@@ -129,11 +127,11 @@ class LabelRounds(LBFGS):
     .. math:: \frac{1}{\sum_i \omega_i} \sum_i \omega_i 1[\hat y_i \neq y_i]
         + \lambda\, \mathrm{ERMI}(H(x_k), N) .
 
-    From there the rounds start again with probabilities that are twice as sharp, up to four times:
-    the sharper, the nearer M to H. With more than 10,000 rows a sharpness that brings nothing
-    better is the last. Short moves in x, along intercepts and against the slope of the penalty, end
-    the run; they lower this objective and the mutual information of labels. The first round is the
-    paper's problem if :math:`\lambda \leq 100`.
+    From there the rounds start again with probabilities that are twice as sharp, up to four times.
+    With more than 10,000 rows a sharpness that brings nothing better is the last. Short moves in x,
+    along intercepts and against the slope of the penalty, end the run; they lower this objective
+    and the mutual information of labels. The first round is the paper's problem if
+    :math:`\lambda \leq 100`.
 
     Parameters
     ----------
@@ -143,14 +141,12 @@ class LabelRounds(LBFGS):
 
     Notes
     -----
-    Each round is minimised by :class:`LBFGS`.
-
     Larger penalties are 100 at first, and ten times as large at each sharpness until they are
     reached: if there are hardly more parameters than equations of independence, exactly independent
     *probabilities* are nearly constant, and labels need not be.
 
-    With more than 200,000 rows the first rounds use a subsample. The residual is that of the chosen
-    round's minimisation, and infinite before the end. An iteration is one of :class:`LBFGS`.
+    Each round is minimised by :class:`LBFGS`, of which an iteration is one. With more than 200,000
+    rows the first rounds use a subsample. The residual is infinite before the end.
 
     References
     ----------
@@ -197,8 +193,7 @@ class LabelRounds(LBFGS):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
         """Yield the iterates of the rounds at increasing sharpness."""
-        # If flat probabilities of many cells are exactly independent, little but constant
-        # predictions remains: the largest weight grows with the sharpness.
+        # Little but constant predictions would remain: the largest weight grows with the sharpness.
         largest, growth = 100.0, 10.0
         posed = problem.with_weight(min(problem.weight, largest))
         for _ in range(1 + 4):  # each doubles the sharpness
@@ -243,8 +238,8 @@ class _Best:
         value, information = self._problem.label_objective(x)
         better: bool = value < self.value
         if better:
-            self.x, self.value, self.information, self.residual = x, value, information, residual
-            self.posed = posed
+            self.x, self.value, self.information = x, value, information
+            self.residual, self.posed = residual, posed
         return better
 
     def repair(self) -> None:

@@ -100,8 +100,7 @@ class IDCA(FromFeasible):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve one subproblem after another; deterministic."""
-        # Paper: from a feasible point; here: from any, because constant scores are not feasible
-        # for intervals that differ between groups.
+        # Paper: from a feasible point; here: from any, because intervals may differ between groups.
         for _ in range(self.max_outer):
             path = subgradient_path(convex_subproblem(problem, x), x, self.epsilon)
             x = best_of(islice(path, self.inner_steps), self.epsilon)
@@ -148,8 +147,7 @@ class DirectSwitching(FromFeasible):
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the best nearly feasible point so far, a hundred times; deterministic."""
-        # Paper: a constant tolerance or c / (t + 1), whichever validates better; here: the constant
-        # one, because it also defines nearly feasible results.
+        # Paper: constant or c / (t + 1); here: constant, as nearly feasible results are, too.
         path = subgradient_path(problem.linearize, x, self.epsilon)
         best = merit(problem.linearize(x).value, self.epsilon)
         for _ in range(self.length):
@@ -232,8 +230,7 @@ class StochasticIDCA(StochasticSolver):
         draw = estimates.balanced_rows() if len(now.dual) else ()
         terms = problem.estimates(now.x, estimates.rows())
         gradient = terms.pullback(torch.ones_like(terms.value))
-        # Paper: concave parts linearised in the parameters; here: in the scores, because for
-        # networks only that is a bound on the constraints (for linear models both are the same).
+        # Paper: linearised in the parameters; here: in the scores, a bound for networks, too.
         if draw:
             bounds = problem.convex_bounds(now.x, now.anchor, *draw)
             gradient = gradient + bounds.pullback(now.dual)
@@ -252,10 +249,8 @@ class StochasticIDCA(StochasticSolver):
 
 def convex_subproblem(problem: Any, x: Tensor) -> Terms:
     """Return (f, g) with the concave parts of the constraints linearised at x (31)."""
-    m = problem.n_constraints
-    at_x = problem.convex_parts(x)
-    concave = at_x.value[1 + m :]
-    units = torch.eye(1 + 2 * m, dtype=x.dtype, device=x.device)[1 + m :]
+    m, at_x = problem.n_constraints, problem.convex_parts(x)
+    concave, units = at_x.value[1 + m :], torch.eye(1 + 2 * m).to(x)[1 + m :]
     slopes = at_x.pullbacks(units) if m else x.new_zeros((0, len(x)))
 
     def terms(v: Tensor) -> Linearization:
@@ -278,8 +273,7 @@ def subgradient_path(terms: Terms, x: Tensor, epsilon: float) -> Iterator[tuple[
     while True:
         at_x = terms(x)
         yield x, at_x.value
-        excess = violation(at_x.value)
-        unit = torch.zeros_like(at_x.value)
+        excess, unit = violation(at_x.value), torch.zeros_like(at_x.value)
         feasible = excess <= epsilon
         unit[0 if feasible else 1 + int(at_x.value[1:].argmax())] = 1.0
         subgradient = at_x.pullback(unit)

@@ -19,11 +19,9 @@ Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
 Minimum = tuple[Floats, Floats]  # x, gradient
 
-# With at most this many rows solutions are accurate to rounding, so that weights and repetitions,
-# dense and sparse data agree to 1e-7, as the checks of scikit-learn require.
+# Up to so many rows weights and repetitions agree to 1e-7, as scikit-learn's checks require.
 FEW_ROWS = 1000
-# With more rows a temperature of 1 no longer misleads (decisions: temperature 1), and time matters
-# more than another attempt.
+# With more rows a temperature of 1 no longer misleads (decisions: temperature 1).
 MANY_ROWS = 10_000
 # Iterations of one minimisation: the outer loop moves on from where it ends.
 _MAX_ITER = 60
@@ -46,8 +44,7 @@ class Curvature:
     def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
-        # Pairs of negative curvature would make the estimate indefinite; less than 1e-10 of both
-        # lengths is rounding.
+        # Negative curvature would make the estimate indefinite; less than 1e-10 is rounding.
         if bend > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change, bend))
             self._scale = bend / float(change @ change)
@@ -132,12 +129,10 @@ def lbfgs_then_newton(
     def bend(direction: Floats) -> Floats:
         step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
-        # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
-        # rounding errors.
+        # Without curvature, as along equal intercepts, a step would be a quotient of roundings.
         return (there - back) / (2.0 * step) + 1e-7 * direction
 
-    # Without values, which differ by rounding near the minimum. Steps from smaller gradients are
-    # rounding errors, and long where there is no curvature.
+    # Values differ by rounding near the minimum, and steps from smaller gradients are rounding.
     while np.abs(at_x).max() > _NOISE:
         hessian = LinearOperator((len(x), len(x)), matvec=bend, dtype=x.dtype)
         step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=_MAX_ITER)

@@ -117,10 +117,10 @@ class LevelSet(Solver):
     -----
     An iteration is a level. Multipliers are the averaged weights over that of the objective.
 
-    Paper: the error of U is at most :math:`\epsilon_{opt} (\theta - 1) / (2 \theta (\theta + 1))`
-    (Proposition 1), by as many steps as that takes; here: a fixed number of steps, because their
-    error depends on unknown constants. So nothing is certified: the residual is
-    infinite, ``converged_`` is False, and a run may stop well above the optimum.
+    Paper: as many steps as bound the error of U by :math:`\epsilon_{opt} (\theta - 1) / (2 \theta
+    (\theta + 1))` (Proposition 1); here: a fixed number, because that error depends on unknown
+    constants. So nothing is certified: the residual is infinite, ``converged_`` is False, and a run
+    may stop well above the optimum.
 
     ``AUCFairClassifier.partial_fit`` takes a step for each `batch_size` rows of the stream. A step
     on a single row wants a `step_size` many times smaller (0.0005) and more `n_steps`.
@@ -184,10 +184,9 @@ class LevelSet(Solver):
         self, saddle: Saddle, start: Tensor, rho: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Run Algorithm 1 with the proximal term ``rho / 2 |x - start|^2`` on every value."""
-        problem = saddle.problem
+        problem, accuracy, first = saddle.problem, torch.inf, True
         batches = shuffled(problem.n_rows, self.batch_size, rng)
         r = self.first_level(saddle, saddle.parameters(start))
-        accuracy, first = torch.inf, True
         for _ in range(self.max_levels):
             state = MirrorDescent.begin(start, saddle)
             for _ in range(self.n_steps):
@@ -195,8 +194,7 @@ class LevelSet(Solver):
             bound = self.upper_bound(saddle, state, rho)
             if first:
                 accuracy = self.accuracy(bound)
-            # Paper: halts with the current point; here: with the last one of U < 0, because U >= 0
-            # above the optimum means that these steps were too inaccurate.
+            # Paper: halts at the current point; here: at the last of U < 0, before inaccuracy.
             if bound < 0 or first:
                 w = saddle.parameters(state.average())
                 yield Iterate(w, *problem.evaluate(w), state.multipliers(), torch.inf)
@@ -219,12 +217,11 @@ class LevelSet(Solver):
         self, saddle: Saddle, state: MirrorDescent, batch: Any, r: float, rho: float, centre: Tensor
     ) -> MirrorDescent:
         """Take a step of Algorithm 2 in x and y on these rows."""
-        decay = (state.t + 1) ** -0.5
+        decay, y = (state.t + 1) ** -0.5, state.y
         eta, tau = self.step_size * decay, self.dual_step_size * decay
         terms = saddle.linearize(state.x, batch)
         u, v = terms.value[: saddle.n_values].clone(), terms.value[saddle.n_values :]
         u[0] -= r
-        y = state.y
         gradient = terms.pullback(torch.cat((y.weights, y.weights[saddle.owner] * y.alpha)))
         # The minimiser of g'x + |x - x_t|^2 / (2 eta) + rho / 2 |x - centre|^2
         x = (state.x / eta + rho * centre - gradient) / (1.0 / eta + rho)
@@ -318,11 +315,9 @@ class ProximalLevelSet(Solver):
     ) -> Iterator[Iterate]:
         """Yield the levels of each proximal problem, centred at the last solution."""
         saddle, inner = problem.saddle(), self._inner()
-        # Paper: starts nearly feasible; here: at the network's own start, because constants, which
-        # are feasible, have no gradient in the layers below.
+        # Paper: starts nearly feasible; here: at the network's own, as constants have no gradient.
         for _ in range(self.n_rounds):
-            # Paper: the centre has a and b; here: they are 0 in each, because they are the means
-            # of scores that the next steps find again.
+            # Paper: the centre has a and b; here: 0, because the next steps find them again.
             for iterate in inner.levels(saddle, saddle.extended(x), self.rho, rng):
                 yield iterate
             x = iterate.x
@@ -370,7 +365,6 @@ class LevelSetStream:
         done = replace(moved, n_levels=self.n_levels + 1, accuracy=accuracy, falling=falling)
         if not falling:
             return done
-        # Paper: each level starts where the first did; here where the last one ended, because the
-        # first steps of a level are all that a stream may have until its next row.
+        # Paper: each level starts where the first did; here: where the last one ended.
         level = self.level + bound / (2.0 * solver.theta)
         return replace(done, level=level, descent=MirrorDescent.begin(done.x, saddle))

@@ -124,8 +124,7 @@ def run(
             history.append(record(iterate) if record else iterate)
             converged, stop = iterate.residual <= tol, False
             candidates = [iterate] if chosen is None or converged else [chosen, iterate]
-            # A converged point counts, although an earlier one may have had a smaller error by
-            # chance.
+            # A converged point counts, although an earlier one may have had a smaller error.
             chosen = iterate if converged else solver.select(candidates)
             times.append(time.perf_counter() - start)
             for callback in callbacks:
@@ -218,8 +217,7 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
     """Return the best point reached by line moves from the iterates of least violation."""
     best, *nearest = seen
     candidates = [best]
-    # Moves along coordinates cost a sort of all rows each. Eight groups end at an error of .495
-    # without them, in place of .414 (decisions: the parts of `AugmentedLagrangian`).
+    # Moves along coordinates cost a sort each (decisions: the parts of `AugmentedLagrangian`).
     moves, longest, cheap = 10, 1.0, 20_000
     for iterate in nearest:
         small = problem.n_rows * len(iterate.x) <= cheap
@@ -241,8 +239,7 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     """Return directions of the offsets, and three against the violated constraints.
 
-    These are the gradient of the worst, a direction that changes only the worst of the nearly
-    binding constraints, and one that corrects all at once.
+    They change the worst, the worst alone of those that nearly bind, and all of these at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(one_hot(problem.offsets, len(x)).to(x))

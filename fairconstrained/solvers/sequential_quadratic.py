@@ -33,15 +33,11 @@ from fairconstrained.solvers.run import MOVABLE, repair, repair_candidates
 _NEAR_BINDING = 0.02
 # Larger violations are halved in a step: thresholds for small gaps say nothing about large ones.
 _LARGE_VIOLATION = 0.02
-# Hard values move row by row: steps leave this much slack unused. Where nothing else is feasible,
-# some leave a multiple of the excess besides: a row of a small group moves its ranks by more.
+# Unused slack, as hard values move by rows, and multiples of the excess where nothing is feasible.
 _ROOM, _MORE_ROOM = 5e-4, (2.0, 4.0, 8.0)
-# Contradictory constraints would have infinite multipliers; bounded ones make a compromise, and a
-# small bound keeps the error low where small groups contradict each other. The large one gives up
-# error for constraints, for problems in which no step was feasible (decisions: two sharpnesses).
+# Bounded multipliers are a compromise of contradictory constraints (decisions: two sharpnesses).
 _LARGEST_MULTIPLIERS = (5.0, 100.0)
-# Random moves end, from each of so many points, after so many moves in a row without progress, or
-# when they have read so many rows, which limits their share of the time.
+# Random moves: from so many points, without progress in so many, and in all rows that are read.
 _N_MOVED, _PATIENCE, _ROWS_READ = 6, 150, 2_000_000
 # Error that they accept for less of a violation; with twice as much they end at the same points.
 _ERROR_OF_EXCESS = 4.0
@@ -116,8 +112,7 @@ class SequentialQuadratic(Solver):
             yield from AugmentedLagrangian().iterate(problem, x, dual, tol, rng)
             return
         sharper = problem.sharpened()
-        # From one point, soft values of another sharpness lead to another local optimum; a warm
-        # start is already close to the solution.
+        # Another sharpness leads to another local optimum, unless the start is close to one.
         alone = bool(dual.any()) or sharper is problem
         starts = [problem] if alone else [problem, sharper]
         seen: list[tuple[Sharpenable, Iterate]] = []
@@ -257,18 +252,16 @@ def _moved_at_random(
     """Move nearly feasible points of little error at random until they are feasible; seeded."""
     best = best_feasible([iterate for _, iterate in seen])
     most = float(best.hard[0]) - ERROR_TOL if best.excess <= FEASIBILITY_TOL else np.inf
-    near = [
-        (problem, iterate)
-        for problem, iterate in seen
-        # Where groups are large, a little more of the slack does not buy so much error.
-        if 0.0 < iterate.excess <= MOVABLE and float(iterate.hard[0]) + iterate.excess < most
-    ]
+    starts: list[tuple[Sharpenable, Iterate]] = []
+    near = [pair for pair in seen if 0.0 < pair[1].excess <= MOVABLE]
     # Equal values of different orders of rows agree to so many digits.
     near.sort(key=lambda p: round(float(p[1].hard[0]) + _ERROR_OF_EXCESS * p[1].excess, 12))
-    starts: list[tuple[Sharpenable, Iterate]] = []
-    for problem, iterate in near:  # points of the same place succeed or fail together
+    for problem, iterate in near:
         x = iterate.x
-        if all((x - start.x).norm() > 0.003 * x.norm() for _, start in starts):
+        # Where groups are large, a little more of the slack does not buy so much error.
+        better = float(iterate.hard[0]) + iterate.excess < most
+        # Points of the same place succeed or fail together.
+        if better and all((x - start.x).norm() > 0.003 * x.norm() for _, start in starts):
             starts.append((problem, iterate))
     for problem, iterate in starts[:_N_MOVED]:
         yield problem, _towards_feasible(problem, iterate)
@@ -279,10 +272,8 @@ def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
     rng, x = np.random.default_rng(0), iterate.x
     size = 0.01 * float(x.norm()) / len(x) ** 0.5
 
-    def merit(hard: Tensor) -> float:
-        violations = hard[1:].clamp_min(0.0).sum()
-        # Equal merits of different orders of rows agree to so many digits.
-        return round(float(hard[0] + _ERROR_OF_EXCESS * violations), 12)
+    def merit(hard: Tensor) -> float:  # of equal digits for different orders of rows
+        return round(float(hard[0] + _ERROR_OF_EXCESS * hard[1:].clamp_min(0.0).sum()), 12)
 
     least, failures = merit(iterate.hard), 0
     for _ in range(_ROWS_READ // problem.n_rows):
@@ -291,10 +282,7 @@ def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
         trial = x + size * torch.as_tensor(rng.standard_normal(len(x))).to(x)
         soft, hard = problem.evaluate(trial)
         value = merit(hard)
-        if value < least:
-            failures, size = 0, 1.4 * size
-        else:
-            failures, size = failures + 1, 0.95 * size
+        failures, size = (0, 1.4 * size) if value < least else (failures + 1, 0.95 * size)
         if value <= least:  # equal merits are a way across a plateau
             x, least = trial, value
             iterate = Iterate(x, soft, hard, iterate.dual, torch.inf)
@@ -306,8 +294,7 @@ class _SQPState:
 
     def __init__(self, problem: Problem, x: Tensor, dual: Tensor, largest: float):
         self.problem, self.x, self.dual, self.largest = problem, x, dual, largest
-        self.terms = problem.linearize(x)
-        self.curvature = Curvature()
+        self.terms, self.curvature = problem.linearize(x), Curvature()
 
     def step(self, shift: Tensor) -> Iterate:
         """Take a step for the soft constraints with this shift."""
@@ -358,8 +345,7 @@ class _QuadraticProgram:
         self.curved = torch.as_tensor(curvature.inverse(gradients.T.cpu().numpy())).to(values)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
-        # With more constraints than variables the Gram matrix is singular.
-        # The trace is zero where no constraint has a gradient.
+        # With more constraints than variables the Gram matrix is singular. The trace may be zero.
         ridge = NEGLIGIBLE * (np.trace(inner) + 1e-30) / max(len(inner), 1)
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 

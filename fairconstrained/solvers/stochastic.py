@@ -59,7 +59,7 @@ class Balanced:
     """Equal numbers of rows from each stratum (n_rows,), independent and uniform within it.
 
     Rows of a negative stratum are never drawn, unless all are. A draw of size n holds n tuples of
-    one row per stratum. Not for private training, whose batches must be Poisson samples.
+    one row per stratum. Private training needs Poisson samples in place of it.
     """
 
     def __init__(self, strata: Tensor):
@@ -67,8 +67,7 @@ class Balanced:
         if len(strata) and int(strata.max()) < 0:
             strata = torch.zeros_like(strata)
         counts = torch.bincount(strata[strata >= 0])
-        self.n_strata = len(counts)
-        self._counts = counts
+        self.n_strata, self._counts = len(counts), counts
         self._order = torch.argsort(strata, stable=True)
         self._starts = len(strata) - counts.flip(0).cumsum(0).flip(0)
 
@@ -107,10 +106,9 @@ def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Iterator[Tensor]:
 class Estimates:
     """Estimates of a problem's values and gradients, from new rows in each call.
 
-    The objective comes from uniform rows (every pass visits each row once), the constraints from
-    equal numbers of rows of each part. They are moved by `shift`, the latest difference of hard
-    and soft values, so that algorithms follow predicted labels. The second of two
-    independent draws for constraints has `constraint_batch_size` rows.
+    The objective comes from uniform rows, the constraints from equal numbers of rows of each part,
+    moved by `shift`, the latest difference of hard and soft values. The second of two independent
+    draws for constraints has `constraint_batch_size` rows.
     """
 
     def __init__(
@@ -121,8 +119,7 @@ class Estimates:
         constraint_batch_size: int | None = None,
         held_out: Tensor | None = None,
     ):
-        self.problem = problem
-        self.rng = rng
+        self.problem, self.rng = problem, rng
         self.held_out = held_out  # rows that the problem does not draw from
         self.balanced = Balanced(problem.strata)
         self.shift: Tensor | float = 0.0
@@ -152,8 +149,7 @@ class Estimates:
             weight, unused = constraints.new_full((1,), objective), torch.zeros_like(constraints)
             return terms.pullback(torch.cat((weight, constraints, unused)))
 
-        # Paper (Kliachkin et al., Algorithms 2 and 3): c as it is; here: moved by the shift, which
-        # is 0 for losses, because rates are judged on predicted labels.
+        # Paper (Kliachkin et al.): c as it is; here: moved by the shift, as users measure labels.
         return c_1 + self.shift, c_2 + self.shift, gradient
 
     def moved(self, terms: Linearization) -> Linearization:

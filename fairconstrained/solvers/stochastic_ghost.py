@@ -132,10 +132,8 @@ class StochasticGhost(StochasticSolver):
         # The whole sample is evaluated as one, because values need not be means over rows.
         (rows, (index, scale)), (others, (other, other_scale)) = even, odd
         constraints = torch.cat((index, other)), 0.5 * torch.cat((scale, other_scale))
-        whole = torch.cat((rows, others)), constraints
-        first, fine, *halves = (
-            self.solve(estimates, x, rows) for rows in (single, whole, even, odd)
-        )
+        samples = single, (torch.cat((rows, others)), constraints), even, odd
+        first, fine, *halves = (self.solve(estimates, x, sample) for sample in samples)
         coarse = 0.5 * (halves[0].d + halves[1].d)
         return Direction(first.d + (fine.d - coarse) / chance, fine.dual)
 
@@ -170,13 +168,9 @@ def least_level(value: Floats, jacobian: Floats, radius: float) -> float:
     shortest = _without_box(np.zeros(n), value, jacobian, 0.0, 1.0)
     if shortest is not None and np.abs(shortest.d).max() <= radius:
         return 0.0
-    program = linprog(
-        np.r_[np.zeros(n), 1.0],
-        A_ub=np.column_stack((jacobian, -np.ones(len(value)))),
-        b_ub=-value,
-        bounds=[(-radius, radius)] * n + [(0.0, None)],
-    )
-    return float(program.fun)
+    rows = np.column_stack((jacobian, -np.ones(len(value))))
+    bounds = [(-radius, radius)] * n + [(0.0, None)]
+    return float(linprog(np.r_[np.zeros(n), 1.0], A_ub=rows, b_ub=-value, bounds=bounds).fun)
 
 
 def direction(
@@ -203,14 +197,11 @@ def direction(
         return -float(gradient @ d + 0.5 * curvature * d @ d + dual @ excess), -excess
 
     dual = np.zeros(len(value)) if step is None else step.dual
-    options = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 1000}
-    bounds = [(0.0, None)] * len(value)
-    # L-BFGS-B ends early if a line search meets kinks of the dual, in 1 of 3,000 random problems:
-    # start again from there.
+    options, bounds = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 1000}, [(0.0, None)] * len(value)
+    how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
+    # It ends early at kinks of the dual, in 1 of 3,000 random problems: start again from there.
     for _ in range(5):
-        dual = minimize(
-            negative_dual, dual, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        ).x
+        dual = minimize(negative_dual, dual, **how).x
         excess = -negative_dual(dual)[1]
         if max(excess.max(), float(dual @ np.abs(excess))) <= 1e-7:
             break

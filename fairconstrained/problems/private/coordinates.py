@@ -1,15 +1,15 @@
 r"""Coordinates for private training: released centre and scales of the columns.
 
-Gradient descent suits rows with a mean near zero and norms of a few units. Public ranges alone do
-not ensure that: rows of a hundred columns that fill a quarter of their ranges all point the same
-way. Nor do they tell a frequent category from a rare one, whose coefficient plain steps would learn
-a hundred times slower.
+Gradient descent suits rows with a mean near zero and norms of a few units, and public ranges do not
+ensure that. Nor do they tell a frequent category from a rare one, whose coefficient plain steps
+would learn a hundred times slower.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -24,15 +24,12 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
     "mean squared norm",
     "moments of the columns",
 )
-# Entries are told apart by their size, by powers of 4: up to the largest numbers that double
-# precision has.
+# Entries are told apart by powers of 4, up to the largest numbers of double precision.
 _FACTOR, _BINS = 4.0, 500
 LARGEST = _FACTOR**_BINS  # beyond it entries are cut, so that no sum of them overflows
-# Where noise hides variances of columns of a range of one as large as this, they need not be rare
-# categories: at epsilon 0.1 on Parkinsons runs cost .014 of error (see the decisions).
+# Where noise hides variances as large as this, columns need not be rare (see the decisions).
 _SMALL = 0.1
-# Neighbouring columns of small variance that also count together: errors fall from .218 to .211 on
-# ACSIncome (see the decisions).
+# Neighbouring columns of small variance that also count together (see the decisions).
 _RUN = 16
 
 
@@ -125,8 +122,7 @@ def release_coordinates(
     total_variance = (typical - mean.square().sum()).clamp_min(0.0)
     # Smaller variances are within two standard deviations of noise of none.
     variance, least = square - mean.square(), 2.0 * deviation
-    scale = _scales(variance, total_variance, least)
-    run = _runs(variance, least)
+    scale, run = _scales(variance, total_variance, least), _runs(variance, least)
     return Coordinates(public.centre + public.scale * mean, public.scale * scale, far, run)
 
 
@@ -149,12 +145,12 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
 
 
 def _runs(variance: Tensor, least: float) -> Tensor:
-    r"""Number the runs of columns whose variances v are not told from noise; -1 for others.
+    """Number the runs of columns whose variances v are not told from noise; -1 for others.
 
-    A rare category can hardly be learnt by itself, but its neighbours are often alike, because
-    encoders sort categories by their codes: models get a coefficient for the sum of each run. Runs
-    have 16 to 31 of these columns, in their order. Where noise would hide variances of `_SMALL`
-    too, there are none: such columns need not be rare.
+    Models get a coefficient for the sum of each run: a rare category can hardly be learnt by
+    itself, but encoders sort categories by their codes, and neighbours are often alike. Runs have
+    16 to 31 of these columns, in their order; there are none where noise would hide variances of
+    `_SMALL`, too.
     """
     small = (variance <= least) & (least < _SMALL)
     n_small = int(small.sum())
@@ -165,17 +161,13 @@ def _runs(variance: Tensor, least: float) -> Tensor:
 def chunk_sums(
     X: Features, centre: Tensor, scale: Tensor, chunk_sum: Callable[[slice, Tensor], Tensor]
 ) -> Tensor:
-    """Sum a function of some rows at a time, given their places and dense (x - centre) / scale.
+    """Sum a function of some rows at a time, of their places and dense (x - centre) / scale."""
 
-    The difference comes first: far from zero sums of x and of the centre differ by rounding errors.
-    """
-    n_rows, n_columns = X.shape
-    total: Tensor | None = None
-    # 32 MB of dense rows.
-    size = max(1, (1 << 22) // n_columns)
-    for index in torch.split(torch.arange(n_rows, device=centre.device), size):
+    def some_sum(index: Tensor) -> Tensor:
         entries = (X.rows(index).to_dense() - centre) / scale
-        partial = chunk_sum(slice(int(index[0]), int(index[-1]) + 1), entries)
-        total = partial if total is None else total + partial
-    assert total is not None
-    return total
+        return chunk_sum(slice(int(index[0]), int(index[-1]) + 1), entries)
+
+    n_rows, n_columns = X.shape
+    size = max(1, (1 << 22) // n_columns)  # 32 MB of dense rows
+    places = torch.split(torch.arange(n_rows, device=centre.device), size)
+    return reduce(torch.add, map(some_sum, places))

@@ -2,12 +2,8 @@ r"""Empirical risk minimisation as private solvers see it: noisy tables and nois
 
 Each step draws one Poisson batch and makes one joint release of it, a noisy table of moments and a
 noisy sum of clipped gradients. Private problems give nothing exact away: they have neither
-``linearize`` nor ``evaluate``, and are no :class:`~fairconstrained.problems.Problem`.
-
-:class:`PrivateERM` is for constraints. Of the two problems with a penalty on mutual information,
-:class:`RecordFermi` protects the record and clips the whole gradient of each row, and
-:class:`AttributeFermi` protects the sensitive features: features and labels are public, and noise
-is added to the terms that depend on a row's group.
+``linearize`` nor ``evaluate``. :class:`PrivateERM` is for constraints, :class:`RecordFermi` and
+:class:`AttributeFermi` are for a penalty on mutual information and protect records or groups.
 """
 
 from __future__ import annotations
@@ -82,13 +78,9 @@ class PrivateERM:
         self.model, X = model.prepared(data.X)
         part = constraint.partition.place(data.y, data.group, data.weight).part
         # The groups of these rows are parts, and n_parts for rows in no part.
-        self.data = replace(data, blocks=(X,), group=part)
-        self.n_rows = n_rows
-        self.constraint = constraint
-        self.alpha = alpha
-        self.counts = counts
-        self.releases = releases
-        self.plan = releases.plan
+        self.data, self.n_rows = replace(data, blocks=(X,), group=part), n_rows
+        self.constraint, self.alpha, self.counts = constraint, alpha, counts
+        self.releases, self.plan = releases, releases.plan
         # The counts never change, and a step is mostly the overhead of small operations.
         self._affine = constraint.affine(counts)
         columns = constraint.statistic.n_columns
@@ -128,16 +120,15 @@ class PrivateERM:
     ) -> tuple[Tensor, Tensor]:
         """Make one step: release a table and, at the multipliers chosen for it, a gradient.
 
-        The table, (n_parts, n_columns), estimates that of the labels or probabilities of all rows.
-        The gradient is that of the Lagrangian and the penalty, divided by one plus the mean spread
-        of the weights; gradients of rows are clipped to `max_norm`.
+        The table, (n_parts, n_columns), estimates that of all rows' labels or probabilities. The
+        gradient, of rows clipped to `max_norm`, is divided by one plus the mean spread of the
+        weights.
         """
         batch = self.data.take(self._batches.draw(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
         rows_of_batch = scores.nan_to_num(**_FINITE), batch.y, batch.group
         released = self._noisy_table(TABLE, *rows_of_batch, table, rng)
-        weights = self.n_rows * self.weights(released, choose_dual(released))
-        scale = 1.0
+        weights, scale = self.n_rows * self.weights(released, choose_dual(released)), 1.0
         if weights.numel():
             spread = weights.amax(dim=1) - weights.amin(dim=1)
             scale = 1.0 / (1.0 + float(spread @ self.counts) / self.n_rows)
@@ -155,10 +146,7 @@ class PrivateERM:
         return table
 
     def one_label(self, x: Tensor) -> tuple[int, str] | None:
-        """Return the label of all compared rows by the table released at `x`, and in which sense.
-
-        None if there are other labels, or if the noise leaves that open.
-        """
+        """Return the label of all compared rows by the table released at `x`, if any, in words."""
         table = next((table for point, table in self._measured if torch.equal(point, x)), None)
         if table is None:
             return None
@@ -192,8 +180,7 @@ class PrivateERM:
     def deviations_of_estimates(self) -> Tensor:
         """Approximate standard deviations of the noise on the values of the final table, (m,).
 
-        For values that are not linear it is the largest over tables of equal rates, as some are
-        flat in places.
+        Of values that are not linear they are the largest over tables of equal rates.
         """
         noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
@@ -236,10 +223,9 @@ class PrivateERM:
 
     def _on_scores(self, scores: Tensor, y: Tensor, part: Tensor, weights: Tensor) -> Tensor:
         """Return gradients of weighted sums of statistics with respect to the scores."""
-        _, pullback = self.constraint.statistic.linearize(scores, y)
-        of_rows = pad(weights, (0, 0, 0, 1)).index_select(0, part)  # zeros for rows in no part
-        on_scores: Tensor = pullback(of_rows)
-        return on_scores
+        pullback = self.constraint.statistic.linearize(scores, y)[1]
+        # zeros for rows in no part
+        return pullback(pad(weights, (0, 0, 0, 1)).index_select(0, part))
 
     def _less_means(self, table: Tensor) -> Tensor:
         """Subtract from the entries the means of columns that add up to one for each row."""
@@ -247,10 +233,9 @@ class PrivateERM:
 
 
 class RecordFermi(PrivateERM):
-    """Loss plus `weight` times ERMI: every row's whole gradient is clipped.
+    """Loss plus `weight` times ERMI: every row's whole gradient is clipped, nothing is constrained.
 
-    The multipliers are W of the saddle form, which answers to tables of predicted labels or class
-    probabilities. Nothing is constrained.
+    The multipliers are W of the saddle form.
     """
 
     offers = frozenset({"noisy_saddle"})
@@ -309,13 +294,11 @@ class AttributeFermi(RecordFermi):
         # Turns a sum over the batch into an estimate of the mean over all rows.
         scale = self.weight / (self.plan.sampling_rate * self.n_rows)
         weights = scale * self.n_rows * self.information.group_weights(dual)
-        cotangents = (
-            self._on_scores(*rows_of_batch, weights),
-            self._of_public(dual, scores[n:], y[n:]) / self._n_public,
-        )
+        private = self._on_scores(*rows_of_batch, weights)
+        public = self._of_public(dual, scores[n:], y[n:]) / self._n_public
         max_norms = scores.new_full((len(scores),), torch.inf)
         max_norms[:n].fill_(scale * max_norm)
-        gradient = clipped(torch.cat(cotangents), max_norms)
+        gradient = clipped(torch.cat((private, public)), max_norms)
         if self.weight:  # else groups are in no gradient
             gradient = self.releases.noisy(GRADIENT, gradient, scale * max_norm, rng)
         return released, gradient + self.alpha * self.model.penalty(x).gradient
@@ -330,6 +313,6 @@ class AttributeFermi(RecordFermi):
 
     def _of_public(self, dual: Tensor, scores: Tensor, y: Tensor) -> Tensor:
         """Return the derivative by scores of the loss and of the term of psi that groups share."""
-        _, pullback = self.constraint.statistic.linearize(scores, y)
-        of_label = self._shared @ (dual * dual)
-        return log_loss.gradient(scores, y) - pullback(of_label.index_select(0, y))
+        pullback = self.constraint.statistic.linearize(scores, y)[1]
+        shared = (self._shared @ (dual * dual)).index_select(0, y)
+        return log_loss.gradient(scores, y) - pullback(shared)

@@ -7,15 +7,15 @@ follow, of the rows :math:`u = (x - c) / \max(C, |x - c|)`, for every (label, gr
 .. math:: \Big( \sqrt{s_0}\, N, \; \sqrt{s_1} \sum u, \; \sqrt{s_2} \sum u u' \Big)
           + \text{noise} , \qquad s_0 + s_1 + s_2 = 1 .
 
-and the binned scores of the solution computed from these moments. A row is in one cell and one bin,
-and :math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
-A solution fits the noise in the moments that it was computed from, whose gaps are too small (a9a,
-inter-group, epsilon 1: 0.02 for a true 0.046): the last release corrects them.
+and the binned scores of the solution computed from these moments, whose gaps are too small, since
+it fits their noise: this release corrects them. A row is in one cell and one bin, and
+:math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -143,14 +143,9 @@ def _repaired(counts: Tensor, sums: Tensor, squares: Tensor, noise: float) -> Gr
     scatter = squares - weight[:, None, None] * mean[:, :, None] * mean[:, None, :]
     pooled = _semidefinite(scatter.sum(dim=0) / weight.sum())
     size = pooled.diagonal().mean().clamp_min(torch.finfo(pooled.dtype).tiny)
-    own = 1.0 / (1.0 + (noise / (weight * size)) ** 2)
-    mixed = own[:, None, None] * scatter / weight[:, None, None]
-    covariance = torch.stack(
-        [
-            _semidefinite(one + (1.0 - fraction) * pooled)
-            for one, fraction in zip(mixed, own, strict=True)
-        ]
-    )
+    own = (1.0 / (1.0 + (noise / (weight * size)) ** 2))[:, None, None]
+    mixed = own * scatter / weight[:, None, None] + (1.0 - own) * pooled
+    covariance = torch.stack(list(map(_semidefinite, mixed)))
     return GroupMoments(weight, mean, covariance * weight[:, None, None])
 
 
@@ -171,15 +166,14 @@ class PrivateMomentERM(MomentERM):
     released: Released = field(kw_only=True)
     releases: Releases = field(kw_only=True)
     shift: Tensor = field(kw_only=True)  # (m,)
-    # (m,): standard deviations of the gaps by the released score table
-    noise: Tensor = field(kw_only=True)
+    noise: Tensor = field(kw_only=True)  # (m,): deviations of the gaps by the released score table
 
     def one_label(self, x: Tensor) -> tuple[int, str] | None:
-        r"""Return the label that nearly all rows are predicted to have, and in which sense.
+        """Return the label that nearly all rows are predicted to have, if any, and in which sense.
 
-        None if the released moments leave that open. Of scores with variance v at most
-        :math:`v / (v + t^2)` are further from their mean than a threshold at distance t, on its
-        side (Cantelli's inequality); noise may have moved the mean and the variance.
+        Of scores with variance v at most :math:`v / (v + t^2)` are further from their mean than a
+        threshold at distance t, on its side (Cantelli's inequality); noise may have moved mean and
+        variance.
         """
         slope, offset = self.log_odds_scale(x)
         mean, square = self._score_moments(x).T
@@ -214,14 +208,8 @@ class PrivateMomentERM(MomentERM):
         fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
         risk = PairwiseLoss(surrogate, fractions)
         zeros = none.new_zeros(sum(len(member.slack) for member in constraint.members))
-        return cls(
-            *(model, no_rows, risk, constraint, alpha),
-            moments=moments,
-            released=released,
-            releases=releases,
-            shift=zeros,
-            noise=zeros,
-        )
+        made: dict[str, Any] = {"moments": moments, "released": released, "releases": releases}
+        return cls(model, no_rows, risk, constraint, alpha, shift=zeros, noise=zeros, **made)
 
     def deviations_of_estimates(self) -> Tensor:
         """Return standard deviations of the noise on the measured gaps, (m,)."""
@@ -242,11 +230,9 @@ class PrivateMomentERM(MomentERM):
         table = self.releases.noisy(_SCORES, exact, 1.0, rng)
         sums = self.constraint.partition.pooled(table)
         cells_of_part = self.constraint.partition.pooled(torch.ones_like(table[:, 0]))
-        tables: list[MomentConstraint] = [
-            member.changed(surrogate=SoftBins(_SCORE_BINS))  # type: ignore[attr-defined]
-            for member in self.constraint.members
-        ]
-        stack = stacked(self.constraint.space, tables)
+        members: Any = self.constraint.members  # AUCConstraints
+        binned = [member.changed(surrogate=SoftBins(_SCORE_BINS)) for member in members]
+        stack = stacked(self.constraint.space, binned)
 
         def gaps(sums: Tensor) -> Tensor:
             return stack.evaluate(sums, sums.sum(dim=1).clamp_min(1.0), x.new_zeros(0))
@@ -273,8 +259,7 @@ class PrivateMomentERM(MomentERM):
 
     def _score_moments(self, x: Tensor) -> Tensor:
         """Return means of (z, z^2) of the negatives and of the positives, (2, 2)."""
-        coef = self.model.unpack(x)[0][:, 0]
-        rows = []
+        coef, rows = self.model.unpack(x)[0][:, 0], []
         for label in self.moments.by_label():
             mean = label.mean[0] @ coef
             variance = (label.scatter[0] @ coef) @ coef / label.weight[0]

@@ -17,8 +17,7 @@ from fairconstrained.solvers.fermi import followed, last_step, output_after
 from fairconstrained.solvers.private.dpsgda import NoisySteps, sampling_rate, unreleased
 from fairconstrained.solvers.stochastic import evaluated_steps
 
-# Shares of the budget beside the steps: counts are sums of ones, and the last release reads all
-# rows without sampling, so both are accurate for little.
+# Shares of the budget beside the steps: both are accurate for little.
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
 _OF_COLUMNS = dict.fromkeys(SCALING, 0.015 / len(SCALING))
 

@@ -57,9 +57,8 @@ class ReleasedMoments(Solver):
 
     Notes
     -----
-    The number of numbers released does not grow with the accuracy of the minimisation, where an
-    iterative method pays for every step. Memory beyond the data: n times three times the number of
-    components.
+    What is released does not grow with the accuracy of the minimisation, where an iterative method
+    pays for every step. Memory beyond the data: n times three times the number of components.
 
     References
     ----------
@@ -143,8 +142,7 @@ class ReleasedMoments(Solver):
         if planned:
             problem.release(_LABELS, problem.predictions(x)[1], rng)
         last = _measured(problem, found)
-        # What was released of the labels corrects them. A linear model's move little by that; a
-        # network would be trained to others, of which nothing was released.
+        # It corrects the labels of a linear model; of another network's nothing was released.
         if last.excess > NEARLY and isinstance(problem.model, LinearModel):
             found = yield from _solution(inner, problem, x, dual, tol, rng)
             last = _measured(problem, found)
