@@ -39,7 +39,7 @@ PROBLEM = QuadraticProblem.random(0, 2, 1)
 
 
 def iterate(error=0.0, violation=0.0, residual=math.inf, x=0.0, objective=0.0):
-    rows = [x, 0.0], [objective, base.violation], [error, base.violation], [0.0]
+    rows = [x, 0.0], [objective, violation], [error, violation], [0.0]
     return Iterate(*map(torch.tensor, rows), residual)
 
 
