@@ -61,18 +61,15 @@ class Store:
                     self._results.pop(key, None)
                 result.set_exception(error)
                 raise
-            self._make_room(key, size_of(result.result()))
+            size = size_of(result.result())
+            with self._lock:
+                self._sizes[key] = size
+                others = [old for old in self._results if old in self._sizes and old != key]
+                for old in [key] if size > _MOST_BYTES else others:  # too large: it goes alone
+                    if sum(self._sizes.values()) <= _MOST_BYTES:
+                        break
+                    del self._sizes[old], self._results[old]
         return result.result()
-
-    def _make_room(self, key: Any, size: int) -> None:
-        """Drop the results not used for longest; a result that is too large goes alone."""
-        with self._lock:
-            self._sizes[key] = size
-            others = [old for old in self._results if old in self._sizes and old != key]
-            for old in [key] if size > _MOST_BYTES else others:
-                if sum(self._sizes.values()) <= _MOST_BYTES:
-                    break
-                del self._sizes[old], self._results[old]
 
 
 class Handle:

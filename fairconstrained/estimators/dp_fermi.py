@@ -62,8 +62,6 @@ class DPFermiClassifier(PrivateFairClassifier):
     epsilon : float, Budget or None, default=1.0
         Budget of differential privacy, as in :class:`RateConstrainedClassifier`; None trains
         without privacy.
-    delta : float, default=1e-5
-        Should be well below 1 / n.
     protect : {"sensitive_features", "record", "record_replacement"}, default="sensitive_features"
         Who is protected. "sensitive_features": replacing one row's sensitive features changes the
         probability of any outcome by at most a factor :math:`e^\epsilon`, up to ``delta``;
@@ -73,7 +71,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
-    model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
+    delta, model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`. Default solvers without privacy are
         ``LabelRounds()`` for linear models, whose penalty follows predicted labels, and ``FERMI()``
         for networks. With privacy they are ``ReleasedMoments()`` for sensitive features and
@@ -146,7 +144,12 @@ class DPFermiClassifier(PrivateFairClassifier):
             solver: Any = LabelRounds() if task.is_linear else FERMI()
             return as_exact(task, solver=solver, problem_class=FermiERM, pose=pose)
         options: dict[str, Any] = {"warn_of_parts": warn_of_weights}
-        in_steps: dict[str, Any] = {**options, "build": build_by_steps}
+        in_steps: dict[str, Any] = {
+            **options,
+            "build": lambda fit, *posed: fit.task.problem_class(
+                *posed, fit.task.alpha, fit.rows.n_rows, weight=float(self.penalty)
+            ),
+        }
         if task.budget.unit != "sensitive_features":
             return as_records(task, solver=NoisyTables(), problem_class=RecordFermi, **in_steps)
         if solves(task.solver or ReleasedMoments(), SecretGroups):
@@ -172,12 +175,6 @@ def pose(fit: Fit) -> tuple[FermiERM, Sequence[str]]:
     rows, data = fit.rows, fit.data
     constraint, left_out = stack(fit.task, rows, rows.cells, fit.task.min_group_size)
     return penalised(fit, build_model(fit), data, constraint, data.counts(constraint)), left_out
-
-
-def build_by_steps(fit: Fit, *posed: Any) -> Any:
-    """Build the problem of noisy batches, of the task's kind."""
-    weight = float(fit.task.params["penalty"])
-    return fit.task.problem_class(*posed, fit.task.alpha, fit.rows.n_rows, weight=weight)
 
 
 def pose_attribute_steps(fit: Fit) -> tuple[Any, Sequence[str]]:

@@ -252,10 +252,15 @@ class PartialParityClassifier(PrivateFairClassifier):
         # An automatic interval is chosen later; parts and slack do not depend on it.
         bounds = (self.slack, (0.0, 1.0) if is_auto(task) else self.interval)
         task = replace(task, bounds=bounds, risk=lambda rows: risk)
+        solver: Solver | None = None
+        if isinstance(task.notions[0], PartialStatisticalParity):
+            # Gaps at many thresholds are added up: on small batches they are mostly noise.
+            sgda = EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
+            solver = SequentialQuadratic() if task.is_linear else sgda
         if task.budget is None:
             return exact.as_exact(
                 task,
-                solver=default_solver(task),
+                solver=solver,
                 learn=learn,
                 solve=partial(exact.solve, start=with_start),
                 attributes=attributes,
@@ -280,17 +285,6 @@ def is_auto(task: Task) -> bool:
     """Return whether the interval is to be chosen."""
     interval = task.params["interval"]
     return isinstance(interval, str) and interval == "auto"
-
-
-def default_solver(task: Task) -> Solver | None:
-    """Return the solver for whole distributions, None where others are compared."""
-    (notion,) = task.notions
-    if not isinstance(notion, PartialStatisticalParity):
-        return None
-    if task.is_linear:
-        return SequentialQuadratic()
-    # Gaps at many thresholds are added up: on small batches they are mostly noise.
-    return EarlyStoppedSGDA(batch_size=2048, dual_step_size=0.02)
 
 
 def learn(fit: Fit) -> Fit:

@@ -16,6 +16,7 @@ from torch import Generator, Tensor
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import Workers, one_thread, seeded
 from fairconstrained.engines import Table
+from fairconstrained.engines.columns import RowsToPredict
 from fairconstrained.fit.blocks_and_shards import (
     agreed,
     check_parts,
@@ -23,8 +24,8 @@ from fairconstrained.fit.blocks_and_shards import (
     rows_of_blocks,
 )
 from fairconstrained.fit.engine_tables import (
+    Columns,
     RowsOfTable,
-    gathered_inputs,
     learnt_from_sample,
     rows_elsewhere,
     rows_of_table,
@@ -38,6 +39,7 @@ from fairconstrained.fit.rows import (
     validated,
 )
 from fairconstrained.fit.task import Fit, Task, part_of_cell
+from fairconstrained.inputs.groups import within_strata
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.losses import n_outputs
 from fairconstrained.models.features import Features, as_features
@@ -60,10 +62,14 @@ def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Work
                     "rates and of losses (RateConstrainedClassifier, LossParityClassifier); got "
                     f"{task.name}(constraint={notion!r})."
                 )
-        inputs = inputs.within_strata(control_features)
-    # Poisson batches need every row at any step, which engines cannot give.
+        check_samples(**inputs._asdict(), control_features=control_features)
+        if inputs.sensitive_features is not None:  # a warning will say so
+            crossed, n_control = within_strata(inputs.sensitive_features, control_features)
+            inputs = inputs._replace(sensitive_features=crossed, n_control=n_control)
+    # Poisson batches need every row at any step; those drawn by an engine would be others where it
+    # computes a lost partition again.
     if task.is_private and isinstance(inputs.X, Table):
-        inputs = gathered_inputs(inputs)
+        inputs = Columns.named_by(inputs).inputs(RowsToPredict(inputs.X, {}).frame())
     if workers.size > 1 or isinstance(inputs.X, (Blocks, Table)):
         check_parts(task, inputs.X)
     return inputs

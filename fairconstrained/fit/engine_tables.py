@@ -16,7 +16,6 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread
 from fairconstrained.engines import Parts, Table
-from fairconstrained.engines.columns import RowsToPredict
 from fairconstrained.fit.rows import FitInputs, TrainingRows, refuse_lacking, required, validated
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import joined, n_complete
@@ -162,12 +161,6 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     return RowsOfTable(
         **vars(rows), parts=parts.map_parts(recode, list(zip(places, group_places, strict=True)))
     )
-
-
-def gathered_inputs(inputs: FitInputs) -> FitInputs:
-    """Gather the rows of a table in this process, which then draws batches of them."""
-    # Batches drawn by an engine would be others where it computes a lost partition again.
-    return Columns.named_by(inputs).inputs(RowsToPredict(inputs.X, {}).frame())
 
 
 def _validated_partition(

@@ -31,10 +31,9 @@ from fairconstrained.inputs.groups import (
     n_complete,
     read_groups,
     recoded,
-    within_strata,
 )
 from fairconstrained.inputs.labels import best_of, order_of
-from fairconstrained.inputs.samples import check_samples, check_weights
+from fairconstrained.inputs.samples import check_weights
 from fairconstrained.inputs.values import warn_of_values
 from fairconstrained.models.specification import Specification
 
@@ -50,14 +49,6 @@ class FitInputs(NamedTuple):
     sensitive_features: Any
     sample_weight: Any
     n_control: int = 0  # how many of the sensitive features, the last ones, are control features
-
-    def within_strata(self, control_features: Any) -> FitInputs:
-        """Return the data with groups crossed with the strata of control features."""
-        check_samples(**self._asdict(), control_features=control_features)
-        if self.sensitive_features is None:  # a warning will say so
-            return self
-        crossed, n_control = within_strata(self.sensitive_features, control_features)
-        return self._replace(sensitive_features=crossed, n_control=n_control)
 
 
 @dataclass(frozen=True)
@@ -168,11 +159,7 @@ def validated(
     before: Description | None,
     needed: int | None = None,
 ) -> TrainingRows:
-    """Validate the samples of this worker; drop rows of weight zero.
-
-    scikit-learn notes the columns of X on the estimator. Groups agree with the description of an
-    earlier fit, if there is one. See :func:`required` for the columns of groups that are `needed`.
-    """
+    """Validate this worker's samples; note columns on the estimator, drop rows of weight zero."""
     # First, because scikit-learn's messages about X and y are those that users know.
     X, y = specification.training_rows(estimator, inputs.X, inputs.y)
     if y.dtype.kind in "OS" and not isinstance(y[0], str):
@@ -202,11 +189,9 @@ def validated(
 
 
 def required(task: Task, inputs: FitInputs) -> int | None:
-    """Return how many of the last columns a row needs to be compared by the others; None: all.
-
-    Private fits need all, since the groups of their releases are a public domain.
-    """
+    """Return how many of the last columns a row needs to be compared by the others; None: all."""
     parallel = any(getattr(notion, "attributes", None) == "parallel" for notion in task.notions)
+    # Groups of private releases are a public domain, whatever is missing.
     return inputs.n_control if parallel and not task.is_private else None
 
 

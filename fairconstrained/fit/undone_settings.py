@@ -47,21 +47,16 @@ def _settings(value: Any) -> Iterator[str]:
         for inner in value:
             yield from _settings(inner)
     elif hasattr(value, "get_params") and not isinstance(value, type):
-        yield from _model_settings(value)
-
-
-def _model_settings(model: Any) -> Iterator[str]:
-    """Name the settings of a model, and of models inside it."""
-    name = type(model).__name__
-    if isinstance(model, TunedThresholdClassifierCV):
-        yield f"the threshold of {name}"
-    if isinstance(model, FixedThresholdClassifier) and model.threshold != "auto":
-        yield f"threshold={model.threshold!r} of {name}"
-    if hasattr(model, "fit_resample") and not hasattr(model, "sampling_strategy"):
-        yield f"the sampler {name}"
-    for parameter, value in model.get_params(deep=False).items():
-        yield from _weights(parameter, [value], name)
-        yield from _settings(value)
+        name = type(value).__name__
+        if isinstance(value, TunedThresholdClassifierCV):
+            yield f"the threshold of {name}"
+        if isinstance(value, FixedThresholdClassifier) and value.threshold != "auto":
+            yield f"threshold={value.threshold!r} of {name}"
+        if hasattr(value, "fit_resample") and not hasattr(value, "sampling_strategy"):
+            yield f"the sampler {name}"
+        for parameter, inner in value.get_params(deep=False).items():
+            yield from _weights(parameter, [inner], name)
+            yield from _settings(inner)
 
 
 def _weights(parameter: str, values: Any, owner: str) -> Iterator[str]:

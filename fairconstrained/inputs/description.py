@@ -71,21 +71,19 @@ def described(
 ) -> Description:
     """Return the description of groups after those `before`; raise ValueError if kinds differ."""
     before = Description() if before is None else before
-    check_kind(examples_of(groups), examples_of(before.groups), name)
-    warn_of_spellings(groups, before.groups, name)
+    if before.groups:
+        check_kind(examples_of(groups), examples_of(before.groups), name)
+        warn_of_spellings(groups, before.groups, name)
     if before.columns not in (None, (0,)) or columns is None:
         columns = before.columns
     return replace(before, columns=columns, groups=tuple(dict.fromkeys([*before.groups, *groups])))
 
 
 def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -> None:
-    """Warn of groups that may be another spelling of groups before, of which they are none.
-
-    Two spellings that are both among the `groups` have a note of their own.
-    """
-    every = [group if isinstance(group, tuple) else (group,) for group in [*before, *groups]]
-    if not before or set(groups) <= set(before):
+    """Warn of groups that may be another spelling of groups before, of which they are none."""
+    if set(groups) <= set(before):
         return
+    every = [group if isinstance(group, tuple) else (group,) for group in [*before, *groups]]
     for column in zip(*every, strict=False):
         values = [v.item() if isinstance(v, np.generic) else v for v in column]
         first, now = (
@@ -94,6 +92,7 @@ def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -
         )
         alike = alternatives(list(dict.fromkeys([*first, *now])))
         new = {repr(value) for value in now if value not in first}
+        # Two spellings that are both new have a note of their own.
         if not (new - set(alternatives(now))).isdisjoint(alike):
             note = f"{listed(alike)} in {name}, before and now, are different groups."
             warn_caller(note, InputWarning)

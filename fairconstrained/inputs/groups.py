@@ -141,13 +141,11 @@ def read_groups(
     if n_samples is not None:
         is_dict = isinstance(sensitive_features, dict)
         check_length(name, len(groups.codes), n_samples, "X", is_dict)
-    # Categories may be declared because it is secret which of them occur.
-    dtypes = [getattr(column, "dtype", None) for column in columns.values()]
-    values = [
-        dtype.categories if isinstance(dtype, pd.CategoricalDtype) else level
-        for dtype, level in zip(dtypes, levels, strict=True)
-    ]
-    _warn_of_groups(columns, values, name)
+    for (key, column), level in zip(columns.items(), levels, strict=True):
+        # Categories may be declared because it is secret which of them occur.
+        dtype = getattr(column, "dtype", None)
+        values = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else level
+        warn_of_values(values.tolist(), _column_name(key, name), "group")
     keys = tuple(columns) if len(groups.codes) else None  # an empty batch may lack its names
     return groups, described(groups.labels.tolist(), keys, before, name)
 
@@ -156,10 +154,11 @@ def _crossed(
     columns: dict[Any, Array], name: str, required: int | None = None
 ) -> tuple[Groups, Sequence[Array]]:
     """Cross columns into groups, those that lack a value last; return each column's values too."""
-    names = [_column_name(key, name) for key in columns]
     if len(columns) == 1:
-        level, code = levels_of(next(iter(columns.values())), names[0])
+        ((key, column),) = columns.items()
+        level, code = levels_of(column, _column_name(key, name))
         return Groups(code, level), [level]
+    names = [_column_name(key, name) for key in columns]
     # A row that lacks a value has no group, and no other value of it names or types one.
     has: Array = ~np.array([pd.isna(column) for column in columns.values()])
     known = np.asarray(has.all(axis=0))
@@ -204,7 +203,8 @@ def joined(
     if any(isinstance(label, tuple) for label in every[-1:]):
         values = dict(enumerate(np.array(every.tolist(), dtype=object).T))
     (codes, labels), each = _crossed(values, name, 0)
-    _warn_of_groups(columns, each, name)
+    for key, level in zip(columns, each, strict=False):
+        warn_of_values(level.tolist(), _column_name(key, name), "group")
     ends = np.cumsum([len(labels) for labels in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
 
@@ -212,12 +212,6 @@ def joined(
 def n_complete(labels: Array) -> int:
     """Return how many groups have all values; the others come after them."""
     return sum(not isinstance(label, tuple) or None not in label for label in labels.tolist())
-
-
-def _warn_of_groups(columns: Iterable[Any], values: Sequence[Any], name: str) -> None:
-    """Warn of values of each column that may not have been meant as groups of their own."""
-    for key, column in zip(columns, values, strict=False):
-        warn_of_values(column.tolist(), _column_name(key, name), "group")
 
 
 def _column_name(key: Any, name: str) -> str:

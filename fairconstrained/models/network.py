@@ -129,10 +129,7 @@ class NetworkModel:
         return scores.detach(), lambda cotangent: flat_gradient(scores, leaves, cotangent)
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Return scores in training mode, and the sum of the rows' clipped gradients.
-
-        No row changes another one's scores or gradient, whatever numbers it has.
-        """
+        """Return scores in training mode, and the sum of clipped gradients, row by row alone."""
         self.network.train()
         dense, w = X.to_dense(), w.detach()
 
@@ -283,10 +280,8 @@ def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
 
 
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
-    """Return the linear layers of a plain sequence of them and of functions of a row, else none.
-
-    A subclass, a hook or a shared weight may do more than the rule for norms knows.
-    """
+    """Return the linear layers of a plain sequence of them and functions of a row, else none."""
+    # A subclass, a hook or a shared weight may do more than the rule for norms knows.
     layers = plain_sequence(network) or []
     linear = [layer for layer in layers if type(layer) is nn.Linear]
     known = all(type(layer) in (nn.Linear, *_OF_ROWS) for layer in layers)

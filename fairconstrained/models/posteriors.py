@@ -107,15 +107,6 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
     return tasks
 
 
-def with_fewer_rounds(model: Any) -> Any:
-    """Return the model with a quarter of its rounds, if it is a booster or ends in one."""
-    last = model.steps[-1][1] if hasattr(model, "steps") else model
-    family = family_of(last)
-    if family is not None:
-        last.set_params(**{family.rounds: -(-family.n_rounds(last) // _FEWER)})
-    return model
-
-
 def for_groups(model: Any) -> Any:
     """Return the model without weights, priors and sampling rates of single labels.
 
@@ -479,13 +470,17 @@ class Posteriors(OfClassifier):
         while isinstance(model, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
             model = model.estimator
         try:
-            return with_fewer_rounds(for_groups(clone(model)))
+            model = for_groups(clone(model))
         except TypeError as error:
             raise ValueError(
                 f"Posteriors.group_model is None, and {type(model).__name__} cannot be cloned to "
                 "tell the groups apart: give a classifier that is to be fitted for the groups, "
                 "such as HistGradientBoostingClassifier()."
             ) from error
+        last = model.steps[-1][1] if hasattr(model, "steps") else model
+        if (family := family_of(last)) is not None:
+            last.set_params(**{family.rounds: -(-family.n_rounds(last) // _FEWER)})
+        return model
 
     def _folds(self, X: Any, strata: Ints, rng: np.random.RandomState) -> list[tuple[Ints, Ints]]:
         rows = np.arange(len(strata))
@@ -539,10 +534,7 @@ class PartModel(NamedTuple):
 def part_model(
     task: GroupTask, evidence: tuple[Floats, Floats], rows: tuple[Ints, Ints, Ints], weight: Floats
 ) -> PartModel:
-    """Return a task with its fractions, calibrated on out-of-fold evidence of label and group.
-
-    Of the rows there are labels and groups, -1 where unknown, and the kind of each group.
-    """
+    """Return a task, calibrated out of fold, from label, group and kind of group of `rows`."""
     label, group, kind = rows
     part, has_label = task.part_of_kind[kind[group]], task.labels[label]
     used = has_label & (group >= 0)

@@ -102,12 +102,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return LinearModel.preconditioned(X, weight, n_outputs, alpha, self.fit_intercept)
 
     def build_private(
-        self,
-        centre: Tensor,
-        scale: Tensor,
-        n_outputs: int,
-        public_range: tuple[Tensor, Tensor] | None = None,
-        run: Tensor | None = None,
+        self, centre: Tensor, scale: Tensor, n_outputs: int, public_range: Any, run: Any = None
     ) -> LinearModel | NetworkModel:
         """Build the model without reading the data, for private training.
 
@@ -206,16 +201,12 @@ class Network(Specification):
         return self._network(PiecewiseLinear.of(X, weight, self.n_bins), centre, n_outputs)
 
     def build_private(
-        self,
-        centre: Tensor,
-        scale: Tensor,
-        n_outputs: int,
-        public_range: tuple[Tensor, Tensor] | None = None,
-        run: Tensor | None = None,
+        self, centre: Tensor, scale: Tensor, n_outputs: int, public_range: Any, run: Any = None
     ) -> NetworkModel:
         first: nn.Module = Standardize(centre, scale)
         if public_range is not None and self.n_bins is not None:
-            first = PiecewiseLinear.within(*public_range, centre, scale, self.n_bins)
+            low, high = public_range
+            first = PiecewiseLinear.within(low, high, centre, scale, self.n_bins)
         model = self._network(first, centre, n_outputs)
         check_rows_independent(model.network, len(centre))
         return model
