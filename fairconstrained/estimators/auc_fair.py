@@ -15,8 +15,11 @@ from sklearn.utils.validation import _num_samples
 from fairconstrained.arrays import check_all_samples
 from fairconstrained.constraints.auc import AUCS, AUCParity
 from fairconstrained.constraints.notions import as_notions
-from fairconstrained.estimators.base import data_by_position, unchanged_on_error
-from fairconstrained.estimators.private_classifier import PrivateFairClassifier
+from fairconstrained.estimators.base import (
+    PrivateFairClassifier,
+    data_by_position,
+    unchanged_on_error,
+)
 from fairconstrained.estimators.stream import Stream, extended_stream, stepped
 from fairconstrained.fit.columns import generator
 from fairconstrained.fit.ranking import as_private_ranking, as_ranking

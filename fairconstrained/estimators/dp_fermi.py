@@ -12,7 +12,7 @@ from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.constraints.mutual_information import MutualInformation
 from fairconstrained.constraints.notions import Parity, as_notions
-from fairconstrained.estimators.private_classifier import PrivateFairClassifier
+from fairconstrained.estimators.base import PrivateFairClassifier
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.fit.columns import build_model
 from fairconstrained.fit.exact import as_exact

@@ -21,8 +21,7 @@ from fairconstrained.constraints.partial_notions import (
     PartialNotion,
     PartialStatisticalParity,
 )
-from fairconstrained.estimators.base import accepts_tables, labels_of, like
-from fairconstrained.estimators.private_classifier import PrivateFairClassifier
+from fairconstrained.estimators.base import PrivateFairClassifier, accepts_tables, labels_of, like
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.fit import columns, exact
 from fairconstrained.fit.private_records import as_records

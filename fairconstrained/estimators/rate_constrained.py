@@ -7,7 +7,7 @@ from typing import Any
 
 from fairconstrained.constraints import CONSTRAINTS
 from fairconstrained.constraints.notions import as_notions
-from fairconstrained.estimators.private_classifier import PrivateFairClassifier
+from fairconstrained.estimators.base import PrivateFairClassifier
 from fairconstrained.fit.boosting import as_boosting
 from fairconstrained.fit.exact import as_exact
 from fairconstrained.fit.private import as_secret_groups
