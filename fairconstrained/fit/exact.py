@@ -160,7 +160,7 @@ def solve(fit: Fit, problem: Any, start: Callable[[Fit, Any], Any] = with_start)
         if len(multipliers) == len(dual):
             dual = torch.as_tensor(multipliers, dtype=dual.dtype, device=dual.device)
         x = problem.variables(w.to(x))
-    elif wider := [slack for slack in points if slack >= task.params["slack"]]:
+    elif points and (wider := [slack for slack in points if slack >= task.params["slack"]]):
         near = points[min(wider)]
         # Fits that leave out other groups have other variables.
         if (len(near[0]), len(near[1])) == (len(x), len(dual)):

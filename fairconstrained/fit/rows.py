@@ -199,14 +199,15 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = task.name, rows.classes, rows.groups
     names = [] if groups is None else groups.tolist()
-    if groups is not None and (complete := n_complete(groups)) < len(names):
+    is_crossed = bool(names) and isinstance(names[0], tuple)
+    if groups is not None and is_crossed and (complete := n_complete(groups)) < len(names):
         groups, partly = groups[:complete], tuple(names[complete:])
         rows = replace(rows, groups=groups, partly=partly, unknown=True)
     described(names, rows.columns, task.described, "sensitive_features")
     warn_of_values(classes.tolist(), "y", "label")
     attributes = {getattr(notion, "attributes", "crossed") for notion in task.notions}
     n_groups = 0 if groups is None else len(groups)
-    if names and isinstance(names[0], tuple) and attributes == {"parallel"}:
+    if is_crossed and attributes == {"parallel"}:
         n_groups = max(len(set(column)) for column in zip(*names, strict=True))
     # Few groups may well have few rows each; many with few rows are hardly ever groups.
     if groups is not None and n_groups > 20:
@@ -272,10 +273,11 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "
             "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True)."
         )
-    for message in messages if any(notion.needs_groups for notion in task.notions) else ():
+    if messages and any(notion.needs_groups for notion in task.notions):
         if task.missing_sensitive == "raise":
-            raise ValueError(message)
-        warn_caller(message, MissingSensitiveFeaturesWarning)
+            raise ValueError(messages[0])
+        for message in messages:
+            warn_caller(message, MissingSensitiveFeaturesWarning)
     return rows
 
 
