@@ -424,7 +424,7 @@ def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
         rows = rows.take(known)
         assumed.append(_MISSING.format((~known).sum(), len(known)))
     whole = (0.0, 1.0) if claim.interval is None else claim.interval
-    data = read_scored(rows.y_true, rows.y_score, rows.sensitive_features, whole)
+    data = read_scored(rows.y_true, rows.y_score, rows.sensitive_features, interval=whole)
     positive: Array = np.asarray(data.above(claim.threshold) > 0)
     labels = [False, True]
     if rows.y_true is not None:

@@ -294,7 +294,8 @@ UndefinedMetricWarning
 
 
 # Of options that metrics take by their types, such as ``**options: Unpack[Labelled]``.
-_DEFAULTS = {**PARTS, "method": "between_groups", "agg": "worst_case"}
+_DEFAULTS: dict[str, Any] = {**PARTS, "method": "between_groups", "agg": "worst_case"}
+_DEFAULTS |= {"interval": inspect.Parameter.empty, "threshold": 0.0}
 
 
 class Options(TypedDict, total=False):

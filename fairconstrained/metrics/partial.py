@@ -60,8 +60,10 @@ def read_scored(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
     sensitive_features: Any,
+    *,
     interval: Any,
     sample_weight: ArrayLike | None = None,
+    **how: Any,
 ) -> Scored:
     """Check the arguments of the metrics of distributions."""
     scores = check_scores(y_score)
@@ -72,19 +74,36 @@ def read_scored(
 
 
 def gap_inside(
-    data: Scored, notion: notions.Rates, threshold: float, y_true: Any, pos_label: Any = None
+    notion: notions.Rates, y_true: Any, y_score: ArrayLike, sensitive_features: Any, **how: Any
 ) -> float:
     """Return the largest difference between groups inside the interval, at a threshold."""
-    decided = data.above(threshold)
+    data = read_scored(y_true, y_score, sensitive_features, **how)
+    decided = data.above(how.get("threshold", 0.0))
     labels = Labels(decided, decided, Classes([False, True], [1], True))
     if notions.needs_labels(notion):
-        codes, classes, positive = two_labels(y_true, "y_true", pos_label)
+        codes, classes, positive = two_labels(y_true, "y_true", how.get("pos_label"))
         true = (codes[data.rows.row] == positive).astype(np.int64)
         two = [classes[1 - positive], classes[positive]]
         labels = labels._replace(true=true, classes=Classes(two, [1], True))
     rates = counted(data.rows, labels).rates(notion)
     inside = data.intervals.fraction(rates.values())
     return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
+
+
+class Inside(Options):
+    """Those of metrics inside an interval of ranks."""
+
+    interval: Any
+
+
+class Decided(Inside, total=False):
+    """Those of decisions at a threshold."""
+
+    threshold: float
+
+
+class LabelsDecided(Labelled, Decided, total=False):
+    """Those of decisions and favourable labels."""
 
 
 distribution_metric = functools.partial(
@@ -111,12 +130,7 @@ decision_metric = functools.partial(
 
 @distribution_metric("Between 0 and 1; nan where a group has no weight.", 1.0)
 def partial_statistical_parity(
-    y_true: ArrayLike | None,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    **how: Unpack[Options],
+    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Inside]
 ) -> float:
     r"""Return the largest distance between the groups' distributions of scores inside the interval.
 
@@ -124,18 +138,13 @@ def partial_statistical_parity(
 
     (Definition 4.2; see :func:`ccdf_gap` for what the paper's tables report.)
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
+    data = read_scored(y_true, y_score, sensitive_features, **how)
     return data.worst(np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
 @distribution_metric("Between 0 and 1; nan where a group has no weight.", 0.5)
 def ccdf_gap(
-    y_true: ArrayLike | None,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    **how: Unpack[Options],
+    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Inside]
 ) -> float:
     r"""Return the largest difference of ranks where at least one of them lies in the interval.
 
@@ -146,7 +155,7 @@ def ccdf_gap(
     Definition 4.2 (:func:`partial_statistical_parity`), but the gap of the unconditional
     distributions. Ties whose ranks reach over the whole interval count as inside it.
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
+    data = read_scored(y_true, y_score, sensitive_features, **how)
     rank = data.ranks().rank
     inside = data.intervals.may_contain(rank, rank)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
@@ -156,13 +165,7 @@ def ccdf_gap(
 
 @decision_metric("Between 0 and 1; nan where a group has no weight.", 0.5)
 def partial_demographic_parity(
-    y_true: ArrayLike | None,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    **how: Unpack[Options],
+    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Decided]
 ) -> float:
     r"""Return the gap between groups in the rate of positive decisions inside the interval.
 
@@ -170,8 +173,7 @@ def partial_demographic_parity(
 
     at the decision threshold :math:`\theta` (Definition 4.3).
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
-    return gap_inside(data, notions.selection_rates, threshold, y_true)
+    return gap_inside(notions.selection_rates, y_true, y_score, sensitive_features, **how)
 
 
 @decision_metric("Between 0 and 1; nan where a group has no rows with the positive label.", 1.0)
@@ -180,17 +182,14 @@ def partial_equal_opportunity(
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    **how: Unpack[Labelled],
+    **how: Unpack[LabelsDecided],
 ) -> float:
     r"""Return partial demographic parity among the rows of the positive label (Definition A.2).
 
     Ranks are those among the rows of the label, as in the paper's optimisation model (50); its
     Definition A.2 takes them among all rows of the group.
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
-    return gap_inside(data, notions.true_positive_rates, threshold, y_true, how.get("pos_label"))
+    return gap_inside(notions.true_positive_rates, y_true, y_score, sensitive_features, **how)
 
 
 @decision_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
@@ -199,26 +198,18 @@ def partial_equalized_odds(
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
-    interval: Any,
-    threshold: float = 0.0,
-    **how: Unpack[Labelled],
+    **how: Unpack[LabelsDecided],
 ) -> float:
     r"""Return partial demographic parity within each label, the worse of the two (Definition A.3).
 
     Ranks are those among the rows of a label, as in :func:`partial_equal_opportunity`.
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
-    return gap_inside(data, notions.odds, threshold, y_true, how.get("pos_label"))
+    return gap_inside(notions.odds, y_true, y_score, sensitive_features, **how)
 
 
 @distribution_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)
 def partial_group_auc(
-    y_true: ArrayLike | None,
-    y_score: ArrayLike,
-    *,
-    sensitive_features: Any,
-    interval: Any,
-    **how: Unpack[Options],
+    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Inside]
 ) -> float:
     r"""Return how well scores tell two groups apart inside the interval.
 
@@ -227,6 +218,6 @@ def partial_group_auc(
     for z out of group g and z' out of group h, both of ranks in the interval (Definition A.1, which
     counts ties for one side).
     """
-    data = read_scored(y_true, y_score, sensitive_features, interval, how.get("sample_weight"))
+    data = read_scored(y_true, y_score, sensitive_features, **how)
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
     return data.worst(np.abs(aucs - 0.5))
