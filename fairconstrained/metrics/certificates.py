@@ -366,11 +366,10 @@ class _Table(NamedTuple):
         """Count rows whose group is known, or all for a cap on all together."""
         labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, claim.labels)
         words = [(claim.label_names or {}).get(label, label) for label in labels.classes.labels]
-        parts: list[Counts] = []
-        standing: list[Array] = []
+        columns: list[tuple[Array, Array, Array]] = []  # rows, once for each attribute
+        names: list[str] = []
         keys, attributes, assumed = [], [], list(_ASSUMPTIONS)
-        used = np.zeros(rows.size, dtype=bool)
-        for name, attribute in rows.attributes(claim).items():
+        for place, (name, attribute) in enumerate(rows.attributes(claim).items()):
             crossed, n_control = attribute, 0
             if rows.control_features is not None:
                 crossed, n_control = within_strata(attribute, rows.control_features)
@@ -383,33 +382,28 @@ class _Table(NamedTuple):
                 raise ValueError(f"sensitive_features{or_strata} is missing in every row.")
             if not groups.known.all():
                 assumed.append(_MISSING.format((~groups.known).sum(), rows.size))
-            row, group, share = groups.copies()
-            values = groups.labels.tolist()
+            values, weight = groups.labels.tolist(), np.ones(rows.size)
             if not claim.pooled:
-                values += lacking(crossed, values, claim.groups[len(parts)])
-            grouped = GroupedRows(row, share, group, values, np.ones(len(group)))
-            part = counted(grouped, labels.of(grouped))
-            parts.append(part._replace(groups=[f"{name}{label}" for label in part.groups]))
-            standing.append(part.table)
+                values += lacking(crossed, values, claim.groups[place])
             if rows.label is not None and not groups.known.all():
-                each = standing_weights(groups.known, rows.label, np.ones(rows.size))
-                grouped = grouped._replace(weight=each[row])
-                standing[-1] = counted(grouped, labels.of(grouped)).table
+                weight = standing_weights(groups.known, rows.label, weight)
+            row = np.flatnonzero(groups.known)
+            columns.append((row, len(names) + groups.codes[row], weight[row]))
+            names += [f"{name}{group_name(label)}" for label in values]
             strata = (label[-n_control:] if isinstance(label, tuple) else label for label in values)
             keys += [(name, stratum if n_control else None) for stratum in strata]
-            attributes += [len(parts)] * len(values)
-            used |= groups.known
-        columns = ("table", "squares", "rows")
-        counts = parts[0]._replace(
-            groups=[group for part in parts for group in part.groups],
-            classes=labels.classes._replace(labels=words),
-            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in columns},
-        )
-        place = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        sets, numbers = np.array([place[key] for key in keys]), np.array(attributes)
+            attributes += [place] * len(values)
+        row, group, weight = map(np.concatenate, zip(*columns, strict=True))
+        cells = Labels(labels.true[row], labels.predicted[row], labels.classes)
+        grouped = GroupedRows(slice(None), 1.0, group, names, np.ones(len(row)))
+        counts = counted(grouped, cells)
+        counts = counts._replace(classes=labels.classes._replace(labels=words))
         some = rows.label is not None and len(assumed) > len(_ASSUMPTIONS)
-        table = np.concatenate(standing) if some else None
-        return cls(counts, numbers, sets, int(used.sum()), list(dict.fromkeys(assumed)), table)
+        standing = counted(grouped._replace(weight=weight), cells).table if some else None
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        numbers, sets = np.array(attributes), np.array([number[key] for key in keys])
+        n_samples, assumed = len(np.unique(row)), list(dict.fromkeys(assumed))
+        return cls(counts, numbers, sets, n_samples, assumed, standing)
 
 
 def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
