@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import finished, new_label, next_style, panels_of, slack_line
+from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
 from fairconstrained.metrics.metric import choose
 
 # Panels of ConvergenceDisplay from top to bottom, with the entries of the history in each.
@@ -79,7 +79,13 @@ class ConvergenceDisplay:
             title: [key for key in keys if key in self.history] for title, keys in _PANELS.items()
         }
         titles = [title for title, keys in panels.items() if keys]
-        axes = panels_of(ax, titles)
+        size = (6.4, 1.2 + 1.8 * len(titles))
+        new = {"nrows": len(titles), "sharex": True, "figsize": size, "layout": "constrained"}
+        axes = np.ravel(axes_of(ax, **new))
+        if len(axes) != len(titles):
+            panels_named = ", ".join(titles)
+            raise ValueError(f"ax must hold one Axes per panel ({panels_named}); got {len(axes)}.")
+        axes[0].figure.align_ylabels(axes)
         color = next_style(len(axes[0].lines))["color"]  # a display has one line on the first axes
         style = {"color": color, "linewidth": 1.2, **kwargs}
         drawn = [

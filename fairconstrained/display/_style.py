@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,14 +50,3 @@ def axes_of(ax: Any, **figure: Any) -> Any:
     except ImportError as error:
         raise ImportError("Displays need matplotlib: pip install matplotlib.") from error
     return pyplot.subplots(**figure)[1]
-
-
-def panels_of(ax: Any, titles: Sequence[str]) -> Any:
-    """Return `ax`, or the axes of a new figure: one for each title, from top to bottom."""
-    size = (6.4, 1.2 + 1.8 * len(titles))
-    new = {"nrows": len(titles), "sharex": True, "figsize": size, "layout": "constrained"}
-    axes = np.ravel(axes_of(ax, **new))
-    if len(axes) != len(titles):
-        raise ValueError(f"ax must hold one Axes per panel ({', '.join(titles)}); got {len(axes)}.")
-    axes[0].figure.align_ylabels(axes)
-    return axes

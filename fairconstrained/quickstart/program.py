@@ -17,7 +17,6 @@ from sklearn import config_context
 
 from fairconstrained.audit.facts import report
 from fairconstrained.audit.measures import UNDEFINED
-from fairconstrained.audit.pages import Audit
 from fairconstrained.audit.program import write
 from fairconstrained.audit.wording import points
 from fairconstrained.display import GroupReportDisplay, TradeoffDisplay
@@ -87,7 +86,10 @@ def run(options: argparse.Namespace) -> None:
     print(f"\nchosen: {name}, slack {slack:g}; held-out rows by group, 95 % intervals\n{printed}")
     rates.to_csv(folder / "groups.csv")
     _draw_tradeoff(validated + measured, chosen, options)
-    _draw_groups(rates, options)
+    figure = Figure(figsize=(6, 1.5 + 0.4 * len(rates)), layout="constrained")
+    compared_rates = [*CONSTRAINTS[options.constraint][1], "error"]
+    GroupReportDisplay(report=rates, rates=compared_rates).plot(figure.subplots())
+    figure.savefig(folder / "groups.png", dpi=120)
     before = predictions[f"{name}, unconstrained"]
     _prove(model, before, chosen, (table, test), [*missed, *proxies], options)
     print(
@@ -106,7 +108,7 @@ def _prove(
     sentences: list[str],
     options: argparse.Namespace,
 ) -> None:
-    """Certify and audit the chosen model on the held-out rows; write this and the model."""
+    """Certify the chosen model on the held-out rows, and audit it beside the unconstrained one."""
     (name, slack), (table, test), folder = chosen, tables, options.output
     with ignoring(*UNDEFINED):  # it names the groups that it leaves out
         certificate = certify(
@@ -121,17 +123,6 @@ def _prove(
     print(f"\n{certificate}")
     (folder / "certificate.json").write_text(json.dumps(certificate.to_dict()) + "\n", "utf-8")
     joblib.dump(model, folder / "model.joblib")
-    audit = _audited(test, table, model, before, options)
-    model_is = f"The model: {steps.in_words(name, slack)} on the gap. Before: the same without."
-    findings = [model_is, *audit.findings]
-    print("\n".join(["", audit.question, audit.answer, *findings]))  # the others are above
-    write(replace(audit, findings=[*findings, *sentences]), folder)
-
-
-def _audited(
-    test: Table, table: Table, model: Any, before: Any, options: argparse.Namespace
-) -> Audit:
-    """Audit the chosen model on the held-out rows, beside the unconstrained one."""
     words = np.array(table.outcomes, dtype=object)
     columns = {"decision": model.predict(test.X), "label": test.y, "unconstrained": before}
     named = {name: pd.Series(words[codes], name=name) for name, codes in columns.items()}
@@ -145,7 +136,11 @@ def _audited(
         pos_label=table.outcomes[1],
     )
     origin = {"file": f"{table.name}, held-out rows", "command": options.command}
-    return replace(audit, provenance={**audit.provenance, **origin})
+    model_is = f"The model: {steps.in_words(name, slack)} on the gap. Before: the same without."
+    findings = [model_is, *audit.findings]
+    print("\n".join(["", audit.question, audit.answer, *findings]))  # the others are above
+    provenance = {**audit.provenance, **origin}
+    write(replace(audit, findings=[*findings, *sentences], provenance=provenance), folder)
 
 
 def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
@@ -223,14 +218,6 @@ def _draw_tradeoff(results: list[Result], chosen: Chosen, options: argparse.Name
     # The held-out rows show all methods.
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside right center")
     figure.savefig(options.output / "tradeoff.png", dpi=120)
-
-
-def _draw_groups(report: pd.DataFrame, options: argparse.Namespace) -> None:
-    """Draw the rates of the groups."""
-    figure = Figure(figsize=(6, 1.5 + 0.4 * len(report)), layout="constrained")
-    rates = [*CONSTRAINTS[options.constraint][1], "error"]
-    GroupReportDisplay(report=report, rates=rates).plot(figure.subplots())
-    figure.savefig(options.output / "groups.png", dpi=120)
 
 
 def _reach(points: pd.DataFrame, name: str) -> Any:
