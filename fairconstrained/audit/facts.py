@@ -134,33 +134,26 @@ def report(
     >>> print(audit.answer)
     No (gap 24.0 points). ...
     """
-    columns = {"y_pred": y_pred, "y_true": y_true, "before": before, "y_score": y_score}
-    columns |= {"sensitive_features": sensitive_features, "control_features": control_features}
+    inputs = {"y_pred": y_pred, "y_true": y_true, "before": before, "y_score": y_score}
+    inputs |= {"sensitive_features": sensitive_features, "control_features": control_features}
     weight = sample_weight.values if isinstance(sample_weight, Weights) else sample_weight
-    handed_in = {name: None if is_model(values) else values for name, values in columns.items()}
+    handed_in = {name: None if is_model(values) else values for name, values in inputs.items()}
     check_samples(**handed_in, sample_weight=weight, X=X)
     orders = order_of(y_true), order_of(before)
     arguments = {"threshold": threshold, "pos_label": pos_label, "orders": orders}
-    model = None
-    if is_model(y_pred):
-        model = y_pred
-        y_pred, scores = decisions_and_scores(y_pred, X, sensitive_features, **arguments)
-        y_score = scores if y_score is None else y_score
+    model = y_pred if is_model(y_pred) else None
+    if model is not None:
+        y_pred, scores = decisions_and_scores(model, X, sensitive_features, **arguments)
+        inputs["y_score"] = scores if y_score is None else y_score
     if is_model(before):
-        before, _ = decisions_and_scores(before, X, sensitive_features, **arguments)
+        inputs["before"], _ = decisions_and_scores(before, X, sensitive_features, **arguments)
     if y_pred is None and preset == PRESET_NYC_144 and y_score is not None:
         y_pred = above_median(y_score)
     if y_pred is None:
         raise ValueError("y_pred must hold decisions, or be a model; got None.")
-    sample = read_sample(
-        *(y_true, y_pred, sensitive_features),
-        **{"y_score": y_score, "before": before, "sample_weight": sample_weight},
-        control_features=control_features,
-        pos_label=pos_label,
-        min_cell=min_cell,
-        reference=reference,
-        model=model,
-    )
+    inputs |= {"y_pred": y_pred, "sample_weight": sample_weight}
+    shown = {"min_cell": min_cell, "reference": reference}
+    sample = read_sample(inputs, pos_label, model=model, **shown)
     if preset is not None:
         return audited(sample, preset_question(preset, constraint, slack, confidence))
     return audited(sample, Question.of(constraint or "demographic_parity", slack, confidence))

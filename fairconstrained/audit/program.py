@@ -56,27 +56,18 @@ def _file(options: argparse.Namespace) -> File:
 
 
 def _sample(file: File, options: argparse.Namespace) -> Sample:
-    frame, scores = file.frame, _numbers(file, options.score)
-    decision = None if options.decision is None else frame[options.decision]
-    weights = _numbers(file, options.weights)
+    named = {"y_pred": options.decision, "y_true": options.label, "before": options.before}
+    inputs = {name: None if of is None else file.frame[of] for name, of in named.items()}
+    several = {"sensitive_features": options.sensitive, "control_features": options.control}
+    inputs |= {n: file.frame[list(dict.fromkeys(of))] if of else None for n, of in several.items()}
+    inputs["y_score"] = scores = _numbers(file, options.score)
+    if options.decision is None:
+        inputs["y_pred"] = above_median(scores, options.score)
+    weights = inputs["sample_weight"] = _numbers(file, options.weights)
     if options.most_weight is not None:
-        weights = Weights(weights, options.most_weight)
-    sensitive, control = (
-        list(dict.fromkeys(names)) for names in (options.sensitive, options.control)
-    )
-    return read_sample(
-        None if options.label is None else frame[options.label],
-        above_median(scores, options.score) if decision is None else decision,
-        frame[sensitive],
-        y_score=scores,
-        before=None if options.before is None else frame[options.before],
-        sample_weight=weights,
-        control_features=frame[control] if control else None,
-        pos_label=options.positive,
-        min_cell=options.min_cell,
-        reference=options.reference or None,
-        parameter="--positive",
-    )
+        inputs["sample_weight"] = Weights(weights, options.most_weight)
+    shown = {"min_cell": options.min_cell, "reference": options.reference or None}
+    return read_sample(inputs, options.positive, parameter="--positive", **shown)
 
 
 def _question(options: argparse.Namespace) -> Question:

@@ -192,47 +192,40 @@ class Sample:
 
 
 def read_sample(
-    y_true: Any,
-    y_pred: Any,
-    sensitive_features: Any,
-    *,
-    y_score: Any,
-    before: Any,
-    sample_weight: Any,
-    control_features: Any,
+    inputs: Mapping[str, Any],
     pos_label: Any,
+    *,
     min_cell: int = MIN_CELL,
     reference: Any = None,
     parameter: str = "pos_label",
     model: Any = None,
 ) -> Sample:
-    """Check and encode all inputs; errors name them. A model knows groups and labels."""
-    columns = {"y_pred": y_pred, "y_true": y_true, "before": before}
-    people, control = _people(sensitive_features, "group"), None
-    if control_features is not None:
-        control = _people(control_features, "stratum", "control_features")
+    """Check and encode the inputs of `report`; errors name them. Models know groups and labels."""
+    people, control = _people(inputs["sensitive_features"], "group"), None
+    if (strata := inputs["control_features"]) is not None:
+        control = _people(strata, "stratum", "control_features")
     for name, column in pd.concat([people, control], axis=1).items():
         if len(column) and column.isna().all():
             raise ValueError(f"{name} is missing in every row.")
-    columns = {n: _column(n, values) for n, values in columns.items() if values is not None}
+    columns = {n: _column(n, inputs[n]) for n in _NAMES if inputs[n] is not None}
     n_rows = len(people)
     for name, column in columns.items():  # lazy columns are counted here first
         check_length(name, len(column), n_rows, "sensitive_features")
     outcomes = read_outcomes(columns, pos_label, parameter)
     codes = {name: outcome.favourable.astype(float) for name, outcome in outcomes.items()}
-    score = None if y_score is None else check_scores(y_score)
-    weight, most = sample_weight, None
-    if isinstance(sample_weight, Weights):
-        weight, most = sample_weight.of_rows(n_rows), float(sample_weight.most)
-    elif sample_weight is not None:
-        weight = check_weights(sample_weight, n_rows)
+    score = None if inputs["y_score"] is None else check_scores(inputs["y_score"])
+    weight, most = (weights := inputs["sample_weight"]), None
+    if isinstance(weights, Weights):
+        weight, most = weights.of_rows(n_rows), float(weights.most)
+    elif weights is not None:
+        weight = check_weights(weights, n_rows)
     decision = codes["y_pred"]
     places = [*enumerate(people), (None, " & ".join(people))]
     sample = Sample(
         *(decision == 1.0, codes.get("y_true"), score, codes.get("before"), weight, people),
         *(control, most, outcomes, [], min_cell, _reference(reference, people)),
         _absent_labels(columns.get("y_true"), model),
-        {name: known_groups(model, sensitive_features, place=place) for place, name in places},
+        {n: known_groups(model, inputs["sensitive_features"], place=i) for i, n in places},
     )
     return _decided(sample, ~np.isnan(decision))
 
