@@ -95,7 +95,7 @@ class GroupProbabilities(UncertainGroups):
 
 
 class EstimatedGroups(UncertainGroups):
-    r"""Groups of which some are known, and probabilities of all that these correct.
+    r"""Groups that are known for some rows, and probabilities for all rows, which these correct.
 
     With the probabilities :math:`p_{ig}` of row i, whether its group is known, :math:`R_i`, and the
     fraction :math:`\pi(y)` of the rows of a label whose group is known, row i belongs to group g by
@@ -197,7 +197,7 @@ def refuse_negative(shares: NDArray[Any], user: str) -> None:
 
 
 class GroupsOfAll(UncertainGroups):
-    """Groups read from all rows, of which a part knows what occurs; `unknown` if any is missing."""
+    """Groups read from all rows, so that parts know all groups; `unknown` if any is missing."""
 
     def __init__(self, sensitive_features: Any):
         codes, labels = encode_groups(sensitive_features).certain("A private search")

@@ -48,7 +48,7 @@ class Counted:
         return counted(self.rows(known, weight), Labels(true, decided, _TWO))
 
     def rows(self, known: Array, weight: Floats | None = None) -> GroupedRows:
-        """Return rows of known group, as metrics take them, with weights: those of the sample."""
+        """Return the rows of known group for metrics, by default with the sample's weights."""
         weight = self.sample.weight if weight is None else weight
         weight = np.ones(known.sum()) if weight is None else weight[known]
         return GroupedRows(slice(None), 1.0, self.by.codes[known], self.by.groups, weight)

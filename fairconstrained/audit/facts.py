@@ -55,7 +55,7 @@ def report(
     reference: Any = None,
     preset: str | None = None,
 ) -> Audit:
-    r"""Audit decisions, or any fitted model: rates, ratios, errors, changes, and what is proved.
+    r"""Audit decisions, or any fitted model: rates, ratios, errors, changes and certificates.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from fairconstrained.metrics.claims import BOUNDS
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the audit; `Unusable` says why it cannot, SystemExit what `--fail-on` asks for."""
+    """Run the audit; raise `Unusable` for bad input, and SystemExit as `--fail-on` asks."""
     file = _file(options)
     try:
         sample = _sample(file, options)

@@ -254,6 +254,8 @@ def _decided(sample: Sample, known: Array) -> Sample:
 
 def _column(name: str, values: Any) -> pd.Series[Any]:
     """Return a Series with the name of the user, or one of ours; codes as whole numbers."""
+    if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+        values = pd.Series(values)
     if not isinstance(values, pd.Series):
         values = computed(values)
         array, order = one_column(label_array(values), name), order_of(values)

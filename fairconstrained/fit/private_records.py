@@ -172,7 +172,7 @@ def warn_of_cut(public: Coordinates) -> None:
 
 def warn_of_range(fit: Fit) -> None:
     """Name the parameter that raw columns need; that they do is known from the releases."""
-    where = "(0, 1) in released scales" if fit.learnt.ends is None else "what was given"
+    where = "(0, 1) in released scales" if fit.learnt.ends is None else "given, or (0, 1)"
     warn_caller(
         f"By the released norms most rows lie outside of {fit.task.name}.feature_range ({where}): "
         "columns of large numbers may then drown all others, and accuracy is lost. Give "

@@ -1,5 +1,5 @@
-"""One reader of what users give: labels, decisions, groups, strata, weights and their order.
+"""Read the inputs of users: labels, decisions, groups, strata, weights and their order.
 
-It gives codes, and a :class:`~fairconstrained.inputs.description.Description` of the columns, with
-which later data are compared.
+The results are codes, and a :class:`~fairconstrained.inputs.description.Description` of the
+columns, with which later data are compared.
 """

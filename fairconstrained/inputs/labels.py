@@ -54,7 +54,7 @@ def label_array(values: Any) -> Array:
 
 
 def plain_labels(values: Any, name: str = "y") -> Any:
-    """Return labels of one type, none missing, as an array; what is no column stays as it is."""
+    """Return labels of one type, none missing, as an array; other shapes stay as they are."""
     array = label_array(values)
     if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values
@@ -82,7 +82,7 @@ def check_labels(values: ArrayLike, name: str) -> Array:
 
 
 def one_column(labels: Array, name: str) -> Array:
-    """Return labels in one dimension, of which they may have two."""
+    """Return labels in one dimension; raise ValueError for more than one column."""
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1:
         raise ValueError(f"{name} must have one label per row; got shape {labels.shape}.")

@@ -1,4 +1,4 @@
-"""Columns of outcomes, of which several values may be favourable and some may be missing."""
+"""Columns of outcomes, with missing values and one or more favourable values."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def check_samples(**inputs: Any) -> None:
 
 @contextmanager
 def positions_noted() -> Iterator[None]:
-    """Say no more about the positions of inputs, of which parts are passed on."""
+    """Silence warnings about the positions of inputs while parts of them are passed on."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are matched by position", InputWarning)
         yield

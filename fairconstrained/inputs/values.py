@@ -1,4 +1,4 @@
-"""The values of one column: in numpy's plain kinds, in order, and what they may be mistaken for."""
+"""The values of one column: in numpy's plain kinds, in order, and alike in spelling."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def whole_numbers(column: Any, name: str) -> Any:
     """Return a column with codes as whole numbers, which missing values turn into 1.0 and 2.0."""
     if type(getattr(column, "dtype", None)).__name__ == "Enum":  # of polars, which declares values
         column = pd.Series(pd.Categorical(column.to_list(), list(column.dtype.categories)))
-    if isinstance(column, pd.Series) and isinstance(column.dtype, pd.CategoricalDtype):
-        return column.reset_index(drop=True)
+    if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        return pd.Series(column).reset_index(drop=True)
     values = to_array(column, name)
     if values.dtype.kind != "f":
         return values

@@ -148,8 +148,8 @@ def certify(
         Scores above it are positive decisions, for partial rates.
     min_group_size : int or "auto", default="auto"
         Groups, or groups within a label, with fewer rows are left out, as in ``fit``; a warning and
-        the statement name them. "auto": if one row moves the rate by more than the slack, unless
-        the second largest group is hardly larger. 1 leaves out none that has a row.
+        the statement name them. "auto": so few that one row moves the rate by more than the slack,
+        and fewer than a quarter of the second largest group. 1 leaves out none that has a row.
     pos_label : label, optional
         The favourable label; by default the ``pos_label`` of the constraint object, 1 of 0 and 1,
         True, or the last of ordered categories. Of other labels it must be given where the

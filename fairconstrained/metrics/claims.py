@@ -71,7 +71,7 @@ class Claim(NamedTuple):
 
     @property
     def is_cap(self) -> bool:
-        """Whether each rate is compared with a cap, and not with that of another group."""
+        """Whether each rate is compared with a cap, and not with another group's rate."""
         return self.notion in CAPS
 
     @property

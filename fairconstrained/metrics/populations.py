@@ -108,7 +108,7 @@ class Proportions:
     def samples(
         self, groups: Groups, positive: Array | None, claim: Claim, failure: float
     ) -> list[Ints]:
-        """Draw rows at each corner of what is declared; none if a claim does not depend on it.
+        """Draw rows at each corner of the declared fractions, if the claim depends on them.
 
         `positive` says whether the true label is the positive one. Too few rows for a sample have a
         probability of at most `failure`.
@@ -192,7 +192,7 @@ class Weights:
     def samples(
         self, groups: Groups, positive: Array | None, claim: Claim, failure: float
     ) -> list[Ints]:
-        """Draw each row with its probability, whatever the claim."""
+        """Draw each row with its probability, for any claim."""
         weights = self.of_rows(len(groups.codes))
         drawn = _generator(weights).random(len(weights)) < weights / float(self.most)
         return [np.flatnonzero(drawn)]

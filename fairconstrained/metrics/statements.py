@@ -1,4 +1,4 @@
-"""The certificate: a bound, what it is about and what it rests on, as a statement and as a file."""
+"""Certificates: bounds with their subject and assumptions, as a statement and as a file."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class CertifiedClassifier(DelegatingClassifier):
         :class:`~sklearn.model_selection.FixedThresholdClassifier` if it has another threshold. It
         is not retrained on all rows, since another model would have no certificate.
     certificate_ : Certificate or None
-        Result of the test of `estimator_`; None without `sensitive_features`.
+        Result of the test of `estimator_`; None without `sensitive_features`, except for a cap on
+        all rows.
     certified_ : bool
         Whether that is a certificate.
     candidates_ : DataFrame

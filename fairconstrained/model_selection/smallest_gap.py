@@ -19,7 +19,7 @@ from fairconstrained.sharing import follow
 
 
 class _Tried(NamedTuple):
-    """A fit, and what it achieves on its training rows."""
+    """A fit and its figures on the training rows."""
 
     slack: float
     gap: float

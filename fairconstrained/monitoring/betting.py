@@ -232,7 +232,7 @@ class Comparison:
         )
 
     def begun(self, n_payoffs: int) -> tuple[Floats, float]:
-        """Return what is newly bet on each of the next payoffs, and what is then left."""
+        """Return the new bets on each of the next payoffs, and the stake that is left."""
         done = LATER + float(self.counts.sum())
         left = self.unspent * done / (done + np.arange(n_payoffs + 1))
         return (left[:-1] - left[1:])[:, None] * self.bets.shares, float(left[-1])

@@ -95,8 +95,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     limit_ : float
         The largest violation that is allowed: the slack, the cap, or one minus the ratio.
     rates_ : list of dict
-        Each rate: "event", "group", "rows", "hits", "rate", "low", "high"; each pair of bounds
-        holds at all times together with probability `confidence`.
+        Each rate: "event" (1 is the favourable label), "group", "rows", "hits", "rate", "low",
+        "high"; each pair of bounds holds at all times together with probability `confidence`.
     estimate_ : float
         The violation of the rows so far: the largest gap or rate, or one minus the smallest ratio;
         nan while there is nothing to compare.
@@ -388,7 +388,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _apart(self) -> list[str]:
-        """Name the pairs of groups with enough rows for bets of which no call has both."""
+        """Name the pairs of groups with enough rows for bets, but with no call in common."""
         names = list(self.groups_)
         return [
             f"groups {group_name(names[g])} and {group_name(names[h])}{self._conditions[event]} "
@@ -543,7 +543,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
 
 def watched(constraint: Any, slack: Any, pos_label: Any) -> Claim:
-    """Check the parameters of a monitor; return what it watches."""
+    """Check the parameters of a monitor; return the claim that it watches."""
     bound = constraint_bound(constraint)
     most, how = slack if bound is None else bound, {"interval": None, "min_group_size": "auto"}
     claim = read_claim(constraint, most, pos_label, known=[*PARITIES, *CAPS], **how)

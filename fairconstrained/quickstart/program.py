@@ -38,7 +38,7 @@ Chosen = tuple[str, float]  # method and slack
 
 @ignoring(InputWarning)  # notes say how values are spelled
 def run(options: argparse.Namespace) -> None:
-    """Run the quick start; `Unusable` says why it cannot."""
+    """Run the quick start; raise `Unusable` for bad input."""
     if options.csv is not None:
         table = steps.from_file(options)
     else:

@@ -673,6 +673,7 @@ def test_groups_and_strata_that_are_too_small_are_named_within_strata():
     [
         lambda values: pd.Series(pd.Categorical(values, [*"xyw"]), name="part"),
         lambda values: pl.DataFrame({"part": pl.Series(values, dtype=pl.Enum([*"xyw"]))}),
+        lambda values: {"part": pd.Categorical(values, [*"xyw"])},
     ],
 )
 def test_declared_values_that_no_row_has_are_named(declared, parameter):
@@ -680,6 +681,13 @@ def test_declared_values_that_no_row_has_are_named(declared, parameter):
     audit = report(**{"sensitive_features": SEX, parameter: declared(values)}, slack=0.1)
     assert "part: w (0 rows)" in audit.left_out
     assert "part: w (0 rows)" in audit.answer
+
+
+@pytest.mark.parametrize("column", [pd.Categorical, pd.Series])
+def test_a_declared_label_that_no_row_has_is_named(column):
+    repaid = column(pd.Categorical(["yes"] * N, ["no", "yes"]))
+    audit = report(repaid, pos_label=[True, "yes"], constraint="equalized_odds")
+    assert "label 'no' (0 rows)" in audit.left_out
 
 
 @pytest.mark.parametrize("parameter", ["sensitive_features", "control_features"])

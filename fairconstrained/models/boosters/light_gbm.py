@@ -28,7 +28,7 @@ _RULES = (
 
 
 class LightGBM(Family):
-    """Fits with a function as objective; what remains is read from the text of its trees."""
+    """Fit with a function as objective, then read the first rounds from the text of the trees."""
 
     rounds = "n_estimators"
     replaced = ("objective", "n_estimators")

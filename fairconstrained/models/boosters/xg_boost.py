@@ -15,7 +15,7 @@ _RATE = 0.3
 
 
 class XGBoost(Family):
-    """Fits with a function as objective; what remains is read from the JSON of its trees."""
+    """Fit with a function as objective, then read the first rounds from the JSON of the trees."""
 
     rounds = "n_estimators"
     replaced = ("objective", "n_estimators", "base_score", "callbacks", "early_stopping_rounds")
