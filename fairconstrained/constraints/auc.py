@@ -19,17 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained import exact_auc
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.notions import Notion, checked_number, chosen
 from fairconstrained.constraints.surrogates import SURROGATES, Quadratic, Surrogate
 from fairconstrained.constraints.tables import Placement, Space
-from fairconstrained.exact_auc import (
-    COMPARISONS,
-    auc_standard_errors,
-    differences_of_sets,
-    distinct_sets,
-    win_table,
-)
 
 
 class AUCConstraint(MomentConstraint):
@@ -50,7 +44,7 @@ class AUCConstraint(MomentConstraint):
         self.comparisons = np.asarray(comparisons, dtype=float)
         self.surrogate = surrogate
         sides = self.comparisons.reshape(len(self.comparisons), 4, prod(space.shape))
-        self._sets_of_cells, index_of_side = distinct_sets(sides)
+        self._sets_of_cells, index_of_side = exact_auc.distinct_sets(sides)
         # Cells in the same sets form one part.
         columns, index = np.unique(self._sets_of_cells, axis=1, return_inverse=True)
         used = columns.any(axis=0)
@@ -93,9 +87,9 @@ class AUCConstraint(MomentConstraint):
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         row, copies = rows.copies()
         z, part, w = (c.cpu().numpy() for c in (scores[row, 0], copies.part, copies.weight))
-        table = win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
+        table = exact_auc.win_table(z, part, w, self.n_parts + 1)[: self.n_parts, : self.n_parts]
         counts = rows.counts().cpu().numpy()
-        gaps = differences_of_sets(table, counts, self.sets.numpy(), self.index.numpy())
+        gaps = exact_auc.differences_of_sets(table, counts, self.sets.numpy(), self.index.numpy())
         difference = torch.as_tensor(gaps)
         return torch.cat((difference, -difference)).to(scores) - self.slack.to(scores)
 
@@ -114,7 +108,7 @@ class AUCConstraint(MomentConstraint):
             return super().deviations(scores, rows, aux)
         z, part, w = (c.cpu().numpy() for c in (scores[:, 0], rows.part, rows.weight))
         sides = self.sets[self.index].numpy()  # (m, 4, n_parts)
-        return torch.as_tensor(auc_standard_errors(z, part, w, sides)).repeat(2)
+        return torch.as_tensor(exact_auc.auc_standard_errors(z, part, w, sides)).repeat(2)
 
     def at_equal_scores(self) -> AUCConstraint:
         """Use the quadratic surrogate, whose gaps are gaps of mean scores there, to first order."""
@@ -189,7 +183,10 @@ class AUCParity(Notion):
         if len(space.classes) != 2:
             raise ValueError(f"AUCParity needs two classes; got {len(space.classes)}.")
         allowed = checked_number(self, "slack", slack if self.slack is None else self.slack)
-        comparisons_of, surrogate = chosen(self, "comparison", COMPARISONS), self.chosen_surrogate()
+        comparisons_of, surrogate = (
+            chosen(self, "comparison", exact_auc.COMPARISONS),
+            self.chosen_surrogate(),
+        )
         n_groups = len(space.groups)
         # A criterion of pairs has one comparison for two groups, and G (G - 1) / 2 for G groups.
         pairwise = len(comparisons_of(2)) == 1
@@ -220,5 +217,5 @@ class AUCParity(Notion):
 
 
 AUCS: Mapping[str, Callable[[], AUCParity]] = {
-    name: partial(AUCParity, name) for name in COMPARISONS
+    name: partial(AUCParity, name) for name in exact_auc.COMPARISONS
 }

@@ -23,17 +23,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fairconstrained.comparison import Compared, compared
+from fairconstrained.constraints import tables
 from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.steps import Above
-from fairconstrained.constraints.tables import (
-    NoColumns,
-    Partition,
-    Placement,
-    Space,
-    Statistic,
-    side_by_side,
-    sum_by,
-)
+from fairconstrained.constraints.tables import Placement, Space, Statistic
 from fairconstrained.losses import linearized
 from fairconstrained.numerics import ROUNDING
 
@@ -61,7 +54,7 @@ class MomentConstraint:
         n_aux: int = 0,
     ):
         self.space = space
-        self.partition = Partition(part_of_cell, space)
+        self.partition = tables.Partition(part_of_cell, space)
         self.statistic = statistic
         self.slack = slack  # (m,), which the values contain
         self.name = name  # of the criterion in messages
@@ -225,7 +218,7 @@ class Stack(MomentConstraint):
         super().__init__(
             space,
             part_of_cell.reshape(space.shape),
-            side_by_side(statistics),
+            tables.side_by_side(statistics),
             torch.cat([member.slack.double() for member in members]),
             " and ".join(member.name for member in members),
             sum(member.n_aux for member in members),
@@ -251,15 +244,15 @@ class Stack(MomentConstraint):
             return self.statistic
         pieces = zip(self.members, torch.split(aux, self._aux_sizes), strict=True)
         at = [member.statistic_at(member_aux) for member, member_aux in pieces]
-        return side_by_side(tuple(at[i] for i in self._owners))
+        return tables.side_by_side(tuple(at[i] for i in self._owners))
 
     def steps_at(self, aux: Tensor) -> Above | None:
         return self.members[0].steps_at(aux) if len(self.members) == 1 else None
 
     def affine(self, counts: Tensor) -> AffineMap | None:
         shape, known, rates = (self.n_parts, self.statistic.n_columns), [], []
-        tables = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
-        for member, (_, member_counts, _) in tables:
+        each = self._tables(counts.new_zeros(shape), counts, counts.new_zeros(self.n_aux))
+        for member, (_, member_counts, _) in each:
             block = member.affine(member_counts)
             if block is None:
                 return None
@@ -333,7 +326,7 @@ class Stack(MomentConstraint):
         places = self.member_parts, self.member_columns, torch.split(aux, self._aux_sizes)
         for member, part, columns, member_aux in zip(self.members, *places, strict=True):
             table = torch.cat((sums[:, columns], counts[:, None]), dim=1)
-            table = sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
+            table = tables.sum_by(table, part.to(sums.device), member.n_parts + 1)[: member.n_parts]
             yield member, (table[:, :-1], table[:, -1], member_aux)
 
     def _each(
@@ -392,7 +385,7 @@ class Unconstrained(MomentConstraint):
 
     def __init__(self, space: Space):
         nowhere = torch.full(space.shape, -1)
-        super().__init__(space, nowhere, NoColumns(), torch.zeros(0), "no constraint")
+        super().__init__(space, nowhere, tables.NoColumns(), torch.zeros(0), "no constraint")
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
         return counts

@@ -16,19 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained import percentiles
 from fairconstrained.arrays import Floats, in_rows
 from fairconstrained.constraints.affine import AffineMap, Combinations
 from fairconstrained.constraints.moments import NEVER_BINDS, MomentConstraint, compared_rates
 from fairconstrained.constraints.steps import Above
 from fairconstrained.constraints.tables import Placement, Space
 from fairconstrained.numerics import ROUNDING
-from fairconstrained.percentiles import (
-    Intervals,
-    Ranks,
-    auc_inside,
-    fraction_inside,
-    rank_of_scores,
-)
 
 
 class WithinIntervals(MomentConstraint):
@@ -46,7 +40,7 @@ class WithinIntervals(MomentConstraint):
         self,
         space: Space,
         part: NDArray[np.int64],
-        intervals: Intervals,
+        intervals: percentiles.Intervals,
         gap: float,
         statistic: Any,
         name: str,
@@ -99,16 +93,16 @@ class WithinIntervals(MomentConstraint):
     def within(self, lower: float, upper: float) -> Self:
         """Return the same constraint in another interval, one for all parts."""
         ends = (np.full((self.n_parts, 1), end) for end in (lower, upper))
-        return self._made(intervals=Intervals(*ends))
+        return self._made(intervals=percentiles.Intervals(*ends))
 
-    def ranks(self, scores: Tensor, rows: Placement) -> Ranks:
+    def ranks(self, scores: Tensor, rows: Placement) -> percentiles.Ranks:
         """Compute exact ranks in each part, with one sort."""
         # Ranks are of whole rows: a row with fractions of several parts stands in each of them.
         row, copies = rows.copies()
         part = copies.part.cpu().numpy()
         used = part < self.n_parts
         z, w = scores[row, 0].cpu().numpy(), copies.weight.cpu().numpy()
-        return rank_of_scores(z[used], part[used], w[used], self.n_parts)
+        return percentiles.rank_of_scores(z[used], part[used], w[used], self.n_parts)
 
     def describe(self, j: int) -> str:
         pair, threshold = divmod(j, self._n_thresholds)
@@ -170,7 +164,9 @@ class PartialRates(WithinIntervals):
 
     def _differences(self, sums: Tensor, counts: Tensor, leak: float) -> Tensor:
         rates: Tensor = self.statistic.above(sums) / counts[:, None]
-        inside: Tensor = fraction_inside(rates, self.lower.to(rates), self.upper.to(rates))
+        inside: Tensor = percentiles.fraction_inside(
+            rates, self.lower.to(rates), self.upper.to(rates)
+        )
         leaky = inside + leak * (rates / self.lengths.to(rates)[:, None] - inside)
         first, second = self.first.to(rates.device), self.second.to(rates.device)
         return (leaky[first] - leaky[second]).reshape(-1) - self.slack.to(rates)
@@ -203,12 +199,12 @@ class PartialGroupAUCs(WithinIntervals):
         rates = sums / counts[:, None]
         ones, zeros = torch.ones_like(rates[:, :1]), torch.zeros_like(rates[:, :1])
         edges = torch.cat((ones, rates, zeros), dim=1)
-        inside = fraction_inside(edges, self.lower.to(sums), self.upper.to(sums))
-        return self._centred(auc_inside(inside))
+        inside = percentiles.fraction_inside(edges, self.lower.to(sums), self.upper.to(sums))
+        return self._centred(percentiles.auc_inside(inside))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         inside = self.intervals.fraction(self.ranks(scores, rows).rank)
-        return self._centred(torch.as_tensor(auc_inside(inside)).to(scores))
+        return self._centred(torch.as_tensor(percentiles.auc_inside(inside)).to(scores))
 
     def _centred(self, aucs: Tensor) -> Tensor:
         pairs = aucs[self.first.to(aucs.device), self.second.to(aucs.device)]
@@ -228,7 +224,7 @@ class FractionsInside:
     """Comparison of parts by G, the fraction of their rows inside the intervals."""
 
     @staticmethod
-    def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
+    def grid(intervals: percentiles.Intervals, half: float, n_grid: int) -> Grid:
         """Return levels of G, from which parts may be `half` of the gap away."""
         # Beyond these levels a neighbourhood of half the gap reaches the end, and holds by itself.
         levels = np.linspace(half, 1.0 - half, n_grid)
@@ -237,7 +233,7 @@ class FractionsInside:
         return Grid(levels, least, most, 1.0 / intervals.lengths)
 
     @staticmethod
-    def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
+    def gaps(intervals: percentiles.Intervals, rank: Floats) -> tuple[Floats, Floats]:
         """Measure how far each part is above and below the others at each threshold."""
         inside = intervals.fraction(rank)
         # Twice the distance from the middle of the extremes: its largest value is their difference.
@@ -254,7 +250,7 @@ class RanksOfThresholds:
     """
 
     @staticmethod
-    def grid(intervals: Intervals, half: float, n_grid: int) -> Grid:
+    def grid(intervals: percentiles.Intervals, half: float, n_grid: int) -> Grid:
         """Spread levels evenly over the neighbourhoods of all intervals."""
         pieces = intervals.upper > intervals.lower
         lower = np.maximum(intervals.lower[pieces] - half, half)
@@ -271,7 +267,7 @@ class RanksOfThresholds:
         return Grid(levels, least, most, np.ones(n_parts))
 
     @staticmethod
-    def gaps(intervals: Intervals, rank: Floats) -> tuple[Floats, Floats]:
+    def gaps(intervals: percentiles.Intervals, rank: Floats) -> tuple[Floats, Floats]:
         """Compare a part that is inside with all others, and any other with those inside."""
         inside = intervals.may_contain(rank, rank)
         lowest = np.where(inside, rank.min(axis=0), np.where(inside, rank, 1.0).min(axis=0))

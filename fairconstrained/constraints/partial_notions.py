@@ -16,22 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from fairconstrained.arrays import check_number
-from fairconstrained.constraints.notions import (
-    FEWER,
-    Notion,
-    checked_number,
-    checked_temperature,
-    chosen,
-    refuse_too_many,
-)
-from fairconstrained.constraints.partial import (
-    FractionsInside,
-    PartialDistributions,
-    PartialGroupAUCs,
-    PartialRates,
-    RanksOfThresholds,
-    WithinIntervals,
-)
+from fairconstrained.constraints import notions, partial
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.tables import Space
 from fairconstrained.percentiles import read_intervals
@@ -40,7 +25,7 @@ _EDGES = torch.linspace(-6.0, 6.0, 49, dtype=torch.float64)  # of bins of log od
 
 
 @dataclass(eq=False, repr=False)
-class PartialNotion(Notion):
+class PartialNotion(notions.Notion):
     """Base of the partial criteria, with parameters as in :class:`PartialStatisticalParity`."""
 
     interval: Any = None
@@ -49,13 +34,13 @@ class PartialNotion(Notion):
 
     def bind(
         self, space: Space, slack: float | None = None, interval: Any = None
-    ) -> WithinIntervals:
+    ) -> partial.WithinIntervals:
         """Return the constraint, with the estimator's slack and interval if it has none."""
         if len(space.classes) != 2:
             raise ValueError(f"{type(self).__name__} needs two classes; got {len(space.classes)}.")
-        gap = checked_number(self, "slack", slack if self.slack is None else self.slack)
+        gap = notions.checked_number(self, "slack", slack if self.slack is None else self.slack)
         n_groups = len(space.groups)
-        refuse_too_many(self, n_groups * (n_groups - 1), n_groups, FEWER)
+        notions.refuse_too_many(self, n_groups * (n_groups - 1), n_groups, notions.FEWER)
         (positive,) = self.positive(space.classes)
         part = self._parts(n_groups, positive)
         part = np.pad(part, ((0, 0), (0, int(space.unknown))), constant_values=-1)
@@ -65,7 +50,7 @@ class PartialNotion(Notion):
         made, arguments = self._constraint()
         return made(space, part, intervals, gap, name=self.name, **arguments)
 
-    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
+    def _constraint(self) -> tuple[type[partial.WithinIntervals], dict[str, Any]]:
         """Return the class of the constraint, and its arguments beyond the parts and the gap."""
         raise NotImplementedError
 
@@ -75,8 +60,8 @@ class PartialNotion(Notion):
 
     def _steps(self, thresholds: Any) -> Above:
         """Build the surrogate of "score above threshold" at these thresholds."""
-        step = chosen(self, "surrogate", STEPS)
-        return Above(torch.as_tensor(thresholds), step, checked_temperature(self))
+        step = notions.chosen(self, "surrogate", STEPS)
+        return Above(torch.as_tensor(thresholds), step, notions.checked_temperature(self))
 
 
 @dataclass(eq=False, repr=False)
@@ -107,15 +92,15 @@ class PartialStatisticalParity(PartialNotion):
     """
 
     name = "partial_statistical_parity"
-    _compared_by: ClassVar[Any] = FractionsInside
+    _compared_by: ClassVar[Any] = partial.FractionsInside
 
     n_grid: int = field(default=10, kw_only=True)
     surrogate: str = field(default="logistic", kw_only=True)
 
-    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
+    def _constraint(self) -> tuple[type[partial.WithinIntervals], dict[str, Any]]:
         # The thresholds are variables: see PartialDistributions.statistic_at.
         steps = self._steps(np.zeros(_checked_grid(self, least=1)))
-        return PartialDistributions, {"statistic": steps, "compared_by": self._compared_by}
+        return partial.PartialDistributions, {"statistic": steps, "compared_by": self._compared_by}
 
 
 class PartialRankParity(PartialStatisticalParity):
@@ -134,7 +119,7 @@ class PartialRankParity(PartialStatisticalParity):
     """
 
     name = "partial_rank_parity"
-    _compared_by: ClassVar[Any] = RanksOfThresholds
+    _compared_by: ClassVar[Any] = partial.RanksOfThresholds
 
 
 @dataclass(eq=False, repr=False)
@@ -164,11 +149,11 @@ class PartialDemographicParity(PartialNotion):
     surrogate: str = field(default="logistic", kw_only=True)
     leak: float = field(default=0.05, kw_only=True)
 
-    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
+    def _constraint(self) -> tuple[type[partial.WithinIntervals], dict[str, Any]]:
         name = f"{type(self).__name__}.threshold"
         threshold = check_number(name, self.threshold, "a finite number", np.isfinite)
-        leak = checked_number(self, "leak", self.leak)
-        return PartialRates, {"statistic": self._steps(np.array([threshold])), "leak": leak}
+        leak = notions.checked_number(self, "leak", self.leak)
+        return partial.PartialRates, {"statistic": self._steps(np.array([threshold])), "leak": leak}
 
 
 @dataclass(eq=False, repr=False)
@@ -251,11 +236,14 @@ class PartialStatisticalParityInBins(PartialNotion):
     reach: float = field(default=3.0, kw_only=True)
     leak: float = field(default=0.05, kw_only=True)
 
-    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
+    def _constraint(self) -> tuple[type[partial.WithinIntervals], dict[str, Any]]:
         n_bins = _checked_grid(self, least=2) + 1
-        reach = checked_number(self, "reach", self.reach)
-        bins = ScoreBins(n_bins, checked_temperature(self), reach)
-        return PartialRates, {"statistic": bins, "leak": checked_number(self, "leak", self.leak)}
+        reach = notions.checked_number(self, "reach", self.reach)
+        bins = ScoreBins(n_bins, notions.checked_temperature(self), reach)
+        return partial.PartialRates, {
+            "statistic": bins,
+            "leak": notions.checked_number(self, "leak", self.leak),
+        }
 
 
 @dataclass(eq=False, repr=False)
@@ -276,8 +264,8 @@ class PartialGroupAUC(PartialNotion):
 
     surrogate: str = field(default="logistic", kw_only=True)
 
-    def _constraint(self) -> tuple[type[WithinIntervals], dict[str, Any]]:
-        return PartialGroupAUCs, {"statistic": self._steps(_EDGES)}
+    def _constraint(self) -> tuple[type[partial.WithinIntervals], dict[str, Any]]:
+        return partial.PartialGroupAUCs, {"statistic": self._steps(_EDGES)}
 
 
 def _checked_grid(notion: Any, least: int) -> int:

@@ -16,23 +16,13 @@ from numpy.typing import NDArray
 
 from fairconstrained import rate_definitions as rates
 from fairconstrained.arrays import Floats
+from fairconstrained.constraints import notions
 from fairconstrained.constraints.linear import LinearMoments
-from fairconstrained.constraints.notions import (
-    Cap,
-    CapOfClass,
-    Event,
-    Notion,
-    Parity,
-    ParityOfClass,
-    checked_number,
-    checked_temperature,
-    named_positive,
-)
 from fairconstrained.constraints.tables import ClassProbabilities, Space
 from fairconstrained.inputs.groups import group_name
 
 
-class DemographicParity(ParityOfClass):
+class DemographicParity(notions.ParityOfClass):
     r"""Equal prediction rates: :math:`P(\hat y = k \mid g)` differs by at most `slack`.
 
     Parameters
@@ -84,7 +74,7 @@ class DemographicParity(ParityOfClass):
     rates = staticmethod(rates.selection_rates)
 
 
-class EqualizedOdds(ParityOfClass):
+class EqualizedOdds(notions.ParityOfClass):
     r"""Equal prediction rates within every label: :math:`P(\hat y = k \mid y, g)`.
 
     Parameters are as in :class:`DemographicParity`.
@@ -100,7 +90,7 @@ class EqualizedOdds(ParityOfClass):
     rates = staticmethod(rates.odds)
 
 
-class EqualOpportunity(ParityOfClass):
+class EqualOpportunity(notions.ParityOfClass):
     r"""Equal true positive rates: :math:`P(\hat y = c \mid y = c, g)`.
 
     Parameters
@@ -125,7 +115,7 @@ class EqualOpportunity(ParityOfClass):
     rates = staticmethod(rates.true_positive_rates)
 
 
-class FalsePositiveRateParity(ParityOfClass):
+class FalsePositiveRateParity(notions.ParityOfClass):
     r"""Equal false positive rates: :math:`P(\hat y = c \mid y \neq c, g)`.
 
     Parameters are as in :class:`EqualOpportunity`.
@@ -141,10 +131,10 @@ class FalsePositiveRateParity(ParityOfClass):
     name = "false_positive_rate_parity"
     rates = staticmethod(rates.false_positive_rates)
 
-    title = named_positive
+    title = notions.named_positive
 
 
-class ErrorRateParity(Parity):
+class ErrorRateParity(notions.Parity):
     r"""Equal error rates: :math:`P(\hat y \neq y \mid g)`.
 
     Parameters are as in :class:`DemographicParity`.
@@ -160,7 +150,7 @@ class ErrorRateParity(Parity):
     rates = staticmethod(rates.error_rates)
 
 
-class FalseNegativeRate(CapOfClass):
+class FalseNegativeRate(notions.CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c \mid y = c)`.
 
     Paper (RaCO-DP, equation 17): :math:`P(\hat y = c \mid y \neq c)`, which is a class's false
@@ -190,7 +180,7 @@ class FalseNegativeRate(CapOfClass):
     rates = staticmethod(rates.false_negative_rates)
 
 
-class FalsePositiveRate(CapOfClass):
+class FalsePositiveRate(notions.CapOfClass):
     r"""Cap on :math:`P(\hat y = c \mid y \neq c)`.
 
     Parameters are as in :class:`FalseNegativeRate`.
@@ -205,10 +195,10 @@ class FalsePositiveRate(CapOfClass):
     name = "false_positive_rate"
     rates = staticmethod(rates.false_positive_rates)
 
-    title = named_positive
+    title = notions.named_positive
 
 
-class RejectionRate(CapOfClass):
+class RejectionRate(notions.CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c)`: a floor of ``1 - max`` under the rate of the outcome c.
 
     In each group it makes a parity criterion *level up*: no group gets the favourable outcome less
@@ -250,11 +240,11 @@ class RejectionRate(CapOfClass):
     name = "rejection_rate"
     rates = staticmethod(rates.rejection_rates)
 
-    title = named_positive
+    title = notions.named_positive
 
 
 @dataclass(eq=False, repr=False)
-class ExpectedCost(Cap):
+class ExpectedCost(notions.Cap):
     r"""Cap on the mean cost of predictions, :math:`E[c(y, \hat y)]`.
 
     It keeps a model useful while another criterion makes it fair:
@@ -291,16 +281,16 @@ class ExpectedCost(Cap):
 
     costs: Any = field(default=None, kw_only=True)
 
-    def events(self, classes: Sequence[Any]) -> list[Event]:
+    def events(self, classes: Sequence[Any]) -> list[notions.Event]:
         costs = rates.expected_costs(self.costs, len(classes))
-        return [Event(rate.possible.max(axis=1), rate.hits) for rate in costs]
+        return [notions.Event(rate.possible.max(axis=1), rate.hits) for rate in costs]
 
     def combined(self, n_events: int) -> Any:
         return np.full((1, n_events), 1.0 / n_events)
 
 
 @dataclass(eq=False, repr=False)
-class RateConstraint(Notion):
+class RateConstraint(notions.Notion):
     r"""Any linear combination of prediction rates (RaCO-DP, equation 6).
 
     .. math:: \sum_{r,k} \mathrm{weights}_{jrk}\, P(\hat y = k \mid \text{union } r)
@@ -359,7 +349,7 @@ class RateConstraint(Notion):
                 f"each value; got shape {slacks.shape}."
             )
         for value in slacks.reshape(-1):
-            checked_number(self, "slack", value, minimum=-np.inf)
+            notions.checked_number(self, "slack", value, minimum=-np.inf)
         if space.unknown:  # in the part of their label, where that is the same for all groups
             alike = (part == part[:, :1]).all(axis=1)
             pooled = np.where(alike, part[:, 0], -1)
@@ -369,7 +359,7 @@ class RateConstraint(Notion):
         # The rate of class k in union r sums column k over its cells.
         hits = sp.kron(sp.csr_array(cells), sp.eye_array(n_classes))
         terms = hits, np.repeat(cells, n_classes, axis=0), weights.reshape(len(weights), -1)
-        statistic = ClassProbabilities(n_classes, checked_temperature(self))
+        statistic = ClassProbabilities(n_classes, notions.checked_temperature(self))
         allowed = np.full(len(weights), slacks, dtype=float)
         return LinearMoments(space, *terms, allowed, statistic, self.name)
 

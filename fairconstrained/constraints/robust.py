@@ -20,22 +20,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from fairconstrained.arrays import Floats, Ints
+from fairconstrained.constraints import notions
 from fairconstrained.constraints.affine import Combinations
 from fairconstrained.constraints.linear import LinearMoments
-from fairconstrained.constraints.notions import (
-    Notion,
-    Parity,
-    checked_number,
-    differences,
-    linear,
-    refuse_too_many,
-)
 from fairconstrained.constraints.tables import Space
 from fairconstrained.groups import checked_bounds, checked_confusion, matrices_within
 
 
 @dataclass(eq=False, repr=False)
-class RobustParity(Notion):
+class RobustParity(notions.Notion):
     r"""Parity of the true groups, for all confusion matrices within bounds.
 
     The sensitive features are the groups as *recorded*. For every matrix C of the set
@@ -69,9 +62,8 @@ class RobustParity(Notion):
     References
     ----------
     Wang, Guo, Narasimhan, Cotter, Gupta and Jordan, "Robust optimization for fairness with noisy
-    protected groups", NeurIPS 2020. There the set has the true groups of the rows given records and
-    labels, and multipliers are updated by the worst one; here errors of the record depend on the
-    group only, and the worst ones are corners that are known beforehand.
+    protected groups", NeurIPS 2020. There errors may depend on labels, and the worst are searched
+    for; here they depend on the group only, and the worst are corners that are known beforehand.
 
     Examples
     --------
@@ -88,7 +80,7 @@ class RobustParity(Notion):
     True
     """
 
-    parity: Parity
+    parity: notions.Parity
     confusion: Any
     bound: Any
 
@@ -112,22 +104,26 @@ class RobustParity(Notion):
     def bind(self, space: Space, slack: float | None = None) -> LinearMoments:
         """Return the constraint on these labels and recorded groups."""
         parity = self.parity
-        plain = isinstance(parity, Parity) and parity.ratio is None
+        plain = isinstance(parity, notions.Parity) and parity.ratio is None
         if not plain or (parity.reference, parity.attributes) != ("pairwise", "crossed"):
             raise ValueError(
                 "RobustParity.parity must be a parity of crossed groups, pair by pair and without "
                 f"ratio, such as DemographicParity(0.05); got {parity!r}."
             )
-        gap = checked_number(parity, "slack", slack if parity.slack is None else parity.slack)
+        gap = notions.checked_number(
+            parity, "slack", slack if parity.slack is None else parity.slack
+        )
         matrix = checked_confusion(self.confusion, list(space.groups))
         sets, group_of_set = fractions_of_groups(matrix, checked_bounds(self.bound, matrix))
         compared = group_of_set[:, None] != group_of_set
         events, n_classes = parity.events(space.classes), len(space.classes)
         n_values = len(events) * int(compared.sum())
-        refuse_too_many(self, n_values, len(matrix), "Join small groups, or bound fewer entries.")
-        return linear(
+        notions.refuse_too_many(
+            self, n_values, len(matrix), "Join small groups, or bound fewer entries."
+        )
+        return notions.linear(
             *(parity._differences, space, events, [sp.csr_array(sets)] * n_classes),
-            Combinations.of(sp.kron(sp.eye_array(len(events)), differences(compared))),
+            Combinations.of(sp.kron(sp.eye_array(len(events)), notions.differences(compared))),
             *(np.full(n_values, gap), parity.statistic(n_classes)),
             *(self.name, f"robust_{parity.title(space.classes)}"),
         )

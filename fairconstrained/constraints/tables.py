@@ -14,14 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fairconstrained import losses
 from fairconstrained.inputs.groups import group_name
-from fairconstrained.losses import (
-    Loss,
-    class_probabilities,
-    hard_classes,
-    linearized,
-    through_probabilities,
-)
 from fairconstrained.numerics import VECTOR_ROWS
 
 # Groups in a description: more would hide the sentence that they stand in.
@@ -311,7 +305,7 @@ class Statistic:
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         """Return `soft`, and the map from weights (n, n_columns) to derivatives by the scores."""
-        soft, pullback = linearized(lambda z: self.soft(z, y), scores)
+        soft, pullback = losses.linearized(lambda z: self.soft(z, y), scores)
         return soft, lambda weights: pullback(weights)[0]
 
     def sums(self, scores: Tensor, rows: Placement) -> Tensor:
@@ -347,15 +341,15 @@ class ClassProbabilities(Fractions):
     temperature: float = 1.0
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:
-        return class_probabilities(scores, self.temperature)
+        return losses.class_probabilities(scores, self.temperature)
 
     def linearize(self, scores: Tensor, y: Tensor) -> Linear:
         p = self.soft(scores, y)
-        return p, partial(through_probabilities, p, temperature=self.temperature)
+        return p, partial(losses.through_probabilities, p, temperature=self.temperature)
 
     def hard(self, scores: Tensor, y: Tensor) -> Tensor:
         classes = torch.arange(self.n_columns, device=scores.device)
-        return (hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
+        return (losses.hard_classes(scores) == classes[:, None]).T.to(scores.dtype)
 
     def predicted(self, table: Tensor, counts: Tensor) -> Tensor:
         return table
@@ -368,7 +362,7 @@ class ClassProbabilities(Fractions):
 class Losses(Statistic):
     """The loss of a row, whose soft and hard values are the same."""
 
-    loss: Loss
+    loss: losses.Loss
     n_columns = 1
 
     def soft(self, scores: Tensor, y: Tensor) -> Tensor:

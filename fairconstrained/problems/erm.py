@@ -14,13 +14,8 @@ from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.constraints.tables import Placement
 from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
-from fairconstrained.problems.base import (
-    Linearization,
-    one_in,
-    separate_estimates,
-    through_scores,
-    with_penalty,
-)
+from fairconstrained.problems import base
+from fairconstrained.problems.base import Linearization
 from fairconstrained.problems.baselines import along, baselines
 from fairconstrained.problems.rows import Rows
 from fairconstrained.problems.saddle import Saddle
@@ -92,11 +87,11 @@ class FairERM(ERM):
     ) -> Linearization:
         """Linearize a function of scores, extra variables and drawn rows by autograd."""
         batch = self._drawn(rows, scale)
-        return through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
+        return base.through_scores(lambda z, a: values(z, a, batch), self.model, x, batch.X)
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         if self.affine is None or not draws:
-            return separate_estimates(self, x, rows, *draws)
+            return base.separate_estimates(self, x, rows, *draws)
         # Linear constraints take one forward pass and one table for all draws.
         n = len(rows)
         scales = [self.data.total_weight.new_full((n,), self.n_rows / n)]
@@ -167,7 +162,7 @@ class FairERM(ERM):
         return self.affine.values(sums)
 
     def _penalised(self, x: Tensor, terms: Linearization) -> Linearization:
-        return with_penalty(terms, self.model.penalty(x[: self.model.n_params]), self.alpha)
+        return base.with_penalty(terms, self.model.penalty(x[: self.model.n_params]), self.alpha)
 
     # ------------------------------------------------------------------ rows held out
 
@@ -177,7 +172,7 @@ class FairERM(ERM):
             group = group.argmax(dim=1)
         cell = y * (group.max() + 1) + group
         # Drawn on the CPU, so that a seed holds out the same rows on every device.
-        train, held = (rows.to(self.data.y.device) for rows in one_in(every, cell, rng))
+        train, held = (rows.to(self.data.y.device) for rows in base.one_in(every, cell, rng))
         # A label without rows held out could not be judged.
         if len(torch.unique(self.data.y[held])) < len(torch.unique(y)):
             return self, torch.arange(len(y), device=self.data.y.device)

@@ -19,13 +19,7 @@ from fairconstrained.constraints.surrogates import Quadratic
 from fairconstrained.losses import linearized
 from fairconstrained.models.features import standard_scale, without_rounding
 from fairconstrained.models.linear import LinearModel, whitener
-from fairconstrained.problems.base import (
-    Evaluation,
-    FixedSoftness,
-    Line,
-    Linearization,
-    with_penalty,
-)
+from fairconstrained.problems import base
 from fairconstrained.problems.baselines import MOST_ENTRIES, Baseline, rank_line
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import PairwiseLoss
@@ -47,7 +41,7 @@ class RankingERM(FairERM):
         spread = self.model.scores(step, self.data.quantiles.X).std(correction=0)
         return step / spread if spread > 0 else x
 
-    def along(self, x: Tensor, direction: Tensor, reach: float) -> Line:
+    def along(self, x: Tensor, direction: Tensor, reach: float) -> base.Line:
         """Return hard values between all rank changes if there are few rows, else on a grid."""
         n_pairs = self.n_rows * (self.n_rows - 1) // 2
         # The table of all pairs must fit into memory.
@@ -156,7 +150,7 @@ def whitened_model(
 
 
 @dataclass(frozen=True)
-class MomentERM(FixedSoftness, FairERM):
+class MomentERM(base.FixedSoftness, FairERM):
     """Pairwise risk of a linear model under a constraint, both functions of group moments.
 
     Hard values are measured on the rows. There is no intercept, which changes no AUC.
@@ -217,16 +211,16 @@ class MomentERM(FixedSoftness, FairERM):
         sums = self._by_part(table, self.constraint)
         return torch.cat((risk[None], self.constraint.evaluate(sums, self.counts, x[:0])))
 
-    def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
+    def linearize(self, x: Tensor, rows: Tensor | None = None) -> base.Linearization:
         """Linearize objective and constraints from moments."""
         value, pullback = linearized(self.values, x)
-        terms = Linearization(value, lambda weights: pullback(weights)[0])
-        return with_penalty(terms, self.model.penalty(x), self.alpha)
+        terms = base.Linearization(value, lambda weights: pullback(weights)[0])
+        return base.with_penalty(terms, self.model.penalty(x), self.alpha)
 
-    def evaluate(self, x: Tensor) -> Evaluation:
+    def evaluate(self, x: Tensor) -> base.Evaluation:
         """Evaluate soft values from moments and hard values from the rows."""
         scores = self.model.scores(x, self.data.quantiles.X)
-        return Evaluation(self.linearize(x).value, self.hard(scores, x[:0]))
+        return base.Evaluation(self.linearize(x).value, self.hard(scores, x[:0]))
 
     @property
     def _root(self) -> Tensor:

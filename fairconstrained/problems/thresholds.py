@@ -54,6 +54,8 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     values = at_none.copy()
     unit = float(weight[0]) if np.ptp(weight) == 0 else None
     slack, first, scores = as_numpy(problem.constraint.slack), None, np.empty(len(label))
+    units = torch.eye(problem.model.n_params).to(data.weight)
+    columns = torch.cat([problem.model.scores(w, data.X) for w in units], dim=1)
     # Whole rows may exceed a slack that fractions of rows keep: aim at less of it then.
     for part in (1.0, 0.5, 0.25):
         values[1:] = at_none[1:] + (1.0 - part) * slack
@@ -62,7 +64,8 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
             break
         for rows, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
             scores[rows] = _scores(log_odds[rows], _thresholds(curve, target, slope))
-        rule = _nearest(problem, scores)
+        solution = np.linalg.lstsq(as_numpy(columns), scores, rcond=None)[0]
+        rule = torch.from_numpy(solution).to(columns)
         excess = float(problem.evaluate(rule).hard[1:].max())
         if excess <= 2 * _TOLERANCE:
             return rule
@@ -186,11 +189,3 @@ def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
         return np.asarray(log_odds - thresholds[0])
     parabola = np.linalg.solve(np.vander(expit(thresholds), 3), thresholds)
     return np.asarray(log_odds - np.polyval(parabola, expit(log_odds)))
-
-
-def _nearest(problem: ERM, scores: Floats) -> Tensor:
-    """Return the parameters whose scores fit these best in least squares."""
-    units = torch.eye(problem.model.n_params).to(problem.data.weight)
-    columns = torch.cat([problem.model.scores(w, problem.data.X) for w in units], dim=1)
-    solution = np.linalg.lstsq(as_numpy(columns), scores, rcond=None)[0]
-    return torch.from_numpy(solution).to(columns)

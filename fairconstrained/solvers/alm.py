@@ -10,14 +10,9 @@ import torch
 from torch import Generator
 
 from fairconstrained.problems.base import SampledProblem
+from fairconstrained.solvers import stochastic
 from fairconstrained.solvers.base import count, nonnegative, positive
-from fairconstrained.solvers.stochastic import (
-    Descent,
-    Estimates,
-    Memory,
-    StochasticSolver,
-    constant,
-)
+from fairconstrained.solvers.stochastic import Estimates, Memory, StochasticSolver
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -78,7 +73,7 @@ class ALM(StochasticSolver):
     penalty: float = nonnegative(1.0)
     max_dual: float = positive(10.0)
     optimizer: Callable[..., Any] | None = None
-    schedule: Callable[[float], float] = constant
+    schedule: Callable[[float], float] = stochastic.constant
 
     smoothing = averaging = 0.0  # SSLALM sets them
 
@@ -193,14 +188,14 @@ class SwitchingSubgradient(StochasticSolver):
     constraint_batch_size: int | None = count(None)
     record_from: float = nonnegative(0.5, below=1)
     optimizer: Callable[..., Any] | None = None
-    schedule: Callable[[float], float] = constant
+    schedule: Callable[[float], float] = stochastic.constant
 
     def estimates(self, problem: SampledProblem, rng: Generator) -> Estimates:
         return Estimates(problem, self.batch_size, rng, self.constraint_batch_size)
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         now.dual, now.output, now.total = torch.zeros_like(now.dual), now.x, 0.0
-        now.on_constraint = Descent(now.x, self.optimizer, self.constraint_step_size)
+        now.on_constraint = stochastic.Descent(now.x, self.optimizer, self.constraint_step_size)
 
     def step(self, estimates: Estimates, now: Memory) -> None:
         _, deciding, weighted = estimates.independent(now.x)

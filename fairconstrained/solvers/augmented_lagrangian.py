@@ -13,26 +13,8 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import Floats
 from fairconstrained.numerics import ROUNDING
 from fairconstrained.problems.base import Linearization, Sharpenable, cached_last
-from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
-    NEARLY,
-    Iterate,
-    Solver,
-    best_feasible,
-    count,
-    not_complementary,
-    positive,
-    violation,
-)
-from fairconstrained.solvers.lbfgs import (
-    FEW_ROWS,
-    MANY_ROWS,
-    Curvature,
-    Function,
-    Minimum,
-    lbfgs,
-    lbfgs_then_newton,
-)
+from fairconstrained.solvers import base, lbfgs
+from fairconstrained.solvers.base import FEASIBILITY_TOL, NEARLY, Iterate, Solver, violation
 from fairconstrained.solvers.run import along_offsets, repair, repair_candidates
 
 # Equalized odds at 0.02 over eight groups ends at a training error of .333; with fewer, .495.
@@ -104,8 +86,8 @@ class AugmentedLagrangian(Solver):
     takes_known = True
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    penalty: float = positive(10.0)
-    patience: int = count(5)
+    penalty: float = base.positive(10.0)
+    patience: int = base.count(5)
 
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -117,7 +99,7 @@ class AugmentedLagrangian(Solver):
             if rough.excess <= NEARLY:
                 x, dual, warm = rough.x, rough.dual, True
         start, shift = (x, dual), torch.zeros_like(dual)
-        opinions = 2 if problem.n_rows <= MANY_ROWS else 1
+        opinions = 2 if problem.n_rows <= lbfgs.MANY_ROWS else 1
         # After a failure, a second sharpness is worth its time only on small problems.
         cheap = problem.n_rows * len(x) <= 1_000_000 and not warm
         if warm:  # the start nearly solves the problem at this sharpness
@@ -141,7 +123,7 @@ class AugmentedLagrangian(Solver):
             if best.excess <= FEASIBILITY_TOL:
                 feasible.append(best)
                 if last or len(feasible) == opinions or not best.dual.any():
-                    yield best_feasible(feasible)
+                    yield base.best_feasible(feasible)
                     return
                 (x, dual), shift = start, torch.zeros_like(dual)
             else:
@@ -155,7 +137,7 @@ class AugmentedLagrangian(Solver):
                 shift = hard[1:] - soft[1:]
         if not feasible:
             feasible = [along_offsets(problem, repair(problem, infeasible))]
-        yield best_feasible(feasible)
+        yield base.best_feasible(feasible)
 
     def _rounds(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, shift: Tensor, tol: float
@@ -170,13 +152,17 @@ class AugmentedLagrangian(Solver):
                 yield Iterate(x, *problem.evaluate(x), dual, residual)
                 return
         bound = torch.inf  # on the objective; no early stop on small problems
-        if problem.n_rows > FEW_ROWS:
+        if problem.n_rows > lbfgs.FEW_ROWS:
             equal_scores = problem.evaluate(torch.zeros_like(x)).soft
             bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
         # The last minimisation goes beyond tol, and with few rows to rounding: the result then
         # depends neither on the order of rows nor on whether weights are given as repeated rows.
-        few, curvature, targets = problem.n_rows <= FEW_ROWS, Curvature(), _Targets(shift)
-        last, least = (lbfgs_then_newton, ROUNDING) if few else (lbfgs, 1e-3 * tol)
+        few, curvature, targets = (
+            problem.n_rows <= lbfgs.FEW_ROWS,
+            lbfgs.Curvature(),
+            _Targets(shift),
+        )
+        last, least = (lbfgs.lbfgs_then_newton, ROUNDING) if few else (lbfgs.lbfgs, 1e-3 * tol)
         polish = partial(last, accuracy=least, curvature=curvature)
         # More rounds change nothing (decisions: the parts of `AugmentedLagrangian`).
         most_rounds, updates = 15, 5
@@ -185,7 +171,7 @@ class AugmentedLagrangian(Solver):
         while targets.stalled < self.patience and targets.rounds < most_rounds:
             accuracy = tol if targets.settled else loose
             for _ in range(updates):
-                minimise = partial(lbfgs, accuracy=0.5 * accuracy, curvature=curvature)
+                minimise = partial(lbfgs.lbfgs, accuracy=0.5 * accuracy, curvature=curvature)
                 iterate, gap = self._update(problem, linearize, x, dual, targets.shift, minimise)
                 x, dual = iterate.x, iterate.dual
                 # While the targets move, meeting the constraints is enough.
@@ -209,7 +195,7 @@ class AugmentedLagrangian(Solver):
         x: Tensor,
         dual: Tensor,
         shift: Tensor,
-        minimise: Callable[[Function, Floats], Minimum],
+        minimise: Callable[[lbfgs.Function, Floats], lbfgs.Minimum],
     ) -> tuple[Iterate, float]:
         """Return the updated point and multipliers, and the violation of complementarity."""
 
@@ -225,7 +211,7 @@ class AugmentedLagrangian(Solver):
         soft = linearize(x).value
         value = soft[1:] + shift
         moved = (dual + self.penalty * value).clamp_min(0.0)
-        gap = not_complementary(moved, value)
+        gap = base.not_complementary(moved, value)
         residual = max(float(np.abs(gradient).max()), gap)
         return Iterate(x, soft, problem.evaluate(x).hard, moved, residual), gap
 

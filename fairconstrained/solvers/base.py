@@ -116,8 +116,7 @@ Callback = Callable[[Iterate], bool | None]
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Base of all solvers, with parameters in ``__init__`` and the algorithm in :meth:`iterate`.
 
-    It can be cloned, printed and searched as a scikit-learn estimator:
-    ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+    It can be cloned and searched: ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
 
     Attributes
     ----------
@@ -129,8 +128,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     keeps_last : bool
         Whether the last iterate is the result, instead of the best feasible one.
     takes_known : bool
-        Whether a better baseline, such as constant predictions, replaces the result, as for the
-        solvers of this package. Otherwise estimators warn about it.
+        Whether a better baseline replaces the result. Otherwise estimators warn about it.
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str

@@ -32,11 +32,10 @@ class FERMI(StochasticSolver):
         W &\leftarrow \Pi \Big( W + \eta_w\, \tfrac{1}{|B|} \sum_{i \in B}
             \nabla_W \psi_i(x, W) \Big),
 
-    starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches
-    of any size. Fairness is measured on labels: after a quarter of the steps, when scores have left
-    the threshold, the gradient in W is taken with predicted labels, 0 or 1, in place of class
-    probabilities. Once W settles, the penalty is the penalty of the labels, with slopes of
-    probabilities, as in :class:`LabelRounds`.
+    starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches.
+    After a quarter of the steps, when scores have left the threshold, the gradient in W is taken
+    with predicted labels in place of class probabilities. Once W settles, the penalty is that of
+    the labels, with slopes of probabilities, as in :class:`LabelRounds`.
 
     Parameters
     ----------
@@ -57,9 +56,8 @@ class FERMI(StochasticSolver):
     References
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1
-    without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step
-    size that suits does not depend on the penalty. Paper: both gradients from class probabilities,
-    as with ``table="probabilities"``, and plain steps.
+    without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, for one step size
+    for all penalties. Paper: plain steps, ``table="probabilities"``.
 
     Examples
     --------

@@ -52,9 +52,9 @@ class IDCA(FromFeasible):
     :math:`c \le g`, the surrogate constraints hold up to :math:`\epsilon` from the first iterate
     on. True gaps are not used.
 
-    Constant scores are feasible if all groups have the same interval. From any other start the same
-    steps first reduce the largest :math:`g_i`, until all are at most :math:`\epsilon`. It is an
-    error if that takes more than `max_outer` iterations.
+    From starts other than constant scores the same steps first reduce the largest :math:`g_i`,
+    until all are at most :math:`\epsilon`: it is an error if that takes over `max_outer`
+    iterations.
 
     Parameters
     ----------
@@ -65,13 +65,10 @@ class IDCA(FromFeasible):
     max_outer : int, default=100
         K, subproblems.
 
-    Notes
-    -----
-    The paper takes T from 150 to 200, K from 100 to 400 and :math:`\epsilon` from 5e-4 to 5e-3.
-
     References
     ----------
-    The partial-parity paper, Algorithms 1 and 2.
+    The partial-parity paper, Algorithms 1 and 2, with T from 150 to 200, K from 100 to 400 and
+    :math:`\epsilon` from 5e-4 to 5e-3.
 
     Examples
     --------
@@ -191,8 +188,7 @@ class StochasticIDCA(StochasticSolver):
 
     Notes
     -----
-    A step costs three forward passes over its rows for constraints and one backward pass; memory
-    does not grow with the data. The feasible iterate of least error is kept.
+    Memory does not grow with the data. The feasible iterate of least error is kept.
 
     References
     ----------

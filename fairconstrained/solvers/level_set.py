@@ -90,9 +90,8 @@ class LevelSet(Solver):
 
     has its root at the optimum. From r above it, Algorithm 1 of the paper takes
     :math:`r \leftarrow r + U(r) / (2 \theta)` until :math:`U(r) \ge -\epsilon_{opt}`, with an upper
-    bound U of H from `n_steps` mirror steps (Algorithm 2) on the min-max form of the quadratic
-    AUCs (``fairconstrained.problems.saddle``), each on one mini-batch, or one row. The last point
-    with U < 0 is the result. True gaps are not used.
+    bound U of H from `n_steps` mirror steps (Algorithm 2) on batches and on the min-max form of the
+    AUCs (``fairconstrained.problems.saddle``). The result is the last point with U < 0.
 
     Parameters
     ----------
@@ -280,8 +279,7 @@ class ProximalLevelSet(Solver):
 
     Notes
     -----
-    An iteration is a level of a round. Paper: a round drawn at random; here: the point of highest
-    AUC among those that keep the true gaps, or the nearest to it.
+    An iteration is a level of a round. Paper: a round drawn at random; here: the best feasible one.
 
     References
     ----------

@@ -21,17 +21,8 @@ from fairconstrained.exceptions import DivergenceError
 from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.problems.base import Sharpenable
 from fairconstrained.problems.baselines import ERROR_TOL, Baseline
-from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
-    NEARLY,
-    Callback,
-    Iterate,
-    Solution,
-    Solver,
-    Status,
-    best_feasible,
-    check_solves,
-)
+from fairconstrained.solvers import base
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, Solution, Solver, Status
 
 # Larger violations do not come from single rows; neither line moves nor random ones remove them.
 MOVABLE = 0.05
@@ -46,7 +37,7 @@ def run(
     *,
     max_iter: int | None,
     tol: float,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[base.Callback] = (),
     known: Sequence[Baseline] = (),
     record: Callable[[Iterate], Any] | None = None,
 ) -> Solution:
@@ -111,7 +102,7 @@ def run(
     history: list[Any] = []
     times: list[float] = []
     chosen, ended = None, Status.FINISHED
-    check_solves(solver, problem)
+    base.check_solves(solver, problem)
     solver.check(problem)
     start = time.perf_counter()
     with one_thread():
@@ -169,10 +160,10 @@ def best_of_baselines(
     for rival, by in rivals:
         nearer = excess > FEASIBILITY_TOL and rival.excess < excess - ERROR_TOL
         # Removing a tiny violation may cost a little error.
-        gain = by if excess <= FEASIBILITY_TOL else -0.01 if excess <= NEARLY else -torch.inf
+        gain = by if excess <= FEASIBILITY_TOL else -0.01 if excess <= base.NEARLY else -torch.inf
         if nearer or (rival.excess <= FEASIBILITY_TOL and float(rival.hard[0]) < error - gain):
             better.append(rival)
-    return best_feasible(better) if better else result, equal
+    return base.best_feasible(better) if better else result, equal
 
 
 def best_on_lines(
@@ -190,7 +181,7 @@ def best_on_lines(
             # Sort by violation, then error, then distance.
             step = float(steps[np.lexsort((np.abs(steps), error, excess))[0]])
             candidates.append(_moved(problem, iterate, iterate.x + step * direction))
-    return best_feasible(candidates)
+    return base.best_feasible(candidates)
 
 
 def along_offsets(problem: Sharpenable, iterate: Iterate) -> Iterate:
@@ -210,7 +201,7 @@ def repair_candidates(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate
     """Return the iterates from which repairs start: the best, then the least violations."""
     seen = [*seen, iterate]
     nearest = sorted(seen[1:] or seen, key=attrgetter("excess"))
-    return [best_feasible(seen), *nearest[:3]]
+    return [base.best_feasible(seen), *nearest[:3]]
 
 
 def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
@@ -233,7 +224,7 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
             if stuck:
                 break
         candidates.append(iterate)
-    return best_feasible(candidates)
+    return base.best_feasible(candidates)
 
 
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:

@@ -16,16 +16,9 @@ from torch import Generator, Tensor
 from fairconstrained.numerics import NEGLIGIBLE, SUFFICIENT
 from fairconstrained.problems.base import Linearization, Problem, Sharpenable
 from fairconstrained.problems.baselines import ERROR_TOL
+from fairconstrained.solvers import base
 from fairconstrained.solvers.augmented_lagrangian import AugmentedLagrangian
-from fairconstrained.solvers.base import (
-    FEASIBILITY_TOL,
-    Iterate,
-    Solver,
-    best_feasible,
-    count,
-    not_complementary,
-    violation,
-)
+from fairconstrained.solvers.base import FEASIBILITY_TOL, Iterate, best_feasible, violation
 from fairconstrained.solvers.lbfgs import FEW_ROWS, Curvature
 from fairconstrained.solvers.run import MOVABLE, repair, repair_candidates
 
@@ -44,7 +37,7 @@ _ERROR_OF_EXCESS = 4.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SequentialQuadratic(Solver):
+class SequentialQuadratic(base.Solver):
     r"""Sequential quadratic programming with hard constraint values and soft gradients.
 
     With the objective f, the soft constraints c and the hard constraints h, a step from x solves
@@ -58,15 +51,13 @@ class SequentialQuadratic(Solver):
     arc to the second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases,
     where the shifts :math:`s = h(x) - c(x)` are those at the start of the step.
 
-    Then soft values are sharpened, as sharper gradients are closer to changes of the hard values,
-    and the next steps start from the last point. All of this is done twice, the second time with
-    sharper values from the first step on, because the problem has many local optima. Nearly
-    feasible points of less error than the best feasible one are moved at random until the last rows
-    are within the slack: gradients do not see single rows. The result is the feasible point of
-    least error. With up to 1000 rows the shifts are then fixed and the problem is solved to
-    rounding. If no point is feasible, all is repeated with larger multipliers, and then
-    :class:`AugmentedLagrangian` goes on for some iterations, and then steps that leave more of the
-    slack unused. If that fails as well, the result is the point of least violation.
+    Then soft values are sharpened, as sharper gradients are closer to changes of the hard values.
+    All of this is done twice, the second time with sharper values from the first step on, because
+    the problem has many local optima. Nearly feasible points of less error than the best feasible
+    one are moved at random until the last rows are within the slack. The result is the feasible
+    point of least error, or of least violation. With up to 1000 rows the shifts are then fixed and
+    the problem is solved to rounding. If no point is feasible, larger multipliers, then
+    :class:`AugmentedLagrangian`, and then steps that leave more slack unused are tried.
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
     distributions. From a start far from feasible it first solves problems with more slack, which
@@ -81,9 +72,8 @@ class SequentialQuadratic(Solver):
 
     Notes
     -----
-    A step takes the gradient of every constraint that nearly binds, in one product with the data
-    for gaps of distributions, and two to ten other passes. Problems without constraints are passed
-    on to :class:`AugmentedLagrangian`.
+    A step takes the gradient of every constraint that nearly binds, and two to ten other passes.
+    Problems without constraints are passed on to :class:`AugmentedLagrangian`.
 
     References
     ----------
@@ -101,8 +91,8 @@ class SequentialQuadratic(Solver):
     takes_known = True
     scope = "problems with constraints, without privacy (epsilon=None)"
 
-    n_steps: int = count(15)
-    sharpenings: int = count(3, sign=">=")
+    n_steps: int = base.count(15)
+    sharpenings: int = base.count(3, sign=">=")
 
     def iterate(
         self, problem: Sharpenable, x: Tensor, dual: Tensor, tol: float, rng: Generator
@@ -329,7 +319,7 @@ class _SQPState:
         change = gradient - (program.gradient + dual[program.near] @ program.slopes)
         self.curvature.learn_damped((point - x).cpu().numpy(), change.cpu().numpy())
         self.x, self.terms, self.dual = point, there, dual
-        gap = not_complementary(dual, there.value[1:] + shift)
+        gap = base.not_complementary(dual, there.value[1:] + shift)
         residual = max(float(gradient.abs().max()), gap)
         return Iterate(point, *self.problem.evaluate(point), dual, residual)
 

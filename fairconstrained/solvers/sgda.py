@@ -111,8 +111,7 @@ class EarlyStoppedSGDA(SGDA):
         Largest step size of the descent.
     dual_step_size : float, optional
         Largest :math:`\eta_\lambda`; default: 0.2 from a simpler model, whose multipliers are near
-        the final ones, else 0.05. A network that starts at random follows larger steps to constant
-        predictions and back.
+        the final ones, else 0.05.
     batch_size : int, default=256
         Rows of each of the two draws.
     n_steps : int, optional

@@ -67,17 +67,15 @@ class StochasticGhost(StochasticSolver):
     tau : float, default=1.0
         :math:`\tau`.
     batch_size : int, default=1
-        Rows that an estimate starts from: :math:`S_J` has J times as many for the objective, and J
-        times as many from each part of the table for the constraints. 1 is the paper.
+        :math:`S_J` has J times as many rows for the objective, and from each part for constraints.
     n_steps : int, default=3000
     n_evaluations : int, default=30
         As in :class:`ALM`.
 
     Notes
     -----
-    With levels up to `max_level` L, whose probabilities sum to one, the remaining bias equals that
-    of a batch of :math:`2^{L+1}` rows. Multipliers come from the largest batch's programme in the
-    last step. Steps with one row do not go with batch normalisation.
+    With levels up to L the bias equals that of a batch of :math:`2^{L+1}` rows. Multipliers come
+    from the largest batch of the last step. Steps with one row exclude batch normalisation.
 
     References
     ----------
