@@ -84,8 +84,7 @@ def auc_influences(scores: NDArray[Any], cell: Ints, weight: Floats, comparisons
     """
     fraction = weight / weight.sum()
     rank = ranks(scores)
-    outside = np.zeros((*comparisons.shape[:2], 1))
-    member = np.concatenate((comparisons, outside), axis=2)
+    member = np.concatenate((comparisons, np.zeros((*comparisons.shape[:2], 1))), axis=2)
     cell = np.minimum(cell, member.shape[2] - 1)
     moved = np.zeros((len(member), len(scores)))
     for sets, row in zip(member, moved, strict=True):

@@ -84,8 +84,7 @@ def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Float
 def fraction_inside(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
     """Evaluate G at ranks (n_sets, m) for unions of intervals (n_sets, n_pieces)."""
     low, high = lower[:, None], upper[:, None]
-    covered = (rank[..., None].clip(low, high) - low).sum(-1)
-    return covered / (upper - lower).sum(-1)[:, None]
+    return (rank[..., None].clip(low, high) - low).sum(-1) / (upper - lower).sum(-1)[:, None]
 
 
 def auc_inside(fraction: Numbers) -> Numbers:

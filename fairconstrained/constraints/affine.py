@@ -179,8 +179,7 @@ class AffineMap:
     def on_table(self, weights: Tensor) -> Tensor:
         """Return the derivative of g, weighted by (..., m), with respect to the table."""
         flat = self._backward(weights.reshape(weights.shape[:-1].numel(), len(self.offset)))
-        tables = flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)
-        return tables[..., :-1, :]
+        return flat.reshape(*weights.shape[:-1], self.n_parts + 1, self.n_columns)[..., :-1, :]
 
     def draw_values(
         self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]

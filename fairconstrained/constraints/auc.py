@@ -81,8 +81,7 @@ class AUCConstraint(MomentConstraint):
         """Evaluate all comparisons with both signs, given the loss of two sets."""
         first, first_, second, second_ = self.index.unbind(dim=1)
         above = loss(first_, first) + loss(second, second_)
-        below = loss(second_, second) + loss(first, first_)
-        return torch.cat((above, below))
+        return torch.cat((above, loss(second_, second) + loss(first, first_)))
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         row, copies = rows.copies()

@@ -76,13 +76,11 @@ class MomentConstraint:
 
     def values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Return the values on these rows, (m,)."""
-        sums = self.statistic_at(aux).sums(scores, rows)
-        return self.evaluate(sums, rows.counts(), aux)
+        return self.evaluate(self.statistic_at(aux).sums(scores, rows), rows.counts(), aux)
 
     def hard_values(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Return hard values on these rows, (m,), as users measure them; here from the table."""
-        sums = rows.sums(self.statistic.hard, scores)
-        return self.evaluate_hard(sums, rows.counts(), aux)
+        return self.evaluate_hard(rows.sums(self.statistic.hard, scores), rows.counts(), aux)
 
     def convex_parts(self, scores: Tensor, rows: Placement, aux: Tensor) -> Tensor:
         """Return rows, (2, m), convex in scores and extra variables, with difference `values`."""
@@ -453,7 +451,6 @@ def compared_rates(
         places.append(place[key])
     n = (cells @ rows.reshape(-1))[np.unique(places, return_index=True)[1]]
     gap = float(gaps.min()) if len(gaps) else NEVER_BINDS
-    by_place = compared(n[:, None], gap, min_rows, families=family)
-    n_rows, least, alone = by_place
+    n_rows, least, alone = compared(n[:, None], gap, min_rows, families=family)
     comparison = Compared(n_rows[places, 0], least[places, 0], alone[places, 0])
     return comparison, np.array(family, dtype=int)[places] >= 0

@@ -103,8 +103,7 @@ class MutualInformation:
         # The norm of the whole matrix bounds that of each condition.
         if float(torch.linalg.vector_norm(dual)) <= self._least_radius:
             return dual
-        norms = self._over_condition(dual**2).sum(dim=1).sqrt()
-        factor = self.radius / norms
+        factor = self.radius / self._over_condition(dual**2).sum(dim=1).sqrt()
         return dual * factor.nan_to_num(nan=1.0, posinf=1.0).clamp_max(1.0)[:, None]
 
     def _over_condition(self, table: Tensor) -> Tensor:

@@ -45,11 +45,9 @@ class Event(NamedTuple):
 
     Examples
     --------
-    The condition "any label" and the event "the second class is predicted":
-
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event
-    >>> selected = Event(condition=np.ones(2), pairs=np.array([[0, 1], [0, 1]]))
+    >>> selected = Event(condition=np.ones(2), pairs=np.array([[0, 1], [0, 1]]))  # any label
     >>> selected.pairs[0]  # columns that count for rows of the first label
     array([0, 1])
     """
@@ -90,13 +88,10 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     def positive(self, classes: Sequence[Any]) -> list[int]:
         """Return the places of the favourable class, or of each of several classes.
 
-        Given by ``pos_label``; by default the second of two classes.
-
         Raises
         ------
         ValueError
-            If ``pos_label`` is none of the classes, or is not given where the criterion depends on
-            it and which label is the favourable one is not known.
+            If ``pos_label`` is none of the classes, or is not given where it has to be.
         """
         name = f"{type(self).__name__}.pos_label"
         read = classes_of(np.asarray(classes).tolist(), self.pos_label, parameter=name)
@@ -114,7 +109,6 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         space : Space
-            Labels and groups of the training data.
         slack : float, optional
             The slack of the estimator, used if the criterion has none of its own.
 
@@ -149,15 +143,11 @@ class Parity(EventNotion):
 
     Parameters
     ----------
-    slack, ratio, reference, attributes
-        As in :class:`DemographicParity`.
-    temperature : float, default=1.0
+    slack, ratio, reference, attributes, temperature
         As in :class:`DemographicParity`.
 
     Examples
     --------
-    A custom criterion lists its events:
-
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event, Parity, Space
     >>> class SelectionParity(Parity):

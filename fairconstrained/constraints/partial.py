@@ -58,8 +58,7 @@ class WithinIntervals(MomentConstraint):
         self.first, self.second = map(torch.as_tensor, np.nonzero(same))
         self._n_thresholds = n_thresholds
         # The base class has set none, since the values follow from its parts.
-        n_values = len(self.first) * n_thresholds
-        self.slack = torch.full((n_values,), self.gap, dtype=torch.float64)
+        self.slack = torch.full((len(self.first) * n_thresholds,), self.gap, dtype=torch.float64)
 
     def _made(self, **changes: Any) -> Self:
         """Copy the constraint with other arguments."""

@@ -55,8 +55,6 @@ class DemographicParity(notions.ParityOfClass):
 
     Examples
     --------
-    The four-fifths rule:
-
     >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.constraints import DemographicParity
     >>> from fairconstrained.datasets import make_biased_classification
@@ -103,8 +101,6 @@ class EqualOpportunity(notions.ParityOfClass):
 
     Examples
     --------
-    Of words the favourable one is named:
-
     >>> from fairconstrained.constraints import EqualOpportunity, Space
     >>> space = Space(["bad", "good"], ["f", "m"])
     >>> EqualOpportunity(slack=0.05, pos_label="good").bind(space).describe(0)
@@ -165,8 +161,6 @@ class FalseNegativeRate(notions.CapOfClass):
 
     Examples
     --------
-    At most a fifth of the positives of each group may be missed:
-
     >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.constraints import FalseNegativeRate
     >>> from fairconstrained.datasets import make_biased_classification
@@ -351,8 +345,7 @@ class RateConstraint(notions.Notion):
         for value in slacks.reshape(-1):
             notions.checked_number(self, "slack", value, minimum=-np.inf)
         if space.unknown:  # in the part of their label, where that is the same for all groups
-            alike = (part == part[:, :1]).all(axis=1)
-            pooled = np.where(alike, part[:, 0], -1)
+            pooled = np.where((part == part[:, :1]).all(axis=1), part[:, 0], -1)
             part = np.column_stack((part, *[pooled] * space.unknown))
         # Cells in no part have index -1, the padded column, which is in no union.
         cells = np.pad(unions, ((0, 0), (0, 1)))[:, part].reshape(len(unions), -1)
@@ -380,8 +373,7 @@ class RateConstraint(notions.Notion):
                     f"{{'label': 'yes', 'group': ['a', 'b']}} with one key or both; got {rows!r}."
                 )
             labels = _positions(rows, "label", name, space.classes)
-            groups = _positions(rows, "group", name, space.groups)
-            cells = np.ix_(labels, groups)
+            cells = np.ix_(labels, _positions(rows, "group", name, space.groups))
             if (part[cells] >= 0).any():
                 other = names[part[cells].max()]
                 raise ValueError(

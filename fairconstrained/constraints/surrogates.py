@@ -195,8 +195,8 @@ class Binormal(Surrogate):
 class SoftBins(Surrogate):
     """Pairs counted in smooth bins of the score, where rows of the same bin count one half.
 
-    It tends to the true probability as the number of bins grows. The cost hardly depends on the
-    number of bins. Fewer bins smooth more: 64 bins rank test samples better than 256.
+    It tends to the true probability as the number of bins grows, at hardly more cost. Fewer bins
+    smooth more: 64 bins rank test samples better than 256.
 
     Parameters
     ----------

@@ -65,10 +65,9 @@ class Space(NamedTuple):
         return [*self.groups, *(self.partly if attributes == "parallel" else ())]
 
     def factors_by(self, place: int) -> Any:
-        """Return the weights of cells, of :attr:`shape`, by which one attribute is compared.
+        """Return the weights of cells by which one attribute is compared, over :meth:`factors`.
 
-        Rows of which this attribute is known stand for all rows of their label. The weights are
-        relative to :meth:`factors`.
+        Rows of which this attribute is known stand for all rows of their label.
         """
         every, labels = np.ones(self.shape), self.labels_of("parallel")
         if self.weights is None:
@@ -243,8 +242,7 @@ class Partition:
             return Placement(y, parts.T.contiguous().T, weight, self.n_parts)
         # One look-up in a flat table is faster than a look-up by two indices.
         cell = torch.add(group, y, alpha=self.part_of_cell.shape[1])
-        part = part_of_cell.reshape(-1).index_select(0, cell)
-        return Placement(y, part, weight, self.n_parts)
+        return Placement(y, part_of_cell.reshape(-1).index_select(0, cell), weight, self.n_parts)
 
     def cells(self) -> list[NDArray[np.bool_]]:
         """Return the cells of each part, as boolean arrays of shape (n_classes, n_groups)."""
@@ -439,5 +437,4 @@ def side_by_side(statistics: tuple[Statistic, ...]) -> Statistic:
 
 def _side_by_side(scores: Tensor, blocks: Sequence[Tensor]) -> Tensor:
     """Join blocks of columns, (n, n_columns), with columns contiguous in memory."""
-    none = scores.new_zeros((0, len(scores)))
-    return torch.cat([none, *(block.T for block in blocks)]).T
+    return torch.cat([scores.new_zeros((0, len(scores))), *(block.T for block in blocks)]).T

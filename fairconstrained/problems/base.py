@@ -68,9 +68,8 @@ class Linearization(NamedTuple):
 class Evaluation(NamedTuple):
     """Soft values, which are optimised, and hard values, measured on predicted labels.
 
-    The first soft value is the objective. The first hard value is the criterion among feasible
-    points, such as the error rate. The next m values are the constraints. Any further values are
-    measured but not constrained, because a penalty in the objective takes their place.
+    The objective comes first, or the criterion among feasible points, such as the error rate. The
+    next m values are the constraints, and further ones are measured but not constrained.
     """
 
     soft: Tensor  # (1 + m + k,)
@@ -202,9 +201,7 @@ class FixedSoftness:
         """Return the problem itself."""
         return self
 
-    def subsample(self) -> Self:
-        """Return the problem itself."""
-        return self
+    subsample = sharpened
 
     def loosened(self, x: Tensor, by: float) -> tuple[Self, Tensor]:
         """Return the problem itself and `x`."""

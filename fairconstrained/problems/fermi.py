@@ -96,8 +96,7 @@ class FermiERM(FairERM):
         apart = hard - soft
         before = torch.zeros_like(apart) if self.shift is None else self.shift
         # No shift is the paper's problem, not an estimate of one: the first step is full.
-        fraction = 1.0 if self.shift is None else step
-        return replace(self, shift=torch.lerp(before, apart, fraction))
+        return replace(self, shift=torch.lerp(before, apart, 1.0 if self.shift is None else step))
 
     def evaluate(self, x: Tensor) -> Evaluation:
         self.model.update_batch_norm(x, self.data.X)

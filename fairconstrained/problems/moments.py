@@ -191,8 +191,7 @@ class MomentERM(base.FixedSoftness, FairERM):
         """Return a Newton step on the objective from zero: the optimum if it is quadratic."""
         # At zero the scores are constant, and the binormal AUC has no gradient.
         negative, positive = self.moments.by_label()
-        step = (positive.mean[0] - negative.mean[0])[:, None]
-        return self.model.coordinates(step)[:, 0]
+        return self.model.coordinates((positive.mean[0] - negative.mean[0])[:, None])[:, 0]
 
     def baselines(self) -> list[Baseline]:
         """Return zero, where all scores are equal, and the unconstrained solution."""
@@ -204,10 +203,8 @@ class MomentERM(base.FixedSoftness, FairERM):
         """Return (f, c_1, ..., c_m) at x, differentiable, in O(d^2) operations for each cell."""
         mean = self._mean @ x
         weight = self.moments.weight
-        square = (self._scatter @ x) @ x + weight * mean**2
-        table = torch.stack((weight * mean, square), dim=1)
-        by_label = table.reshape(2, -1, 2).sum(dim=1)
-        risk = self.risk.from_sums(by_label / weight.sum())
+        table = torch.stack((weight * mean, (self._scatter @ x) @ x + weight * mean**2), dim=1)
+        risk = self.risk.from_sums(table.reshape(2, -1, 2).sum(dim=1) / weight.sum())
         sums = self._by_part(table, self.constraint)
         return torch.cat((risk[None], self.constraint.evaluate(sums, self.counts, x[:0])))
 

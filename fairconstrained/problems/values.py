@@ -39,13 +39,10 @@ class ERM:
         \min_{w, a}\; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
         \quad \text{s.t.} \quad g(M(z), N, a) \le 0, \qquad z_i = f_w(x_i),
 
-    with an objective such as the mean loss,
-    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`. The variables x = (w, a) are
-    the parameters of the model and the extra variables of the constraint.
-
-    Rows in memory, in blocks and of several workers give the same values. Where a constraint
-    depends on the order of all scores, hard values of more than 400,000 rows that are not in memory
-    are those of quantiles (:attr:`~fairconstrained.problems.rows.Rows.quantiles`).
+    with an objective such as the mean loss, :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i
+    \omega_i`. The variables x = (w, a) are the parameters of the model and the extra variables of
+    the constraint. Where it depends on the order of all scores, hard values of more than 400,000
+    rows that are not in memory are of :attr:`~fairconstrained.problems.rows.Rows.quantiles`.
     """
 
     model: Model  # linear, if the rows are not in memory

@@ -180,8 +180,7 @@ class LBFGS(Solver):
 
         def objective(v: Floats) -> tuple[float, Floats]:
             terms = problem.linearize(torch.as_tensor(v, device=x.device))
-            gradient = terms.pullback(torch.ones_like(terms.value))
-            return terms.value.item(), gradient.cpu().numpy()
+            return terms.value.item(), terms.pullback(torch.ones_like(terms.value)).cpu().numpy()
 
         curvature, exact = Curvature(), problem.n_rows <= FEW_ROWS
         point, accuracy = x.cpu().numpy(), 0.1

@@ -27,8 +27,7 @@ class Quadratics(NamedTuple):
         """Return the minimiser of the Lagrangian, and the Cholesky factor of its Hessian."""
         weights = torch.cat((dual.new_ones(1), dual))
         factor = torch.linalg.cholesky(torch.tensordot(weights, self.P, dims=1))
-        x = torch.cholesky_solve(-(weights @ self.q)[:, None], factor)[:, 0]
-        return x, factor
+        return torch.cholesky_solve(-(weights @ self.q)[:, None], factor)[:, 0], factor
 
 
 class QCQP(Solver):

@@ -200,8 +200,7 @@ def _moved(problem: Sharpenable, iterate: Iterate, x: Tensor) -> Iterate:
 def repair_candidates(seen: Sequence[Iterate], iterate: Iterate) -> list[Iterate]:
     """Return the iterates from which repairs start: the best, then the least violations."""
     seen = [*seen, iterate]
-    nearest = sorted(seen[1:] or seen, key=attrgetter("excess"))
-    return [base.best_feasible(seen), *nearest[:3]]
+    return [base.best_feasible(seen), *sorted(seen[1:] or seen, key=attrgetter("excess"))[:3]]
 
 
 def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:

@@ -184,8 +184,7 @@ class SequentialQuadratic(base.Solver):
             looser, start = problem.loosened(x, 0.5 * excess)
             if looser is problem:
                 break
-            moving = self._moving(looser, start, dual, largest)
-            steps = list(islice(moving, 1 + self.n_steps // 2))
+            steps = list(islice(self._moving(looser, start, dual, largest), 1 + self.n_steps // 2))
             _, x = problem.loosened(best_feasible(steps).x, 0.0)
             soft, hard = problem.evaluate(x)
             yield Iterate(x, soft, hard, dual, torch.inf)
@@ -343,14 +342,12 @@ class _QuadraticProgram:
         """Return direction and multipliers up to `largest`, (m,), for these constraint values."""
         dual = torch.zeros_like(values)
         if len(self.near):
-            room = self._free - values[self.near].cpu().numpy()
-            target = -np.linalg.solve(self._root, room)
+            target = -np.linalg.solve(self._root, self._free - values[self.near].cpu().numpy())
             active = lsq_linear(self._root.T, target, bounds=(0.0, largest), method="bvls").x
             # A multiplier that is only rounding would put its constraint into the next program.
             active[active <= NEGLIGIBLE] = 0.0
             dual[self.near] = torch.as_tensor(active).to(values)
-        weights = torch.cat((torch.ones_like(dual[:1]), dual[self.near]))
-        return -(self.curved @ weights), dual
+        return -(self.curved @ torch.cat((torch.ones_like(dual[:1]), dual[self.near]))), dual
 
     def linear(self, direction: Tensor) -> Tensor:
         """Return first-order changes of the constraints, (m,); 0 for those far from binding."""

@@ -74,8 +74,7 @@ class Balanced:
     def draw(self, size: int, rng: Generator) -> tuple[Tensor, Tensor]:
         """Return row indices, (size * n_strata,), and how many rows of the data each represents."""
         u = torch.rand((size, self.n_strata), generator=rng, dtype=torch.float64)
-        index = self._order[self._starts + (u * self._counts).long()]
-        return index.reshape(-1), self.scale(size)
+        return self._order[self._starts + (u * self._counts).long()].reshape(-1), self.scale(size)
 
     def batches(self, batch_size: int, rng: Generator) -> tuple[Iterator[Tensor], Tensor]:
         """Return endless draws of about `batch_size` rows, and how many each row represents."""
@@ -235,8 +234,7 @@ class StochasticSolver(Solver):
 
     def evaluated(self, problem: Any, estimates: Estimates, now: Memory) -> Iterate:
         """Return the point as an iterate, and shift constraints to predicted labels there."""
-        ended = now.step == now.n_steps and now.output is not None
-        point = now.output if ended else now.x
+        point = now.output if now.step == now.n_steps and now.output is not None else now.x
         soft, hard = problem.evaluate(point)
         estimates.shift = hard[1:] - soft[1:]
         return Iterate(point, soft, hard, now.dual, torch.inf)

@@ -53,10 +53,9 @@ def release_scales(
               \qquad b = 1, \dots, 500, \quad w_i = \min(1, C / \sqrt{k_i}),
 
     where :math:`k_i` is the number of entries of row i beyond 4, and :math:`C = \min(d, 16)^{1/2}`:
-    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C, however many bins
-    there are. The last one has all larger entries. The scale of column j is :math:`4^{b+1}` with
-    the largest b whose count is beyond the noise and at least 1 % of the rows. Of `n_rows` rows,
-    those of X are this worker's.
+    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C. The last bin has all
+    larger entries. The scale of column j is :math:`4^{b+1}` with the largest b whose count is
+    beyond the noise and at least 1 % of the `n_rows` rows, of which X has this worker's.
     """
     n_columns = X.shape[1]
     # Rows with more than 16 large entries count less in each.
@@ -100,8 +99,7 @@ def release_coordinates(
     rows, those of X are this worker's.
     """
     n_columns = X.shape[1]
-    squares = X.square_norms(public.centre, 1.0 / public.scale)
-    total = squares.clamp_max(n_columns).sum()
+    total = X.square_norms(public.centre, 1.0 / public.scale).clamp_max(n_columns).sum()
     typical = releases.noisy(_NORM, total, n_columns, rng) / n_rows
     # Such rows would all be at corners of their ranges: more likely most are outside.
     far = bool(typical > 0.99 * n_columns)
@@ -129,11 +127,10 @@ def release_coordinates(
 def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     r"""Return fourth roots of the columns' variances v, times a common factor.
 
-    In columns :math:`x_j / s_j` noise costs about :math:`\sum_j s_j^2 / v_j` in the loss, because
-    the curvature along a coefficient is in proportion to the variance. Rows may have norms of
-    :math:`(\sum_j s_j^{-2})^{1/2}`, which the clip bounds. For a given product of both,
-    :math:`s_j \propto v_j^{1/4}` costs least. Variances below `least` are noise: these columns
-    share one scale, and the rest of the `total` variance is theirs.
+    In columns :math:`x_j / s_j` noise costs about :math:`\sum_j s_j^2 / v_j` in the loss, and rows
+    may have norms of :math:`(\sum_j s_j^{-2})^{1/2}`, which the clip bounds. For a given product of
+    both, :math:`s_j \propto v_j^{1/4}` costs least. Variances below `least` are noise: these
+    columns share one scale, and the rest of the `total` variance is theirs.
     """
     known = variance > least
     known_variance = variance[known].sum()

@@ -205,8 +205,7 @@ class PrivateMomentERM(MomentERM):
         model = whitened_model(moments, ones, alpha, 2.0 * surrogate.c1)
         none = moments.weight[:0]
         no_rows = Rows((as_features(moments.mean[:0]),), none.long(), none.long(), none)
-        fractions = (by_label[0] / sum(by_label), by_label[1] / sum(by_label))
-        risk = PairwiseLoss(surrogate, fractions)
+        risk = PairwiseLoss(surrogate, (by_label[0] / sum(by_label), by_label[1] / sum(by_label)))
         zeros = none.new_zeros(sum(len(member.slack) for member in constraint.members))
         made: dict[str, Any] = {"moments": moments, "released": released, "releases": releases}
         return cls(model, no_rows, risk, constraint, alpha, shift=zeros, noise=zeros, **made)
@@ -240,8 +239,7 @@ class PrivateMomentERM(MomentERM):
         slopes = torch.autograd.functional.jacobian(gaps, sums)  # type: ignore[no-untyped-call]
         variances = self.releases.plan.noise(_SCORES) ** 2 * cells_of_part
         noise = torch.einsum("mpb,p->m", slopes**2, variances).sqrt()
-        shift = gaps(sums) - self.values(x)[1:] + self.shift
-        return replace(self, shift=shift, noise=noise)
+        return replace(self, shift=gaps(sums) - self.values(x)[1:] + self.shift, noise=noise)
 
     def evaluate(self, x: Tensor) -> Evaluation:
         soft = self.linearize(x).value

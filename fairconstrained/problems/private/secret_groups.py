@@ -120,8 +120,7 @@ class SecretGroups:
         sums, deviation = noisy_sums(
             name, rows, self._secret, (n_conditions, n_groups), self.releases, rng
         )
-        variances = queries.new_full((queries.shape[1],), deviation**2)
-        self._released.append((queries, sums, variances))
+        self._released.append((queries, sums, queries.new_full((queries.shape[1],), deviation**2)))
 
     def estimated(self) -> FairERM:
         """Return the problem with fractions of groups as estimated from all releases so far."""

@@ -79,9 +79,8 @@ class DPFERMI(_NoisySaddle):
         W &\leftarrow \Pi \big( W + \eta_w \tilde\nabla_W \psi(x, W) \big),
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
-    noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients. The
-    noise is calibrated to the budget for both, the group counts, the final table and (for records)
-    the centre and scale of the rows, jointly.
+    noisy table, that in x a noisy sum of clipped gradients. The noise is calibrated to the budget
+    for both, the group counts, the final table and (for records) the scales of columns, jointly.
 
     Parameters
     ----------
@@ -103,8 +102,7 @@ class DPFERMI(_NoisySaddle):
 
     Notes
     -----
-    The default solvers do better: :class:`NoisyTables` for records, :class:`ReleasedMoments` for
-    sensitive features.
+    The defaults do better: :class:`NoisyTables`, and :class:`ReleasedMoments` for secret groups.
 
     References
     ----------
@@ -147,9 +145,8 @@ class DPFERMI(_NoisySaddle):
 class NoisyTables(_NoisySaddle):
     r"""As :class:`DPFERMI`, with W in closed form from an average of noisy tables.
 
-    The best W is a function of the table,
-    :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q \tilde P_{qj})`, and averages of released
-    tables cost nothing: there is no second player to follow the first.
+    The best W is a function of the table, :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q
+    \tilde P_{qj})`, and averages of released tables cost nothing.
 
     Parameters
     ----------

@@ -62,8 +62,7 @@ class ReleasedMoments(Solver):
 
     References
     ----------
-    The penalised objective is that of DP-FERMI; the method is not in the paper. The estimate is the
-    linear Bayes estimate of the posterior mean given noisy linear measurements.
+    The penalised objective is DP-FERMI's; the method, a linear Bayes estimate, is not in the paper.
 
     Examples
     --------
