@@ -184,11 +184,7 @@ class AffineMap:
     def draw_values(
         self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return values (n_draws * m,) of several draws, and the pullback to statistics of rows.
-
-        Rows have statistics (n, n_columns), parts and weights, draw by draw; `sizes` are their
-        numbers.
-        """
+        """Return values (n_draws * m,) of draws of rows, and the pullback to their statistics."""
         shape = len(sizes), self.n_parts + 1, self.n_columns
         draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]
         if part.ndim == 1:  # one sum by draw and part, in place of one sum for each draw

@@ -60,9 +60,8 @@ class LinearMoments(MomentConstraint):
         part_of_cell = torch.as_tensor(part.reshape(space.shape))
         super().__init__(space, part_of_cell, statistic, allowed, name)
         self.label_based = isinstance(statistic, ClassProbabilities)  # and not means of losses
-        columns = np.arange(statistic.n_columns)
-        entries = (first_cell[:, None] * statistic.n_columns + columns).reshape(-1)
-        self._numerators = self.cell_numerators[:, entries]
+        entries = first_cell[:, None] * statistic.n_columns + np.arange(statistic.n_columns)
+        self._numerators = self.cell_numerators[:, entries.reshape(-1)]
         self._denominators = self.cell_denominators[:, first_cell]
         self._above = as_tensor(self._numerators, self.slack)
         self._below = as_tensor(self._denominators, self.slack)

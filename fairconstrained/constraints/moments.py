@@ -197,11 +197,7 @@ class MomentConstraint:
 
 
 class Stack(MomentConstraint):
-    """Several moment constraints as one constraint on a common table.
-
-    The parts are the coarsest common refinement of the partitions of all members, of which there is
-    at least one. Equal statistics are computed once.
-    """
+    """Several moment constraints as one, on the coarsest common refinement of their parts."""
 
     members: tuple[MomentConstraint, ...] = ()
 

@@ -390,10 +390,7 @@ class PartialDistributions(WithinIntervals):
 
 
 def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats:
-    """Return the largest value of each row near each centre, (n_rows, n_centres).
-
-    Column i of `values` belongs to all thresholds from thresholds[i] up to the next one.
-    """
+    """Return each row's largest value near each centre; columns begin at the thresholds."""
     order = np.argsort(centres, kind="stable")
     # Every threshold belongs to the nearest centre.
     borders = 0.5 * (centres[order][1:] + centres[order][:-1])

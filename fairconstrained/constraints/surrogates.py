@@ -157,10 +157,7 @@ class Quadratic(Surrogate):
         return self.c1 * (_variance(first) + _variance(second) + margin**2)
 
     def form(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""Return the matrix F for which (w, 1)' F (w, 1) / 2 is the loss of scores x'w.
-
-        Arguments are the means of :math:`(x, 1)(x, 1)'` over each part, (..., p + 1, p + 1).
-        """
+        """Return F, of means of (x, 1)(x, 1)', so that (w, 1)' F (w, 1) / 2 is the loss of x'w."""
         mean, other = first[..., :-1, -1], second[..., :-1, -1]
         cross = mean[..., :, None] * other[..., None, :]
         form = first + second

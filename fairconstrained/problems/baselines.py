@@ -41,15 +41,12 @@ PairValues = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows
 
 
 class Baseline(NamedTuple):
-    """A point that replaces a result if its hard objective is lower by more than `by`.
-
-    With a `direction`, the best point between x and x + direction competes.
-    """
+    """A point that replaces a result if its hard objective is lower by more than `by`."""
 
     x: Tensor  # (n_variables,)
     by: float = ERROR_TOL
     smaller: Any = None  # a cheaper problem with the same values at x
-    direction: Tensor | None = None  # (n_variables,)
+    direction: Tensor | None = None  # (n_variables,): the best point between x and x + direction
     equal: bool = False  # whether all rows have the same score at x
 
 

@@ -90,10 +90,7 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
 
 
 def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
-    """Return error and constraints, (1 + m,), if no row is predicted 1, and their slopes.
-
-    Slopes, (n_groups, 2, 1 + m), are per weight predicted 1 of each group and label.
-    """
+    """Return values if no row is predicted 1, (1 + m,), and their slopes, (n_groups, 2, 1 + m)."""
     cells = problem.data.by_cell(problem.constraint)
     small = replace(problem, data=cells)
     none = -torch.ones_like(cells.weight)[:, None]

@@ -157,17 +157,12 @@ class AugmentedLagrangian(Solver):
             bound = float(equal_scores[0]) if violation(equal_scores) <= 0.0 else torch.inf
         # The last minimisation goes beyond tol, and with few rows to rounding: the result then
         # depends neither on the order of rows nor on whether weights are given as repeated rows.
-        few, curvature, targets = (
-            problem.n_rows <= lbfgs.FEW_ROWS,
-            lbfgs.Curvature(),
-            _Targets(shift),
-        )
+        few, curvature = problem.n_rows <= lbfgs.FEW_ROWS, lbfgs.Curvature()
         last, least = (lbfgs.lbfgs_then_newton, ROUNDING) if few else (lbfgs.lbfgs, 1e-3 * tol)
         polish = partial(last, accuracy=least, curvature=curvature)
-        # More rounds change nothing (decisions: the parts of `AugmentedLagrangian`).
-        most_rounds, updates = 15, 5
-        # No solution needs more accuracy while its targets move.
-        loose = 1e-3
+        targets, updates = _Targets(shift), 5
+        most_rounds = 15  # more change nothing (decisions: the parts of `AugmentedLagrangian`)
+        loose = 1e-3  # no solution needs more accuracy while its targets move
         while targets.stalled < self.patience and targets.rounds < most_rounds:
             accuracy = tol if targets.settled else loose
             for _ in range(updates):

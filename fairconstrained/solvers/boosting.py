@@ -22,9 +22,9 @@ _MIN_CURVATURE = 1e-6
 class Rounds:
     """The constraints' terms in the gradients of each boosting round, and the best round.
 
-    The parameters of `problem` are the scores of all rows, in which rows held out weigh nothing;
-    `measure` gives soft and hard values on these. Stops `patience` rounds after both the least loss
-    and the best round, if one of these rounds keeps the slack, or when `watch` returns True.
+    The parameters of `problem` are the scores of all rows; rows held out weigh nothing, and
+    `measure` is on these. Stops `patience` rounds after the least loss and the best round, if one
+    of these rounds keeps the slack, or when `watch` returns True.
     """
 
     def __init__(

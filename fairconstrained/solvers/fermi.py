@@ -197,8 +197,7 @@ class LabelRounds(LBFGS):
         for _ in range(1 + 4):  # each doubles the sharpness
             before = best.value
             yield from self._rounds(posed, x, dual, tol, rng, best)
-            x = best.x
-            stalled = best.value == before and problem.n_rows > MANY_ROWS
+            x, stalled = best.x, best.value == before and problem.n_rows > MANY_ROWS
             sharper = posed.sharpened_at(x)
             if stalled or sharper is posed or best.information <= ROUNDING:
                 break

@@ -135,10 +135,7 @@ class Estimates:
         return next(self._streams[1]), self._scale
 
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
-        """Estimate the constraints, (m,), twice from independent rows.
-
-        Also return the map from weights of the objective and the first estimates to a gradient.
-        """
+        """Estimate constraints twice, and map weights of f and the first ones to a gradient."""
         rows, first = self.rows(), self.balanced_rows()
         second = next(self._streams[2]), self._second_scale
         terms = self.problem.estimates(x, rows, first, second)

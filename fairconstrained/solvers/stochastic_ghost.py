@@ -177,8 +177,8 @@ def direction(
     r"""Solve :math:`\min_d g'd + \tfrac{\tau}{2} \lVert d \rVert^2` s.t. :math:`c + A d \le`
     `level`, :math:`\lVert d \rVert_\infty \le` `bound`.
 
-    For multipliers v the minimiser is :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`. The dual is
-    concave in few variables, and nonnegative least squares if no bound is active.
+    For multipliers v, :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`. The dual is concave, and
+    nonnegative least squares if no bound is active.
     """
     if not len(value):
         return Direction(np.clip(-gradient / curvature, -bound, bound), np.zeros(0))
