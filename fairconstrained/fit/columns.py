@@ -117,9 +117,10 @@ def learn(fit: Fit) -> Fit:
         fit = replace(fit, rows=replace(fit.rows, stood_for=fit.rows.weight_of_cells))
     task, rows, specification = fit.task, fit.rows, fit.task.specification
     parts, wrapped = partial(part_of_cell, task, rows), isinstance(specification, Posteriors)
+    as_rows = partial(rows_on_device, device=task.device, expand=task.expand)
     if isinstance(rows, RowsOfTable):
         learnt = learnt_from_sample(specification, rows, parts, fit.rng) if wrapped else []
-        data: Rows = rows_elsewhere(rows, specification, _on_device(task), learnt)
+        data: Rows = rows_elsewhere(rows, specification, as_rows, learnt)
         return replace(fit, specification=specification, data=data)
     # A classifier that each worker fits to its own rows would give columns that mean different
     # things.
@@ -127,13 +128,8 @@ def learn(fit: Fit) -> Fit:
         table, specification = columns_by_first_worker(specification, rows, parts, fit.rng)
     else:
         table = specification.fit_transform(rows, parts, fit.rng)
-    data = rows_on_device(rows, table, device=task.device, expand=task.expand)
+    data = as_rows(rows, table)
     return replace(fit, specification=specification, data=data)
-
-
-def _on_device(task: Task) -> Any:
-    """Return a function of rows and a table of columns that makes them Rows; it can be pickled."""
-    return partial(rows_on_device, device=task.device, expand=task.expand)
 
 
 def rows_on_device(rows: TrainingRows, table: Any, *, device: str, expand: Any = None) -> Rows:
@@ -176,7 +172,8 @@ def measure_training_rows(fit: Fit, problem: Any, x: Tensor) -> Tensor:
     # They predict with the threads of the user, before the values are computed in one.
     task, rows = fit.task, fit.rows
     if isinstance(rows, RowsOfTable):
-        data: Rows = rows_elsewhere(rows, fit.specification, _on_device(task))
+        as_rows = partial(rows_on_device, device=task.device, expand=task.expand)
+        data: Rows = rows_elsewhere(rows, fit.specification, as_rows)
     else:
         # By all copies together, as new rows will be predicted, and not out of fold.
         transform = fit.specification.transform

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -56,15 +56,10 @@ def as_records(task: Task, **steps: Any) -> Task:
     return as_private(task, **{**defaults, **steps})
 
 
-def range_of_columns(fit: Fit) -> Any:
-    """Return the public range of the columns, by their model or the user, or None."""
-    by_model = fit.task.specification.column_range
-    return fit.task.feature_range if by_model is None else by_model
-
-
-def learn(fit: Fit, choose_range: Callable[[Fit], Any] = range_of_columns) -> Fit:
+def learn(fit: Fit, default_range: Any = None) -> Fit:
     """Return the fit with its columns, as one batch; every sum over them is a release of all.
 
+    Their public range is told by their model or the user, or is the default, or released.
     The columns stay as they are given, near their public range. Dense and sparse sums round
     differently, by many rows where a range is far from zero: one entry must not decide between
     them.
@@ -76,7 +71,9 @@ def learn(fit: Fit, choose_range: Callable[[Fit], Any] = range_of_columns) -> Fi
         table, device = learn_table(fit), fit.task.device
         is_sparse = sparse.issparse(table)
         X = as_features(table, device) if is_sparse else dense_features(table, device)
-        public = public_range(fit.task, choose_range(fit), X.shape[1])
+        told = fit.task.specification.column_range, fit.task.feature_range, default_range
+        ends = next((ends for ends in told if ends is not None), None)
+        public = public_range(fit.task, ends, X.shape[1])
         if public.ends is None:  # the range of each column is yet to be released
             ends = torch.full_like(public.coordinates.scale, 2.0 * LARGEST)  # in the last bin
             X = X.bounded(-ends, ends)

@@ -94,7 +94,6 @@ def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
 def as_private_ranking(task: Task) -> Task:
     """Return the task with the steps of a fit from noisy group moments, which are released once."""
     budget: Any = task.budget
-    ends = (0.0, 1.0) if task.feature_range is None else task.feature_range
     binormal = isinstance(surrogate_of(task), Binormal)
     wanted = (
         ("model", "'linear'", task.is_linear),
@@ -111,7 +110,7 @@ def as_private_ranking(task: Task) -> Task:
         task,
         solver=AugmentedLagrangian(),
         problem_class=PrivateMomentERM,
-        learn=partial(private_records.learn, choose_range=lambda fit: ends),  # releases no scales
+        learn=partial(private_records.learn, default_range=(0.0, 1.0)),  # releases no scales
         pose=pose_privately,
         solve=solve_privately,
         attributes=private_attributes,

@@ -105,9 +105,7 @@ def encode_groups(
 ) -> Groups:
     """Cross the columns of `sensitive_features` into one group per combination that occurs.
 
-    These are a list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
-    pyarrow, a dict of columns, or groups that are uncertain. A group is not known if a value is
-    missing: None, NaN or pandas.NA.
+    A group is not known if a value is missing: None, NaN or pandas.NA.
 
     >>> encode_groups([["f", 1], ["m", None], ["f", 1]])
     Groups(codes=array([ 0, -1,  0]), labels=array([('f', 1)], dtype=object))
