@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from fairconstrained.numerics import CACHE_ROWS
 WHITEN_ROWS = 5
 
 
+@dataclass(eq=False, repr=False)
 class LinearModel:
     r"""Scores :math:`z = (x - c) T v + b`, in coordinates in which training is well conditioned.
 
@@ -38,22 +40,17 @@ class LinearModel:
     the squared norm of the coefficients of the columns :math:`x_j / s_j`, by default with s = 1.
     """
 
-    def __init__(
-        self,
-        n_outputs: int,
-        centre: Tensor,
-        transform: Tensor,
-        fit_intercept: bool,
-        scale: Tensor | None = None,
-    ):
-        self.n_outputs = n_outputs
-        self.centre = centre
-        self.transform = transform
-        self.fit_intercept = fit_intercept
-        self.scale = torch.ones_like(centre) if scale is None else scale
-        self.n_coef = transform.shape[-1] * n_outputs
-        self.n_params = self.n_coef + fit_intercept * n_outputs
-        self.offsets = torch.arange(self.n_coef, self.n_params, device=centre.device)
+    n_outputs: int
+    centre: Tensor
+    transform: Tensor
+    fit_intercept: bool
+    scale: Any = None
+
+    def __post_init__(self) -> None:
+        self.scale = torch.ones_like(self.centre) if self.scale is None else self.scale
+        self.n_coef = self.transform.shape[-1] * self.n_outputs
+        self.n_params = self.n_coef + self.fit_intercept * self.n_outputs
+        self.offsets = torch.arange(self.n_coef, self.n_params, device=self.centre.device)
 
     @classmethod
     def preconditioned(

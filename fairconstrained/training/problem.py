@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -179,34 +180,27 @@ class _AsGiven(DenseFeatures):
         return self.X
 
 
+@dataclass(eq=False, repr=False)
 class ModuleProblem(FixedSoftness):
     """Minimise the mean loss of a module's outputs subject to constraints on them."""
 
     offers = frozenset({"exact", "sharpness", "more_slack", "draws", "held_out"})
 
-    def __init__(
-        self,
-        model: NetworkModel,
-        source: Source,
-        risk: Term,
-        constraints: Sequence[Term],
-        group: Tensor,
-        device: torch.device,
-        alpha: float,
-        workers: Workers,
-    ):
-        self.model = model
-        self.source = source
-        self.strata = group
+    model: NetworkModel
+    source: Source
+    risk: Term
+    constraints: Sequence[Term]
+    strata: Tensor  # the group of each row
+    device: torch.device
+    alpha: float
+    workers: Workers
+
+    def __post_init__(self) -> None:
+        source, model = self.source, self.model
         self.offsets = model.offsets
-        self._risk = risk
-        self._constraints = constraints
-        self._device = device
-        self._alpha = alpha
-        self._workers = workers
-        n_rows = torch.tensor(source.n_rows, device=device)
-        self.n_rows = int(workers.sum(n_rows)) if source.streams else source.n_rows
-        self._n_strata = int(group.max()) + 1
+        n_rows = torch.tensor(source.n_rows, device=self.device)
+        self.n_rows = int(self.workers.sum(n_rows)) if source.streams else source.n_rows
+        self._n_strata = int(self.strata.max()) + 1
         # One batch tells the shape of outputs, on which losses depend.
         _, first = next(iter(source.chunks()))
         with torch.no_grad():  # models see one column where the module gives (n,)
@@ -221,26 +215,26 @@ class ModuleProblem(FixedSoftness):
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Return loss and constraints from one pass."""
-        return self._linearized(x, [([self._risk, *self._constraints], rows, None)])
+        return self._linearized(x, [([self.risk, *self.constraints], rows, None)])
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
         """Estimate all terms by one forward and one backward pass, of batches from each draw."""
-        passes: list[Draw] = [([self._risk], rows, None)]
-        return self._linearized(x, passes + [(self._constraints, *draw) for draw in draws])
+        passes: list[Draw] = [([self.risk], rows, None)]
+        return self._linearized(x, passes + [(self.constraints, *draw) for draw in draws])
 
     def evaluate(self, x: Tensor) -> Evaluation:
         """Return soft and hard values in evaluation mode."""
         self.update_batch_norm(x)
-        terms = [self._risk, *self._constraints]
+        terms = [self.risk, *self.constraints]
         moments = self._measured(terms, x)
         soft, hard = (_values(terms, [own[i] for own in moments]) for i in (0, 1))
-        soft[0] += self._alpha * self.model.penalty(x).value
+        soft[0] += self.alpha * self.model.penalty(x).value
         return Evaluation(soft, hard)
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on most rows, and one in `every` of each group and label."""
         cell = self.strata
-        for term in self._constraints:
+        for term in self.constraints:
             cell = cell * (int(term.cell.max()) + 1) + term.cell
         kept, held = one_in(every, torch.unique(cell, return_inverse=True)[1], rng)
         if self.source.streams or not len(held):
@@ -254,7 +248,7 @@ class ModuleProblem(FixedSoftness):
     def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the soft and hard objective of these rows alone, without penalty, (2,)."""
         held = self if self.source.streams else self._subset(rows)
-        return held._measured([self._risk], x)[0][:, 0]
+        return held._measured([self.risk], x)[0][:, 0]
 
     def update_batch_norm(self, x: Tensor) -> None:
         """Compute batch statistics of all the data at `x`, where the module has them."""
@@ -267,7 +261,7 @@ class ModuleProblem(FixedSoftness):
         part = copy.copy(self)
         part.source, part.strata = self.source.subset(rows), self.strata[rows]
         part.n_rows = len(rows)
-        part._constraints = [term.on(rows) for term in self._constraints]
+        part.constraints = [term.on(rows) for term in self.constraints]
         return part
 
     def _measured(self, terms: Sequence[Term], x: Tensor) -> list[Tensor]:
@@ -298,17 +292,17 @@ class ModuleProblem(FixedSoftness):
                 moments |= {term: term.measured(outputs, batch, drawn) for term in whole}
         found: list[Tensor] = list(moments.values())
         # Workers with loaders have rows of their own.
-        return list(map(self._workers.sum, found)) if self.source.streams else found
+        return list(map(self.workers.sum, found)) if self.source.streams else found
 
     def _scores(self, x: Tensor, X: Tensor) -> Tensor:
         """Compute scores as in prediction, of a part of the rows on each worker."""
-        if self.source.streams or self._workers.size == 1:
+        if self.source.streams or self.workers.size == 1:
             return self.model.scores(x, _AsGiven(X))
-        own = self._workers.part(len(X))
+        own = self.workers.part(len(X))
         part = self.model.scores(x, _AsGiven(X[own]))
         scores = part.new_zeros((len(X), *part.shape[1:]))
         scores[own] = part
-        return self._workers.sum(scores)
+        return self.workers.sum(scores)
 
     def _linearized(self, x: Tensor, draws: Sequence[Draw]) -> Linearization:
         """Return values of terms on each draw, the first with the penalty."""
@@ -325,36 +319,36 @@ class ModuleProblem(FixedSoftness):
         for (terms, *_), own, batch in zip(draws, outputs, batches, strict=True):
             moments = [term.soft(self._shaped(own), *batch) for term in terms]
             # One exchange for all terms of a draw.
-            total = self._workers.sum_with_gradient(torch.cat([own.new_zeros(0), *moments]))
+            total = self.workers.sum_with_gradient(torch.cat([own.new_zeros(0), *moments]))
             values.append(_values(terms, torch.split(total, [len(m) for m in moments])))
         value = torch.cat(values)
 
         def pullback(weights: Tensor) -> Tensor:
             if not value.requires_grad:  # no terms at all
                 return torch.zeros_like(x)
-            return self._workers.sum(flat_gradient(value, leaves, weights))
+            return self.workers.sum(flat_gradient(value, leaves, weights))
 
         found = Linearization(value.detach(), pullback)
-        return with_penalty(found, self.model.penalty(x), self._alpha) if self._alpha else found
+        return with_penalty(found, self.model.penalty(x), self.alpha) if self.alpha else found
 
     def _own_batch(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Batch, Drawn]:
         """Return this worker's part of a draw."""
         rows = torch.arange(self.n_rows) if rows is None else rows
-        own = self._workers.part(len(rows), 1 if scale is None else self._n_strata)
+        own = self.workers.part(len(rows), 1 if scale is None else self._n_strata)
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
         batch = self._moved(self.source.batch(rows[own]))
-        fraction = 1 / self._workers.size if self.source.streams else len(rows[own]) / len(rows)
+        fraction = 1 / self.workers.size if self.source.streams else len(rows[own]) / len(rows)
         return batch, self._drawn(rows[own], scale[own], batch, fraction)
 
     def _drawn(self, rows: Tensor, scale: Tensor, batch: Batch, fraction: float) -> Drawn:
         if self.source.streams:  # its batches are what they are
             return Drawn(fraction)
-        scale = scale.to(self._device, batch[0].dtype)
-        return Drawn(fraction, self.strata[rows].to(self._device), scale)
+        scale = scale.to(self.device, batch[0].dtype)
+        return Drawn(fraction, self.strata[rows].to(self.device), scale)
 
     def _moved(self, batch: Batch) -> Batch:
-        return tuple(tensor.to(self._device) for tensor in batch)
+        return tuple(tensor.to(self.device) for tensor in batch)
 
     def _shaped(self, outputs: Tensor) -> Tensor:
         return outputs[:, 0] if self._flat else outputs
