@@ -16,10 +16,10 @@ from fairconstrained.fit.columns import random_seed
 from fairconstrained.fit.exact import recorded
 from fairconstrained.fit.rows import FitInputs, TrainingRows, checked_weight
 from fairconstrained.fit.task import Fit, Solved, Stage, Task, callbacks_in
-from fairconstrained.inputs.description import Description, check_kind
 from fairconstrained.inputs.groups import Groups, joined, read_groups, recoded
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import Description, check_kind
 from fairconstrained.models.features import as_features
 from fairconstrained.models.linear import WHITEN_ROWS
 from fairconstrained.problems.erm import FairERM

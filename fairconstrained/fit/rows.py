@@ -23,7 +23,6 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.fit.task import Task
 from fairconstrained.groups import GroupsOfAll
-from fairconstrained.inputs.description import Description, described
 from fairconstrained.inputs.groups import (
     categories,
     column_names,
@@ -34,7 +33,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_weights
-from fairconstrained.inputs.values import warn_of_values
+from fairconstrained.inputs.values import Description, described, warn_of_values
 from fairconstrained.models.specification import Specification
 
 # Samples per group: columns with fewer hold names or numbers, and not groups.

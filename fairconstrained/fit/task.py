@@ -17,8 +17,7 @@ from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.notions import naming
 from fairconstrained.exceptions import SmallGroupWarning, UndoneSettingWarning, warn_caller
 from fairconstrained.fit.undone_settings import undone_settings
-from fairconstrained.inputs.description import Description
-from fairconstrained.inputs.values import listed
+from fairconstrained.inputs.values import Description, listed
 from fairconstrained.losses import LOSSES, log_loss
 from fairconstrained.models.cross_fitting import is_scoring_classifier
 from fairconstrained.models.posteriors import Posteriors

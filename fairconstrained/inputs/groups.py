@@ -17,9 +17,18 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import Array, computed
-from fairconstrained.inputs.description import Description, check_kind, described, examples_of
 from fairconstrained.inputs.samples import check_length
-from fairconstrained.inputs.values import kind_of, levels_of, listed, to_array, warn_of_values
+from fairconstrained.inputs.values import (
+    Description,
+    check_kind,
+    described,
+    examples_of,
+    kind_of,
+    levels_of,
+    listed,
+    to_array,
+    warn_of_values,
+)
 
 _STRATA = "control_features "  # before names of columns that groups are crossed with
 

@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Array, Ints, as_numpy, check_array
-from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.values import (
+    Description,
     factorized,
     kind_of,
     listed,

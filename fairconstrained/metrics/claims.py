@@ -12,10 +12,9 @@ import numpy as np
 from fairconstrained.arrays import Array, check_number, is_number, rows_of
 from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
-from fairconstrained.inputs.description import warn_of_spellings
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
-from fairconstrained.inputs.values import kind_of
+from fairconstrained.inputs.values import kind_of, warn_of_spellings
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
 from fairconstrained.rate_definitions import CAPS, PARITIES, Rate, needs_labels

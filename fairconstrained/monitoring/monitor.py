@@ -19,11 +19,10 @@ from fairconstrained.exceptions import (
     SmallGroupWarning,
     warn_caller,
 )
-from fairconstrained.inputs.description import Description
 from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
 from fairconstrained.inputs.labels import order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
-from fairconstrained.inputs.values import listed
+from fairconstrained.inputs.values import Description, listed
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
 from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
