@@ -18,8 +18,7 @@ from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
 from fairconstrained.arrays import Array, Floats, Ints, bisected, check_number
-from fairconstrained.exact_auc import COMPARISONS
-from fairconstrained.metrics.auc import Ranked
+from fairconstrained.metrics.auc import AUCGap
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals, auc_inside
@@ -431,7 +430,7 @@ def partial_parity_bound(
 # --- AUCs -----------------------------------------------------------------------------------------
 
 
-def auc_bound(ranked: Ranked, name: str, alpha: float) -> Bound:
+def auc_bound(gap: AUCGap, alpha: float) -> Bound:
     r"""Bound the largest absolute AUC comparison, by bounded differences.
 
     A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
@@ -441,9 +440,8 @@ def auc_bound(ranked: Ranked, name: str, alpha: float) -> Bound:
     Both are given the sizes m of the sets. An AUC against all groups is then one against a mixture
     in which each group has its fraction of these rows.
     """
-    groups, rows = ranked.groups, ranked.weight
-    sets = COMPARISONS[name](len(groups)).reshape(-1, 4, len(rows))
-    estimates = ranked.differences(sets)
+    (ranked, name), sets = gap, gap.sets
+    groups, rows, estimates = ranked.groups, ranked.weight, ranked.differences(sets)
     moves = np.array([_moves(four, rows) for four in sets])
     uppers = np.abs(estimates) + np.sqrt(moves * np.log(1 / alpha) / 2)
     uppers = np.where(np.isnan(estimates), 1.0, uppers)

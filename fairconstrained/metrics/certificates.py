@@ -25,7 +25,7 @@ from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words,
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import listed
 from fairconstrained.metrics import bounds
-from fairconstrained.metrics.auc import Ranked
+from fairconstrained.metrics.auc import AUCGap, Ranked
 from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
 from fairconstrained.metrics.claims import (
     OVERALL,
@@ -453,9 +453,8 @@ def _score_bound(data: Scored, positive: Array, claim: Claim, kept: Array) -> Bo
     if claim.interval is not None and claim.notion in DISTRIBUTIONS:
         return bounds.distribution_bound(data, claim.notion, claim.alpha)
     if claim.interval is None:
-        return bounds.auc_bound(
-            Ranked.of(data.scores, positive, data.rows), claim.notion, claim.alpha
-        )
+        ranked = Ranked.of(data.scores, positive, data.rows)
+        return bounds.auc_bound(AUCGap(ranked, claim.notion), claim.alpha)
     two = Classes([False, True], [1], True)
     decisions = Labels(positive.astype(int), data.above(claim.threshold), two)
     counts, notion = counted(data.rows, decisions), PARITIES[claim.notion]

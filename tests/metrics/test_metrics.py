@@ -304,6 +304,8 @@ def test_unknown_options_are_refused():
         metrics.demographic_parity_difference(y, y, sensitive_features=None)
     with pytest.raises(TypeError, match="sensitive_features"):
         metrics.demographic_parity_difference(y, y)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        metrics.demographic_parity_difference(y, y, sensitive_features=group, weights=y)
 
 
 def probabilities(n_classes, seed=0, n=200):
