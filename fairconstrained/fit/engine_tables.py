@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -65,20 +66,10 @@ class RowsOfTable(TrainingRows):
 
     parts: Parts
 
-    @cached_property
-    def cells(self) -> Tensor:
-        cells: Tensor = self.parts.sum(lambda rows: rows.cells)
-        return cells
-
-    @property
-    def weight_of_cells(self) -> Tensor:
-        weights: Tensor = self.parts.sum(lambda rows: rows.weight_of_cells)
-        return weights
-
-    @property
-    def weight_of_labels(self) -> Tensor:
-        weights: Tensor = self.parts.sum(lambda rows: rows.weight_of_labels)
-        return weights
+    # Sums over the parts, whose rows have these properties too.
+    cells = cached_property(lambda self: self.parts.sum(attrgetter("cells")))
+    weight_of_cells = property(lambda self: self.parts.sum(attrgetter("weight_of_cells")))
+    weight_of_labels = property(lambda self: self.parts.sum(attrgetter("weight_of_labels")))
 
 
 class Columns(NamedTuple):

@@ -75,15 +75,12 @@ class UncertainGroups:
     A subclass calls ``__init__`` with a row per sample, the labels, and the index of pandas.
     """
 
+    ndim = 1  # as a column has it
+
     def __init__(self, rows: NDArray[Any], labels: NDArray[Any], index: Any):
         self.rows = rows
         self.labels = labels
         self.index = index if hasattr(index, "equals") else None  # lists have a method `index`
-
-    @property
-    def ndim(self) -> int:
-        """Return the number of dimensions, as a column has it."""
-        return 1
 
     @property
     def shape(self) -> tuple[int, ...]:

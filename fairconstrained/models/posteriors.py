@@ -215,6 +215,7 @@ class Posteriors(OfClassifier):
     """
 
     log_odds = 0
+    one_may_answer = True  # whether a classifier fitted to all rows may answer for those of folds
 
     def __init__(
         self,
@@ -376,11 +377,6 @@ class Posteriors(OfClassifier):
         learnt: tuple[Floats, FittedPosteriors] = self.handle.recall(key, assemble)
         return learnt
 
-    def answers_alone(self, model: Any) -> bool:
-        """Return whether one classifier, fitted to all rows, answers in place of one per fold."""
-        # Those that take no weights keep their rows, mostly, and are slow to ask.
-        return not takes_weights(model)
-
     def _cross_fitted(
         self, rows: Any, digest: bytes | None, model: Any, *target: Any
     ) -> tuple[Ensemble, Floats]:
@@ -388,7 +384,9 @@ class Posteriors(OfClassifier):
         X, folds, rng, weight = rows
         # Each target has a copy: models do not depend on those fitted before.
         options = {"X": X, "folds": folds, "rng": copy.deepcopy(rng), "sample_weight": weight}
-        how = {"alone": self.answers_alone(model), "max_rows": self.max_rows}
+        # Those that take no weights keep their rows, mostly, and are slow to ask.
+        alone = self.one_may_answer and not takes_weights(model)
+        how = {"alone": alone, "max_rows": self.max_rows}
         cached = check_memory(self.memory).cache(cross_fit)
         fit = partial(cached, model, *target, **options, **how)
         key = digest and self.handle.digest(digest, model, target, how)

@@ -98,6 +98,8 @@ class SingleFit(PlainClassifier, Posteriors):
     True
     """
 
+    one_may_answer = False  # what is measured out of fold needs the classifiers of the folds
+
     def __init__(
         self,
         estimator: Any,
@@ -138,10 +140,6 @@ class SingleFit(PlainClassifier, Posteriors):
                 for k, (train, _) in enumerate(self.folds_)
             ]
         return table
-
-    def answers_alone(self, model: Any) -> bool:
-        """Return False: what is measured out of fold needs the classifiers of the folds."""
-        return False
 
     def out_of_fold(self, rows: Any, taught: Sequence[Floats]) -> Floats:
         """Return scores of all rows, by clones that learn probabilities of the other folds."""

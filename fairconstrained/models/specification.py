@@ -42,13 +42,9 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     fit_intercept = True  # of a linear model
     log_odds: int | None = None  # the column with the log odds of two classes, if there is one
     needs_label_rates = False  # whether it has a training of its own, by rates of predicted labels
+    learns_from: Any = frozenset()  # what columns are learnt from: the labels, "y", and the "group"
     column_range: Any = None  # (low, high) of columns that are computed from X by public models
     handle: Handle = NO_STORE  # to what fits of clones of the same estimator share
-
-    @property
-    def learns_from(self) -> frozenset[str]:
-        """Whether columns are learnt from the labels, "y", and from the groups, "group"."""
-        return frozenset()
 
     def input_tags(self) -> Any:
         """Return scikit-learn's tags for X; here numbers without missing values."""
@@ -260,13 +256,9 @@ class OfClassifier(Specification):
 class PlainClassifier(OfClassifier):
     """Base of specifications whose fitted classifier, ``estimator_``, is the whole model."""
 
-    needs_label_rates = True
+    needs_label_rates, learns_from = True, frozenset({"y", "group"})
     estimator_: Any
     classes_: NDArray[Any]
-
-    @property
-    def learns_from(self) -> frozenset[str]:
-        return frozenset({"y", "group"})
 
     def transform(self, X: Any) -> Floats:
         """Return the scores of the classifier, (n, 1) for two classes, else (n, K)."""
