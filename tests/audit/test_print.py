@@ -11,7 +11,6 @@ import pytest
 import fairconstrained
 
 pytestmark = pytest.mark.slow
-
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 if not CHROMIUM or not shutil.which("pdftotext"):
     pytest.skip("no Chromium, or no pdftotext (of poppler-utils)", allow_module_level=True)

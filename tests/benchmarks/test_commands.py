@@ -10,7 +10,6 @@ from tests.helpers.clients import run_python
 from tests.helpers.repository import ROOT
 
 pytestmark = pytest.mark.slow
-
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for path in (ROOT / "benchmarks").rglob("[a-z]*.py")

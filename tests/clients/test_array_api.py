@@ -29,7 +29,6 @@ tensors = {"sensitive_features": ts, "sample_weight": tweight}
 warnings.simplefilter("ignore")
 sklearn.set_config(array_api_dispatch=True, enable_metadata_routing=True)
 """
-
 ESTIMATORS = (
     BEGIN
     + """
@@ -61,7 +60,6 @@ streamed = fc.AUCFairClassifier().partial_fit(tX, ty, **tensors)
 assert isinstance(streamed.predict(tX), torch.Tensor)
 """
 )
-
 METRICS = (
     BEGIN
     + """

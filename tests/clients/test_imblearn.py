@@ -9,7 +9,6 @@ from fairconstrained.model_selection import SensitiveColumnsClassifier
 from tests.helpers.clients import frame
 
 imblearn = pytest.importorskip("imblearn", reason="imbalanced-learn is in the extra `clients`")
-
 GAP = fairness_scorer(demographic_parity_difference, column="sex")
 
 
@@ -45,7 +44,6 @@ def test_ready_made_scorers_work_whatever_is_imported_first(rare):
     from sklearn import config_context
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_validate
-
     from fairconstrained.metrics import demographic_parity_scorer
 
     table, y = rare

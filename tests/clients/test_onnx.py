@@ -24,9 +24,7 @@ from tests.helpers.clients import biased
 
 pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `onnx`")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is in the extra `onnx`")
-
 pytestmark = pytest.mark.filterwarnings("ignore")  # of fits that are cut short, and of skl2onnx
-
 NETWORK = {"model": (4, 3), "max_iter": 3, "random_state": 0}
 OF_TWO = {
     "linear": RateConstrainedClassifier(),

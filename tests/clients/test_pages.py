@@ -11,8 +11,6 @@ from tests.helpers.processes import needs_gloo
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 QUIET = "import warnings\nwarnings.simplefilter('ignore')\n"
-
-
 LARGE = {title: program for title, program in page("large_data")[1].items() if program}
 ENGINES = ["Dask", "Spark", "Ray"]  # their programs run where engines are tested
 START, OTHERS = page("works_with")

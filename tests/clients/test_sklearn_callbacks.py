@@ -17,7 +17,6 @@ from fairconstrained.solvers import DPSGDA
 from tests.helpers.clients import biased
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
-
 FAST = [
     AUCFairClassifier(),
     PartialParityClassifier(slack=0.3),

@@ -25,7 +25,6 @@ from fairconstrained.models.perceptron import Layers
 from tests.helpers.clients import biased
 
 skops = pytest.importorskip("skops", reason="skops is in the extra `clients`")
-
 ESTIMATORS = {
     "notion object": RateConstrainedClassifier(EqualizedOdds(slack=0.1)),
     "posteriors": RateConstrainedClassifier(model=LogisticRegression()),

@@ -41,8 +41,6 @@ from tests.helpers.notions import (
 
 REFERENCES = ["pairwise", "rest", "overall"]
 every_name = pytest.mark.parametrize("name", CONSTRAINTS)
-
-
 SPACE = Space([0, 1], ["a", "b", "c"])
 MEMBERS = [
     DemographicParity(0.1),

@@ -72,7 +72,6 @@ def test_a_round_adds_the_gradient_of_the_weighted_constraints(n_classes, name, 
     data = Rows((torch.zeros(n, 1),), y, group, weight)
     problem = FairERM(RawScores(n, size, weight), data, Nothing(), constraint, 0.0)
     scores = rng.normal(size=(n, size))
-
     rows = constraint.partition.place(y, group, weight)
 
     def values(of_labels, scores):

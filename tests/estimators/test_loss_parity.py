@@ -70,8 +70,6 @@ STOCHASTIC = [
     StochasticGhost(step_size=0.2, batch_size=16, max_level=5, n_steps=200),
     SGDA(n_steps=500),
 ]
-
-
 NETWORK = Network((8,), n_bins=None)
 
 

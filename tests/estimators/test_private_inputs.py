@@ -59,7 +59,6 @@ STEPS = DPSGDA(n_steps=2)
 FEW = slice(0, 400)
 SECRET_GROUPS = RateConstrainedClassifier(epsilon=1.0, protect="sensitive_features")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-
 GENEROUS = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
 FAR = {
     "linear": RateConstrainedClassifier(slack=0.5, **GENEROUS),

@@ -145,7 +145,6 @@ def test_ratios_and_caps_are_kept_by_their_estimates(constraint):
 
 
 ROWS, LABELS, SEX = X[:2000], Y[:2000], GROUPS[:2000]
-
 ESTIMATORS = {
     "rates": RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5), random_state=0),
     "sensitive features": DPFermiClassifier(random_state=0),

@@ -52,7 +52,6 @@ RECORDED = RecordedGroups(np.where((GROUPS == "b") ^ WRONG, "b", "a"), CONFUSION
 HIDDEN = np.random.default_rng(0).random(700) < 0.5
 PARTLY = np.where(HIDDEN, None, GROUPS)
 SCORES = {"method": "decision_function"}
-
 PARITY = metrics.demographic_parity_difference
 CASES = {
     "rates": (RateConstrainedClassifier(slack=0.02), PARITY, {}),

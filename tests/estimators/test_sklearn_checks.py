@@ -30,18 +30,14 @@ PARTIAL = PartialParityClassifier()
 RANKING = AUCFairClassifier()
 STREAMING = AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"))
 LOSS_PARITY = LossParityClassifier()
-
 FERMI_PRIVATE = DPFermiClassifier()  # fits without sensitive features have no secret to protect
 FERMI_EXACT = DPFermiClassifier(epsilon=None)
-
 TREE = RateConstrainedClassifier(model=DecisionTreeClassifier())
 BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=10))
-
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
 # Two of them are not for boosted trees, which take missing values and no sparse matrices: that NaN
 # raises, and that weights of sparse rows count copies.
 AT_LEAST = 60
-
 _BATCHES = "a copy of a row and a row of weight two meet different rows in their mini-batches"
 _OF_BATCHES = {
     "check_sample_weight_equivalence_on_dense_data": _BATCHES,

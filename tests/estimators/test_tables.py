@@ -28,7 +28,6 @@ from tests.helpers.tables import assert_same, elsewhere, features, frame, in_mem
 cloudpickle = pytest.importorskip("cloudpickle", reason="dask brings it")
 dask = pytest.importorskip("dask", reason="dask is in no extra but clients and cluster")
 dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
-
 CASES = {
     "rates": lambda: RateConstrainedClassifier(slack=0.02),
     "losses": lambda: LossParityClassifier(),

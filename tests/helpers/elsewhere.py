@@ -18,7 +18,6 @@ from torch.utils.backend_registration import (
 )
 
 NAME = "elsewhere"
-
 _aten = torch.ops.aten
 _COPIES = {_aten._to_copy.default, _aten.copy_.default, _aten._copy_from.default}
 # torch makes these from an empty tensor, which it resizes.

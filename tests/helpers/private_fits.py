@@ -36,7 +36,6 @@ OF_LABEL, OF_GROUP = (
     for target in (PUBLIC.target, PUBLIC.sensitive_features)
 )
 SECRET_GROUPS = {"epsilon": 1.0, "protect": "sensitive_features", "random_state": 0}
-
 PRIVATE = {
     "rates": RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
     "rates of raw columns": RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from fairconstrained.privacy import Phase, PrivacyGuarantee, mechanisms, privacy_spent
 
 DELTA = 1e-5
-
 noises = st.floats(0.7, 20.0)
 steps = st.integers(1, 500)
 units = st.sampled_from(["record", "sensitive_features"])

@@ -38,7 +38,6 @@ WORDS = np.array(["refused", "granted"])[Y]  # the favourable one is the first b
 ASKED = r"pos_label must say which of the labels \['granted', 'refused'\] is the favourable one"
 ORDER = pd.CategoricalDtype(["refused", "granted"], ordered=True)
 GROUPS = {"sensitive_features": GROUP}
-
 DEPENDENT = [
     DemographicParity(ratio=0.8),
     EqualizedOdds(ratio=0.8),

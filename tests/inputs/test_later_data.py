@@ -33,7 +33,6 @@ WOMAN, OLD = RNG.integers(0, 2, (2, N))
 PEOPLE = pd.DataFrame({"woman": WOMAN, "old": OLD})
 X = np.column_stack((RNG.normal(size=(N, 2)), WOMAN))
 Y = (X[:, 0] + 0.7 * WOMAN + RNG.normal(size=N) > 0.3).astype(int)
-
 # The same rows in other tables and types.
 ALIKE = {
     "reordered": lambda rows: rows[["old", "woman"]],

@@ -92,8 +92,6 @@ def test_gaps_of_several_labels_are_sums_written_out_from_confusion_matrices():
 
 
 SUMMED = {"separation_gap", "sufficiency_gap"}  # over the labels
-
-
 OF_ALL_LABELS = [
     n for n, m in METRICS.items() if "pos_label" not in inspect.signature(m).parameters
 ]

@@ -44,7 +44,6 @@ ORACLES = {
     "partial_demographic_parity": lambda a, b: abs(np.mean(a > 0) - np.mean(b > 0)),
     "partial_group_auc": lambda a, b: np.mean(np.heaviside(a[:, None] - b, 0.5)) - 0.5,
 }
-
 ends = st.lists(st.integers(0, COPIES), min_size=2, max_size=4, unique=True)
 
 

@@ -372,5 +372,4 @@ def test_rankings_are_compared_by_their_order(monkeypatch):
 def test_no_row_decides_whether_a_ranking_can_be_compared(score):
     """Terms of huge entries of both signs add up to nan."""
     scores, y = RNG.normal(size=50), RNG.integers(2, size=50)
-
     assert abs(count(np.append(scores[:-1], score), y) - count(scores, y)) <= 1

@@ -36,7 +36,6 @@ from tests.helpers.releases import DELTA, few, noises, spent, steps, units
 
 pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 Relation = importlib.import_module("dp_accounting").NeighboringRelation
-
 RELATION = {"record": Relation.ADD_OR_REMOVE_ONE, "sensitive_features": Relation.REPLACE_ONE}
 
 

@@ -311,8 +311,6 @@ drawn = st.fixed_dictionaries(
         "n_steps": st.integers(1, 5),
     }
 )
-
-
 CRITERIA = {  # of each estimator, as far as private fits take them
     "RateConstrainedClassifier": [
         "demographic_parity",

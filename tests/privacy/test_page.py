@@ -67,10 +67,8 @@ def test_the_page_has_the_fractions_that_are_planned():
     plan = RateConstrainedClassifier(epsilon=1.0).planned_privacy(10_000)
     assert plan.releases["final table"][1] == 6
     assert "| up to six times, after |" in PAGE
-
     ranking = planned(AUCFairClassifier())
     assert on_the_page("Private ranking") == pytest.approx(list(ranking.values()), rel=1e-3)
-
     records = planned(DPFermiClassifier(protect="record"))
     once = [part for name, part in records.items() if name not in ("histogram", "gradient")]
     assert sorted(once) == pytest.approx([0.5, 0.5, 0.5, 0.5, 2.0], rel=1e-3)

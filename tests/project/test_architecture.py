@@ -13,7 +13,6 @@ ROOT = Path(fairconstrained.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 MECHANISMS = ROOT / "privacy" / "mechanisms.py"
 MAX_FUNCTION = 60  # lines
-
 # What each module or subpackage may import of this package: only what stands above it. A
 # constraint sees scores and no model, a solver sees a problem and no data; metrics, data sets,
 # searches and pictures know nothing of training.

@@ -66,14 +66,12 @@ def main() -> float:
     part = {"first": {"group": 0}, "second": {"group": 1}}
     one_sided = RateConstraint(part, [["first"], ["second"]], [[[0, 1], [0, -1]]])
     RateConstrainedClassifier([SelectionRate(max=0.5), one_sided], slack=0.02)
-
     scorer = fairness_scorer(demographic_parity_difference, method="to_overall")
     chosen = select_feasible("accuracy", "dp", max_violation=0.05)
     folds = StratifiedSensitiveKFold(3)
     front = pareto_front([0.1, 0.2], [0.2, 0.1])
     TradeoffDisplay(error=[0.1, 0.2], violation=[0.2, 0.1], slack=0.05)
     print(scorer, chosen, folds, front.all(), issubclass(ConstraintNotSatisfiedWarning, Warning))
-
     epsilon: float = privacy_spent([Phase([Gaussian(5.0)])], delta=1e-5)
     rows = (torch.randn(100, 3), torch.ones(100))
     steps = ALM(n_steps=30, optimizer=torch.optim.Adam, schedule=cosine)

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # fairlearn's, about pandas
 ]
-
 GRID = [0.02, 0.3]
 NAMES = ("trees", "linear")
 
