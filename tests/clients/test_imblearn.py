@@ -44,6 +44,7 @@ def test_ready_made_scorers_work_whatever_is_imported_first(rare):
     from sklearn import config_context
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_validate
+
     from fairconstrained.metrics import demographic_parity_scorer
 
     table, y = rare

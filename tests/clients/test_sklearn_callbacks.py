@@ -6,22 +6,16 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.solvers import DPSGDA
 from tests.helpers.clients import biased
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
 FAST = [
-    AUCFairClassifier(),
-    PartialParityClassifier(slack=0.3),
-    LossParityClassifier(model=(4,), slack=0.5, max_iter=5),
-    DPFermiClassifier(epsilon=None, max_iter=5),
+    fc.AUCFairClassifier(),
+    fc.PartialParityClassifier(slack=0.3),
+    fc.LossParityClassifier(model=(4,), slack=0.5, max_iter=5),
+    fc.DPFermiClassifier(epsilon=None, max_iter=5),
 ]
 
 
@@ -61,7 +55,7 @@ def test_a_monitor_scores_the_model_of_every_iteration_and_the_fitted_one(estima
 def test_a_callback_ends_training_and_sees_the_rows_of_the_user():
     X, y, groups = biased()
     stops = Stops(after=3)
-    clf = RateConstrainedClassifier(slack=0.02).set_callbacks(stops)
+    clf = fc.RateConstrainedClassifier(slack=0.02).set_callbacks(stops)
     clf.fit(X, y, sensitive_features=groups)
     assert clf.n_iter_ == 3
     assert [name for name, *_ in stops.ended] == ["iteration"] * 3 + ["fit"]
@@ -72,7 +66,7 @@ def test_a_callback_ends_training_and_sees_the_rows_of_the_user():
 def test_an_error_in_a_fit_still_ends_the_callbacks_and_leaves_the_estimator_as_it_was():
     X, y, groups = biased()
     stops = Stops(after=99)
-    clf = RateConstrainedClassifier().set_callbacks(stops)
+    clf = fc.RateConstrainedClassifier().set_callbacks(stops)
     before = dict(vars(clf))
     with pytest.raises(ValueError, match="rows, but X has"):
         clf.fit(X, y, sensitive_features=groups[:-1])
@@ -83,7 +77,7 @@ def test_an_error_in_a_fit_still_ends_the_callbacks_and_leaves_the_estimator_as_
 def test_a_private_fit_tells_callbacks_neither_rows_nor_models():
     X, y, groups = biased()
     stops = Stops(after=99)
-    clf = RateConstrainedClassifier(
+    clf = fc.RateConstrainedClassifier(
         epsilon=1.0, solver=DPSGDA(n_steps=4), feature_range=(-5, 5), random_state=0
     )
     clf.set_callbacks(stops).fit(X, y, sensitive_features=groups)
@@ -93,7 +87,7 @@ def test_a_private_fit_tells_callbacks_neither_rows_nor_models():
 
 def test_an_estimator_with_callbacks_is_cloned_and_pickled():
     X, y, groups = biased()
-    clf = RateConstrainedClassifier().set_callbacks(Stops(after=99))
+    clf = fc.RateConstrainedClassifier().set_callbacks(Stops(after=99))
     assert clone(clf).fit(X, y, sensitive_features=groups).converged_
     again = pickle.loads(pickle.dumps(clf.fit(X, y, sensitive_features=groups)))
     np.testing.assert_array_equal(again.predict(X), clf.predict(X))

@@ -10,13 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.constraints import EqualizedOdds
 from fairconstrained.exceptions import PrivacyWarning
 from fairconstrained.export import model_card, trusted_types
@@ -26,15 +20,15 @@ from tests.helpers.clients import biased
 
 skops = pytest.importorskip("skops", reason="skops is in the extra `clients`")
 ESTIMATORS = {
-    "notion object": RateConstrainedClassifier(EqualizedOdds(slack=0.1)),
-    "posteriors": RateConstrainedClassifier(model=LogisticRegression()),
-    "single": RateConstrainedClassifier(model=SingleFit(LogisticRegression())),
-    "boosted trees": RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=5)),
-    "perceptron": RateConstrainedClassifier(model=(4,), max_iter=3),
-    "ranking": AUCFairClassifier(),
-    "interval": PartialParityClassifier(slack=0.3),
-    "loss": LossParityClassifier(),
-    "private perceptron": DPFermiClassifier(epsilon=1.0, model=(4,), max_iter=3),
+    "notion object": fc.RateConstrainedClassifier(EqualizedOdds(slack=0.1)),
+    "posteriors": fc.RateConstrainedClassifier(model=LogisticRegression()),
+    "single": fc.RateConstrainedClassifier(model=SingleFit(LogisticRegression())),
+    "boosted trees": fc.RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=5)),
+    "perceptron": fc.RateConstrainedClassifier(model=(4,), max_iter=3),
+    "ranking": fc.AUCFairClassifier(),
+    "interval": fc.PartialParityClassifier(slack=0.3),
+    "loss": fc.LossParityClassifier(),
+    "private perceptron": fc.DPFermiClassifier(epsilon=1.0, model=(4,), max_iter=3),
 }
 
 
@@ -75,7 +69,7 @@ def test_perceptrons_hold_arrays_and_no_code(data):
 
 def test_types_of_other_packages_are_left_for_the_user_to_judge(data):
     X, y, groups = data
-    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
+    clf = fc.RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
     pipe = make_pipeline(StandardScaler(), clf)
     assert trusted_types(pipe) == trusted_types(clf)
     assert all(name.startswith("fairconstrained.") for name in trusted_types(clf))
@@ -83,7 +77,7 @@ def test_types_of_other_packages_are_left_for_the_user_to_judge(data):
 
 def test_a_card_of_skops_has_the_sections_of_ours(data):
     X, y, groups = data
-    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
+    clf = fc.RateConstrainedClassifier().fit(X, y, sensitive_features=groups)
     card = model_card(clf)
     rendered = card.to_skops(clf).render()
     for name, text in card.sections.items():
@@ -92,7 +86,7 @@ def test_a_card_of_skops_has_the_sections_of_ours(data):
 
 def test_a_card_of_skops_shows_no_seed_of_a_private_fit(data):
     X, y, groups = data
-    clf = RateConstrainedClassifier(epsilon=1.0, random_state=123456789)
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, random_state=123456789)
     with pytest.warns(PrivacyWarning):
         clf.fit(X, y, sensitive_features=groups)
     assert "123456789" not in model_card(clf).to_skops(clf).render()

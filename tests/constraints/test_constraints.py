@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairconstrained.constraints import (
-    CONSTRAINTS,
-    Cap,
-    DemographicParity,
-    LossParity,
-    Parity,
-    RateConstraint,
-)
+from fairconstrained import constraints
 from fairconstrained.losses import LOSSES, class_probabilities, hard_classes
 from tests.helpers.fits import METRIC_OF
 from tests.helpers.notions import bound, hard_values, random_rows, soft_values
@@ -26,14 +19,17 @@ REFERENCES = ["pairwise", "rest", "overall"]
 
 
 def variants(notion):
-    if issubclass(notion, Parity):
+    if issubclass(notion, constraints.Parity):
         return [notion(0.1, reference=reference) for reference in REFERENCES]
-    assert issubclass(notion, Cap)
+    assert issubclass(notion, constraints.Cap)
     return [notion(0.1), notion(0.1, per_group=True)]
 
 
-NOTIONS = [variant for notion in CONSTRAINTS.values() for variant in variants(notion)]
-NOTIONS += [LossParity(0.1, within="positive"), LossParity(0.1, within="labels", loss="brier")]
+NOTIONS = [variant for notion in constraints.CONSTRAINTS.values() for variant in variants(notion)]
+NOTIONS += [
+    constraints.LossParity(0.1, within="positive"),
+    constraints.LossParity(0.1, within="labels", loss="brier"),
+]
 every_notion = pytest.mark.parametrize("notion", NOTIONS, ids=repr)
 each_in_some_shape = pytest.mark.parametrize(
     ("notion", "shape"), list(zip(NOTIONS, cycle(SHAPES), strict=False)), ids=repr
@@ -74,7 +70,7 @@ def oracle(notion, rows, P):
     y, group, weight = rows.y.numpy(), rows.group.numpy(), rows.weight.numpy()
     events = (
         _loss_events(y, P, notion, rows.scores)
-        if isinstance(notion, LossParity)
+        if isinstance(notion, constraints.LossParity)
         else EVENTS[notion.name](y, P)
     )
 
@@ -84,7 +80,7 @@ def oracle(notion, rows, P):
     groups = [group == g for g in np.unique(group)]
     everybody = group >= 0
     of_groups = [np.array([rate(event, g) for g in groups]) for event in events]
-    if isinstance(notion, Cap):
+    if isinstance(notion, constraints.Cap):
         worst = of_groups if notion.per_group else [rate(event, everybody) for event in events]
         return max(np.max(rates) for rates in worst)
     if notion.reference == "pairwise":
@@ -101,7 +97,7 @@ METHODS = {"pairwise": "between_groups", "overall": "to_overall"}
 
 
 def keywords(notion, rows):
-    if isinstance(notion, Cap):
+    if isinstance(notion, constraints.Cap):
         return rows.beside_labels | ({} if notion.per_group else {"sensitive_features": None})
     return rows.beside_labels | {"method": METHODS[notion.reference]}
 
@@ -124,7 +120,7 @@ def test_metrics_follow_the_definition(shape):
     rows = random_rows(0, *shape, n=150)
     predicted = hard_classes(rows.scores).numpy()
     for notion in NOTIONS:
-        if isinstance(notion, LossParity) or getattr(notion, "reference", "") == "rest":
+        if isinstance(notion, constraints.LossParity) or getattr(notion, "reference", "") == "rest":
             continue
         expected = oracle(notion, rows, np.eye(shape[0])[predicted])
         measured = METRIC_OF[notion.name](rows.y.numpy(), predicted, **keywords(notion, rows))
@@ -161,8 +157,10 @@ def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
     ]
     rest = [[other for other in names if other != name] for name in names]
     unions = [*([name] for name in names), *rest]
-    paper = RateConstraint({name: {"group": name} for name in names}, unions, weights, slack=0.1)
-    ours = DemographicParity(0.1, reference="rest")
+    paper = constraints.RateConstraint(
+        {name: {"group": name} for name in names}, unions, weights, slack=0.1
+    )
+    ours = constraints.DemographicParity(0.1, reference="rest")
     for values in (soft_values, hard_values):
         found = values(bound(ours, (2, n_groups)), rows).sort().values
         expected = values(bound(paper, (2, n_groups)), rows).sort().values

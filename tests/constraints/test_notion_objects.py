@@ -5,13 +5,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from fairconstrained import (
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-    constraints,
-)
+import fairconstrained as fc
 from fairconstrained.constraints import (
     AUCS,
     CONSTRAINTS,
@@ -53,7 +47,7 @@ def test_parameters_can_be_read_set_and_cloned(make):
     """What scikit-learn's searches need: `constraint__temperature` and the like."""
     notion = make()
     params = notion.get_params()
-    assert eval(repr(notion), dict(vars(constraints))).get_params() == params
+    assert eval(repr(notion), dict(vars(fc.constraints))).get_params() == params
     assert "slack" in params or "max" in params
     assert clone(notion).get_params() == params
     for name, value in params.items():
@@ -245,7 +239,7 @@ def test_of_several_labels_the_named_one_counts_alone(notion):
 
 @pytest.mark.parametrize("label", ["bad", "good"])
 def test_the_rates_of_the_named_class_are_kept(label):
-    clf = RateConstrainedClassifier(EqualOpportunity(), slack=0.03)
+    clf = fc.RateConstrainedClassifier(EqualOpportunity(), slack=0.03)
     clf.set_params(constraint__pos_label=label).fit(X, LABELS, sensitive_features=GROUP)
     given = {"sensitive_features": GROUP, "pos_label": label}
     gap = equal_opportunity_difference(LABELS, clf.predict(X), **given)
@@ -257,10 +251,10 @@ def test_the_rates_of_the_named_class_are_kept(label):
 @pytest.mark.parametrize(
     ("kind", "notion"),
     [
-        (RateConstrainedClassifier, FalsePositiveRateParity()),
-        (LossParityClassifier, LossParity()),
-        (DPFermiClassifier, EqualOpportunity()),
-        (PartialParityClassifier, PartialEqualOpportunity((0.1, 0.4))),
+        (fc.RateConstrainedClassifier, FalsePositiveRateParity()),
+        (fc.LossParityClassifier, LossParity()),
+        (fc.DPFermiClassifier, EqualOpportunity()),
+        (fc.PartialParityClassifier, PartialEqualOpportunity((0.1, 0.4))),
     ],
 )
 def test_labels_that_do_not_occur_are_refused_before_any_work(kind, notion):

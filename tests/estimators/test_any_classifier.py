@@ -27,13 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, UndoneSettingWarning
 from fairconstrained.export import model_card
@@ -48,7 +42,7 @@ TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
 
 def fitted(constraint="demographic_parity", model=TREES, data=None, **params):
     X, y, group = table(n=1000) if data is None else data
-    clf = RateConstrainedClassifier(constraint, model=model, random_state=0, **params)
+    clf = fc.RateConstrainedClassifier(constraint, model=model, random_state=0, **params)
     return clf.fit(X, y, sensitive_features=group)
 
 
@@ -71,7 +65,7 @@ def test_it_is_the_constrained_linear_model_of_the_posteriors():
     out_of_fold, _ = Posteriors(GaussianNB()).columns(
         X, y, group, [[1, 0], [1, 0]], random_state=rng
     )
-    linear = RateConstrainedClassifier(slack=0.1).fit(out_of_fold, y, sensitive_features=group)
+    linear = fc.RateConstrainedClassifier(slack=0.1).fit(out_of_fold, y, sensitive_features=group)
     np.testing.assert_allclose(linear.coef_, clf.coef_, rtol=1e-4, atol=1e-4)
     gap = METRIC_OF["demographic_parity"](y, linear.predict(out_of_fold), sensitive_features=group)
     assert gap == pytest.approx(clf.violation_, abs=1e-9)
@@ -99,10 +93,10 @@ def test_the_constraint_holds_out_of_fold_and_predictions_need_no_group(model, c
 @pytest.mark.parametrize(
     "estimator",
     [
-        LossParityClassifier(slack=0.02),
-        AUCFairClassifier(),
+        fc.LossParityClassifier(slack=0.02),
+        fc.AUCFairClassifier(),
         pytest.param(
-            PartialParityClassifier(interval=(0.0, 1.0), slack=0.1), marks=pytest.mark.slow
+            fc.PartialParityClassifier(interval=(0.0, 1.0), slack=0.1), marks=pytest.mark.slow
         ),
     ],
     ids=lambda e: type(e).__name__,
@@ -157,7 +151,7 @@ class CountingTree(DecisionTreeClassifier):
 def test_training_rows_are_asked_about_out_of_fold_and_by_all_models():
     """Two models a fold, each about its fold, and then about all rows as about new ones."""
     X, y, group = table(n=1000)
-    clf = RateConstrainedClassifier(model=CountingTree(max_depth=4), slack=0.1, random_state=0)
+    clf = fc.RateConstrainedClassifier(model=CountingTree(max_depth=4), slack=0.1, random_state=0)
     CountingTree.rows = 0
     clf.fit(X, y, sensitive_features=group)
     depends = CountingTree.rows - (2 + 3) * 1000
@@ -171,7 +165,7 @@ def test_training_rows_are_asked_about_out_of_fold_and_by_all_models():
 def test_frozen_models_are_asked_once_about_a_row(constraint):
     X, y, group = table(n=1000)
     frozen = [FrozenEstimator(Slow(GaussianNB().fit(X, target))) for target in (y, group)]
-    clf = RateConstrainedClassifier(constraint, model=Posteriors(*frozen), random_state=0)
+    clf = fc.RateConstrainedClassifier(constraint, model=Posteriors(*frozen), random_state=0)
     Slow.rows = 0
     clf.fit(X, y, sensitive_features=group)
     assert Slow.rows == 2 * 1000
@@ -211,7 +205,7 @@ def test_texts():
     clf = fitted(model=model, data=(texts, y, group))
     assert clf.score(texts, y) > 0.6
     assert "It predicts 0 or 1. Training" in model_card(clf).sections["Model"]
-    ranking = AUCFairClassifier("inter_group", model=model, slack=0.2, random_state=0)
+    ranking = fc.AUCFairClassifier("inter_group", model=model, slack=0.2, random_state=0)
     assert ranking.fit(texts, y, sensitive_features=group).score(texts, y) > 0.6
 
 
@@ -233,7 +227,7 @@ def test_a_frozen_model_is_made_fair_with_new_rows():
 def test_without_constraints_it_is_the_calibrated_classifier():
     X, y, _ = table(n=1000)
     with pytest.warns(MissingSensitiveFeaturesWarning):
-        clf = RateConstrainedClassifier(model=TREES, random_state=0).fit(X, y)
+        clf = fc.RateConstrainedClassifier(model=TREES, random_state=0).fit(X, y)
     assert clf.coef_.shape == (1, 2)
     posterior = clf.model_.fitted_.columns(X)[:, 1]
     agree = clf.predict(X) == (posterior > 0.5)
@@ -242,7 +236,7 @@ def test_without_constraints_it_is_the_calibrated_classifier():
 
 def test_models_of_public_labels_are_fitted_where_groups_are_secret():
     X, y, group = table(n=1000)
-    clf = DPFermiClassifier(model=GaussianNB(), solver=NoisyTables(n_steps=5))
+    clf = fc.DPFermiClassifier(model=GaussianNB(), solver=NoisyTables(n_steps=5))
     clf.fit(X, y, sensitive_features=group)
     assert clf.coef_.shape == (1, 2)  # log odds and probability of the label
 
@@ -256,7 +250,7 @@ def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy():
     models = [GaussianNB().fit(X[public], target[public]) for target in (y, group)]
     errors = []
     for epsilon in (None, 1.0):
-        clf = RateConstrainedClassifier(
+        clf = fc.RateConstrainedClassifier(
             "equalized_odds",
             model=Posteriors(*map(FrozenEstimator, models)),
             epsilon=epsilon,
@@ -327,8 +321,8 @@ def test_a_threshold_that_is_undone_is_no_obstacle_for_three_groups():
     """scikit-learn's classifiers with thresholds are for two classes; groups need none."""
     model = FixedThresholdClassifier(PLAIN, threshold=0.2)
     with pytest.warns(UndoneSettingWarning, match=r"threshold=0\.2.*costs="):
-        clf = RateConstrainedClassifier(model=model, random_state=0).fit(**THREE_GROUPS)
-    plain = RateConstrainedClassifier(model=PLAIN, random_state=0).fit(**THREE_GROUPS)
+        clf = fc.RateConstrainedClassifier(model=model, random_state=0).fit(**THREE_GROUPS)
+    plain = fc.RateConstrainedClassifier(model=PLAIN, random_state=0).fit(**THREE_GROUPS)
     X = THREE_GROUPS["X"]
     np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-9)
 
@@ -343,11 +337,11 @@ def test_a_threshold_that_is_undone_is_no_obstacle_for_three_groups():
 def test_weights_of_single_labels_are_no_obstacle_for_three_groups(model):
     rows = {**THREE_GROUPS, "y": np.array(["no", "yes"])[THREE_GROUPS["y"]]}
     with pytest.warns(UndoneSettingWarning, match="of (LogisticRegression|GaussianNB)"):
-        clf = RateConstrainedClassifier(model=model, random_state=0).fit(**rows)
+        clf = fc.RateConstrainedClassifier(model=model, random_state=0).fit(**rows)
     assert set(clf.predict(rows["X"])) <= {"no", "yes"}
 
 
 def test_a_model_that_cannot_tell_the_groups_apart_is_named():
     priors = Posteriors(PLAIN, GaussianNB(priors=[0.5, 0.5]))
     with pytest.raises(ValueError, match=r"GaussianNB.*tell the 3 groups.*priors.*group_model"):
-        RateConstrainedClassifier(model=priors, random_state=0).fit(**THREE_GROUPS)
+        fc.RateConstrainedClassifier(model=priors, random_state=0).fit(**THREE_GROUPS)

@@ -7,13 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import AUCParity
 from fairconstrained.datasets import make_biased_classification
@@ -46,23 +40,23 @@ SITES = pd.DataFrame({"age": np.where(X[:, 1] > 0, "old", "young"), "site": np.a
 PARTLY = pd.DataFrame(
     {"g": np.where(RNG.random(1200) < 0.5, None, GROUPS), "h": np.where(X[:, 0] > 0, 1.0, np.nan)}
 )
-IN_PART = PartialParityClassifier(
+IN_PART = fc.PartialParityClassifier(
     "demographic_parity", interval=(0.1, 0.6), slack=0.1, group_features=True
 )
 MODELS = {
-    "odds": (RateConstrainedClassifier("equalized_odds", slack=0.03), {}),
-    "weights": (RateConstrainedClassifier(slack=0.02), {"sample_weight": WEIGHT}),
-    "strata": (RateConstrainedClassifier(slack=0.1), {"control_features": SITES}),
-    "penalty": (DPFermiClassifier(epsilon=None, penalty=5.0), {}),
-    "missing": (RateConstrainedClassifier(slack=0.02), {"sensitive_features": PARTLY}),
-    "probable": (RateConstrainedClassifier(slack=0.02), {"sensitive_features": PROBABLE}),
-    "recorded": (RateConstrainedClassifier(slack=0.02), {"sensitive_features": RECORDED}),
+    "odds": (fc.RateConstrainedClassifier("equalized_odds", slack=0.03), {}),
+    "weights": (fc.RateConstrainedClassifier(slack=0.02), {"sample_weight": WEIGHT}),
+    "strata": (fc.RateConstrainedClassifier(slack=0.1), {"control_features": SITES}),
+    "penalty": (fc.DPFermiClassifier(epsilon=None, penalty=5.0), {}),
+    "missing": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": PARTLY}),
+    "probable": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": PROBABLE}),
+    "recorded": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": RECORDED}),
     "recorded, margin": (
-        RateConstrainedClassifier(slack=0.02, margin=0.5),
+        fc.RateConstrainedClassifier(slack=0.02, margin=0.5),
         {"sensitive_features": RECORDED},
     ),
     "ranking": (
-        AUCFairClassifier(AUCParity(surrogate="binormal"), slack=0.03),
+        fc.AUCFairClassifier(AUCParity(surrogate="binormal"), slack=0.03),
         {"sample_weight": WEIGHT},
     ),
     "columns of groups": (IN_PART, {"sample_weight": WEIGHT}),
@@ -89,8 +83,8 @@ def test_the_model_is_that_of_the_rows_in_memory(name):
 
 def test_predictions_and_warm_starts():
     options = {"sensitive_features": GROUPS, "sample_weight": WEIGHT}
-    whole = RateConstrainedClassifier(slack=0.02).fit(X, Y, **options)
-    read = RateConstrainedClassifier(slack=0.02, warm_start=True).fit(blocks(), Y, **options)
+    whole = fc.RateConstrainedClassifier(slack=0.02).fit(X, Y, **options)
+    read = fc.RateConstrainedClassifier(slack=0.02, warm_start=True).fit(blocks(), Y, **options)
     each = [read.predict(rows) for rows in blocks() if len(rows)]
     assert (np.concatenate(each) == whole.predict(X)).all()
     with pytest.raises(TypeError, match=r"rows of one block here: only fit reads Blocks"):
@@ -103,8 +97,8 @@ def test_predictions_and_warm_starts():
 @pytest.mark.parametrize("name", slow_where(FORMS, "arrays", "frames"))
 def test_forms_of_blocks(name):
     form = FORMS[name]
-    whole = LossParityClassifier().fit(form(X), Y, sensitive_features=GROUPS)
-    read = LossParityClassifier().fit(blocks(form), Y, sensitive_features=GROUPS)
+    whole = fc.LossParityClassifier().fit(form(X), Y, sensitive_features=GROUPS)
+    read = fc.LossParityClassifier().fit(blocks(form), Y, sensitive_features=GROUPS)
     np.testing.assert_allclose(read.coef_, whole.coef_, rtol=0, atol=1e-8)
     assert read.n_features_in_ == X.shape[1]
     names = getattr(whole, "feature_names_in_", None)
@@ -117,13 +111,16 @@ SOLVER = r"cannot solve FairERM on rows in"
 @pytest.mark.parametrize(
     ("clf", "message"),
     [
-        (AUCFairClassifier(model=(8,)), r"model must be linear or a fitted classifier"),
-        (DPFermiClassifier(), r"epsilon must be None"),
-        (RateConstrainedClassifier(model=LogisticRegression()), r"must be linear to read Blocks"),
-        (RateConstrainedClassifier(solver=SGDA()), f"SGDA {SOLVER} blocks or shards"),
-        (RateConstrainedClassifier(solver=IDCA()), f"IDCA {SOLVER} blocks or shards"),
-        (PartialParityClassifier(solver=IDCA()), f"IDCA {SOLVER}"),
-        (AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()), SOLVER),
+        (fc.AUCFairClassifier(model=(8,)), r"model must be linear or a fitted classifier"),
+        (fc.DPFermiClassifier(), r"epsilon must be None"),
+        (
+            fc.RateConstrainedClassifier(model=LogisticRegression()),
+            r"must be linear to read Blocks",
+        ),
+        (fc.RateConstrainedClassifier(solver=SGDA()), f"SGDA {SOLVER} blocks or shards"),
+        (fc.RateConstrainedClassifier(solver=IDCA()), f"IDCA {SOLVER} blocks or shards"),
+        (fc.PartialParityClassifier(solver=IDCA()), f"IDCA {SOLVER}"),
+        (fc.AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()), SOLVER),
     ],
 )
 def test_what_needs_single_rows_is_refused_before_any_work(clf, message):
@@ -151,7 +148,7 @@ BAD = {
 
 @pytest.mark.parametrize("message", BAD)
 def test_bad_blocks_are_refused(message):
-    clf = LossParityClassifier()
+    clf = fc.LossParityClassifier()
     with pytest.raises((ValueError, TypeError), match=message):
         clf.fit(Blocks(BAD[message]), Y, sensitive_features=GROUPS)
     assert not hasattr(clf, "n_features_in_")
@@ -160,12 +157,12 @@ def test_bad_blocks_are_refused(message):
 def test_other_mistakes_are_named():
     for wrong in (GROUPS[:-1], np.append(GROUPS, GROUPS[0])):
         with pytest.raises(ValueError, match=r"sensitive_features has \d+ rows, but y has 1200"):
-            LossParityClassifier().fit(blocks(), Y, sensitive_features=wrong)
+            fc.LossParityClassifier().fit(blocks(), Y, sensitive_features=wrong)
     with pytest.raises(ValueError, match=r"must be a function .* lambda: the_list"):
         Blocks([X])
     zero = np.where(np.arange(len(Y)) == 3, 0.0, 1.0)
     with pytest.raises(ValueError, match=r"sample_weight must be positive with Blocks"):
-        LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS, sample_weight=zero)
+        fc.LossParityClassifier().fit(blocks(), Y, sensitive_features=GROUPS, sample_weight=zero)
 
 
 def test_blocks_that_change_between_passes_do_not_end_in_a_model():
@@ -175,7 +172,7 @@ def test_blocks_that_change_between_passes_do_not_end_in_a_model():
         reads.append(1)
         return [X if len(reads) < 6 else np.where(X > 0, np.nan, X)]
 
-    clf = LossParityClassifier()
+    clf = fc.LossParityClassifier()
     with pytest.raises((ValueError, DivergenceError)):
         clf.fit(Blocks(read), Y, sensitive_features=GROUPS)
     assert not hasattr(clf, "coef_")

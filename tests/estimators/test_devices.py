@@ -13,14 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-    solvers,
-)
+import fairconstrained as fc
 from fairconstrained.constraints import AUCParity, DemographicParity, EqualizedOdds, LossParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.training import train
@@ -33,7 +26,7 @@ DEVICE = "cuda" if CUDA else elsewhere()
 # after which looser slacks would be tried.
 FEW = {} if CUDA else {"max_iter": 1, "tol": 1e-1}
 IN_PART = {"interval": (0.1, 0.5), "slack": 0.1} | ({} if CUDA else {"max_iter": 10})
-SHORT = {} if CUDA else {"solver": solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
+SHORT = {} if CUDA else {"solver": fc.solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)}
 
 
 class Module(nn.Module):
@@ -65,7 +58,7 @@ def table(n_classes=2, n_groups=2, n=300):
 def fitted(kind, data=None, **params):
     X, y, group = table() if data is None else data
     params = {"random_state": 0, **FEW, **params}
-    if params.get("epsilon") and "feature_range" not in params and kind is not DPFermiClassifier:
+    if params.get("epsilon") and "feature_range" not in params and kind is not fc.DPFermiClassifier:
         params["feature_range"] = (X.min(axis=0) - 0.1, X.max(axis=0) + 0.1)
     with warnings.catch_warnings(action="ignore"):
         return kind(**params).fit(X, y, sensitive_features=group)
@@ -94,15 +87,15 @@ def test_the_made_up_device_refuses_what_cuda_refuses(mixed):
 
 
 PUBLIC = [
-    (RateConstrainedClassifier, {"constraint": ["equalized_odds", "false_negative_rate"]}),
-    (RateConstrainedClassifier, {"constraint": "predictive_parity", "max_iter": 3}),
-    (RateConstrainedClassifier, {"margin": 1.0}),
-    (RateConstrainedClassifier, {"solver": solvers.SequentialQuadratic()}),
-    (PartialParityClassifier, {"constraint": "equal_opportunity", **IN_PART}),
-    (PartialParityClassifier, {"constraint": "group_auc", **IN_PART}),
-    (AUCFairClassifier, {"constraint": "group_auc"}),
-    (LossParityClassifier, {"model": "linear", "solver": solvers.ALM(n_steps=10)}),
-    (DPFermiClassifier, {"penalty": 3.0, "constraint": "equalized_odds", "epsilon": None}),
+    (fc.RateConstrainedClassifier, {"constraint": ["equalized_odds", "false_negative_rate"]}),
+    (fc.RateConstrainedClassifier, {"constraint": "predictive_parity", "max_iter": 3}),
+    (fc.RateConstrainedClassifier, {"margin": 1.0}),
+    (fc.RateConstrainedClassifier, {"solver": fc.solvers.SequentialQuadratic()}),
+    (fc.PartialParityClassifier, {"constraint": "equal_opportunity", **IN_PART}),
+    (fc.PartialParityClassifier, {"constraint": "group_auc", **IN_PART}),
+    (fc.AUCFairClassifier, {"constraint": "group_auc"}),
+    (fc.LossParityClassifier, {"model": "linear", "solver": fc.solvers.ALM(n_steps=10)}),
+    (fc.DPFermiClassifier, {"penalty": 3.0, "constraint": "equalized_odds", "epsilon": None}),
 ]
 
 
@@ -123,30 +116,30 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "model", "n_classes"),
-    [(RateConstrainedClassifier, (8,), 3), (DPFermiClassifier, Module, 3)],
+    [(fc.RateConstrainedClassifier, (8,), 3), (fc.DPFermiClassifier, Module, 3)],
     ids=named,
 )
 def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_classes):
-    data, short = table(n_classes, 3), {} if kind is DPFermiClassifier else SHORT
+    data, short = table(n_classes, 3), {} if kind is fc.DPFermiClassifier else SHORT
     clf = fitted(kind, data, model=model, device=DEVICE, **short)
     assert all(p.device.type == "cpu" for p in clf.module_.parameters())
     assert np.isfinite(clf.predict_proba(data[0])).all()
 
 
 QUADRATIC = AUCParity("inter_group", surrogate="quadratic")
-LEVELS = solvers.LevelSet(n_steps=20, step_size=0.1, max_levels=2)
+LEVELS = fc.solvers.LevelSet(n_steps=20, step_size=0.1, max_levels=2)
 OF_AUC = {"constraint": QUADRATIC, "objective": "auc", "slack": 0.9}
-FEW_STEPS = solvers.StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)
+FEW_STEPS = fc.solvers.StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)
 SOLVERS = [
-    (RateConstrainedClassifier, {"solver": solvers.SSLALM(n_steps=20)}),
-    (PartialParityClassifier, {"solver": solvers.IDCA(inner_steps=20), "slack": 0.9}),
-    (PartialParityClassifier, {"solver": FEW_STEPS, "slack": 0.9}),
-    (AUCFairClassifier, {"solver": solvers.QCQP(), **OF_AUC}),
+    (fc.RateConstrainedClassifier, {"solver": fc.solvers.SSLALM(n_steps=20)}),
+    (fc.PartialParityClassifier, {"solver": fc.solvers.IDCA(inner_steps=20), "slack": 0.9}),
+    (fc.PartialParityClassifier, {"solver": FEW_STEPS, "slack": 0.9}),
+    (fc.AUCFairClassifier, {"solver": fc.solvers.QCQP(), **OF_AUC}),
     (
-        AUCFairClassifier,
-        {"solver": solvers.ProximalLevelSet(level_set=LEVELS, n_rounds=2), **OF_AUC},
+        fc.AUCFairClassifier,
+        {"solver": fc.solvers.ProximalLevelSet(level_set=LEVELS, n_rounds=2), **OF_AUC},
     ),
-    (DPFermiClassifier, {"solver": solvers.FERMI(n_steps=20), "epsilon": None}),
+    (fc.DPFermiClassifier, {"solver": fc.solvers.FERMI(n_steps=20), "epsilon": None}),
 ]
 
 
@@ -157,12 +150,12 @@ def test_solvers(kind, params):
 
 
 PRIVATE = [
-    (RateConstrainedClassifier, {"model": (8,), "solver": solvers.DPSGDA(n_steps=30)}),
-    (RateConstrainedClassifier, {"protect": "sensitive_features", "feature_range": None}),
-    (PartialParityClassifier, {"constraint": "equal_opportunity", "interval": (0.1, 0.5)}),
-    (AUCFairClassifier, {}),
-    (DPFermiClassifier, {"solver": solvers.NoisyTables(n_steps=30)}),
-    (DPFermiClassifier, {"solver": solvers.DPFERMI(n_steps=30)}),
+    (fc.RateConstrainedClassifier, {"model": (8,), "solver": fc.solvers.DPSGDA(n_steps=30)}),
+    (fc.RateConstrainedClassifier, {"protect": "sensitive_features", "feature_range": None}),
+    (fc.PartialParityClassifier, {"constraint": "equal_opportunity", "interval": (0.1, 0.5)}),
+    (fc.AUCFairClassifier, {}),
+    (fc.DPFermiClassifier, {"solver": fc.solvers.NoisyTables(n_steps=30)}),
+    (fc.DPFermiClassifier, {"solver": fc.solvers.DPFERMI(n_steps=30)}),
 ]
 
 
@@ -176,10 +169,10 @@ def test_private_fits_spend_what_they_spend_on_the_cpu(kind, params):
 
 
 TRAINED = [
-    (EqualizedOdds(), solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
-    (LossParity(), solvers.SSLALM(n_steps=20, n_evaluations=2)),
-    (DemographicParity(), solvers.StochasticGhost(n_steps=5, n_evaluations=2)),
-    (few_positives, solvers.SwitchingSubgradient(n_steps=20, n_evaluations=2)),
+    (EqualizedOdds(), fc.solvers.EarlyStoppedSGDA(n_steps=20, n_evaluations=2)),
+    (LossParity(), fc.solvers.SSLALM(n_steps=20, n_evaluations=2)),
+    (DemographicParity(), fc.solvers.StochasticGhost(n_steps=5, n_evaluations=2)),
+    (few_positives, fc.solvers.SwitchingSubgradient(n_steps=20, n_evaluations=2)),
 ]
 
 

@@ -7,14 +7,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import (
-    AUCFairClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-    constraints,
-    metrics,
-)
+import fairconstrained as fc
 from fairconstrained.constraints.moments import MomentConstraint
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
@@ -22,7 +15,7 @@ from fairconstrained.export import model_card
 from fairconstrained.models import SingleFit
 from tests.helpers.fits import METRIC_OF
 
-SPACE = constraints.Space([0, 1], ["a", "b", "c"])
+SPACE = fc.constraints.Space([0, 1], ["a", "b", "c"])
 NO_AUX = torch.zeros(0)
 
 
@@ -34,10 +27,10 @@ def rows_of(constraint, n=600, seed=0):
     return scores, constraint.partition.place(*map(torch.as_tensor, (y, group, weight)))
 
 
-@pytest.mark.parametrize("name", sorted(constraints.CONSTRAINTS))
+@pytest.mark.parametrize("name", sorted(fc.constraints.CONSTRAINTS))
 def test_standard_errors_of_rates_are_those_of_the_bootstrap(name):
     """The delta method, against 100 draws of exponential weights: within 3 standard errors."""
-    constraint = constraints.CONSTRAINTS[name]().bind(SPACE, 0.1)
+    constraint = fc.constraints.CONSTRAINTS[name]().bind(SPACE, 0.1)
     scores, rows = rows_of(constraint)
     exact = constraint.deviations(scores, rows, NO_AUX)
     drawn = MomentConstraint.deviations(constraint, scores, rows, NO_AUX)
@@ -47,7 +40,9 @@ def test_standard_errors_of_rates_are_those_of_the_bootstrap(name):
 
 def test_standard_error_of_a_difference_of_rates():
     """sqrt(p (1 - p) / n + q (1 - q) / m) with equal weights."""
-    constraint = constraints.DemographicParity().bind(constraints.Space([0, 1], ["a", "b"]), 0.1)
+    constraint = fc.constraints.DemographicParity().bind(
+        fc.constraints.Space([0, 1], ["a", "b"]), 0.1
+    )
     group = torch.tensor([0] * 40 + [1] * 10)
     scores = torch.where(torch.arange(50) % 5 < 2, 1.0, -1.0).double()[:, None]
     rows = constraint.partition.place(
@@ -68,12 +63,14 @@ def fitted(estimator):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda margin: RateConstrainedClassifier(
-            constraints.EqualizedOdds(slack=0.2), margin=margin
+        lambda margin: fc.RateConstrainedClassifier(
+            fc.constraints.EqualizedOdds(slack=0.2), margin=margin
         ),
-        lambda margin: RateConstrainedClassifier("false_negative_rate", slack=0.1, margin=margin),
-        lambda margin: LossParityClassifier(slack=0.06, margin=margin),
-        lambda margin: PartialParityClassifier(
+        lambda margin: fc.RateConstrainedClassifier(
+            "false_negative_rate", slack=0.1, margin=margin
+        ),
+        lambda margin: fc.LossParityClassifier(slack=0.06, margin=margin),
+        lambda margin: fc.PartialParityClassifier(
             "demographic_parity", interval=(0.0, 0.6), slack=0.3, margin=margin
         ),
     ],
@@ -88,7 +85,7 @@ def test_violation_is_smaller_by_about_the_margin(make):
 
 def test_each_pair_has_its_own_margin():
     """Measured on the rows of training: every gap is below the slack less its standard error."""
-    clf = fitted(RateConstrainedClassifier(slack=0.1, margin=1.0))
+    clf = fitted(fc.RateConstrainedClassifier(slack=0.1, margin=1.0))
     predicted = clf.predict(DATA.data)
     rates = [predicted[DATA.sensitive_features == g] for g in range(3)]
     for p in rates:
@@ -99,7 +96,7 @@ def test_each_pair_has_its_own_margin():
 
 def test_a_margin_that_leaves_nothing_is_told():
     with pytest.warns(ConstraintNotSatisfiedWarning, match=r"margin=20 uses up the slack .* group"):
-        clf = fitted(RateConstrainedClassifier(slack=0.05, margin=20.0))
+        clf = fitted(fc.RateConstrainedClassifier(slack=0.05, margin=20.0))
     assert clf.violation_ <= 0.002
 
 
@@ -131,7 +128,7 @@ def kept(clf):
 def test_labels_keep_the_slack_by_the_metric_itself(name, slack, n, seed):
     """Of 50 rows in a group a gap of 0.06 is one of 3 rows, or rounds to more, as in fairlearn."""
     X, y, group = draw(seed, n=n)
-    clf = RateConstrainedClassifier(name, slack=slack).fit(X, y, sensitive_features=group)
+    clf = fc.RateConstrainedClassifier(name, slack=slack).fit(X, y, sensitive_features=group)
     rows = {"y_true": y, "y_pred": clf.predict(X), "sensitive_features": group}
     assert kept(clf)
     assert METRIC_OF[name](**rows) <= slack
@@ -145,36 +142,36 @@ def test_ratios_caps_lists_weights_strata_and_margins_keep_theirs(seed):
     X, y, group = draw(seed, n_groups=3)
     weight, stratum = 1.0 + (np.arange(len(y)) % 3), np.arange(len(y)) % 2
     fit = {"X": X, "y": y, "sensitive_features": group}
-    clf = RateConstrainedClassifier(constraints.DemographicParity(ratio=0.8)).fit(**fit)
-    ratio = metrics.demographic_parity_ratio(y, clf.predict(X), sensitive_features=group)
+    clf = fc.RateConstrainedClassifier(fc.constraints.DemographicParity(ratio=0.8)).fit(**fit)
+    ratio = fc.metrics.demographic_parity_ratio(y, clf.predict(X), sensitive_features=group)
     assert clf.feasible_
     assert ratio >= 0.8
-    several = ["demographic_parity", constraints.FalseNegativeRate(max=0.4, per_group=True)]
-    clf = RateConstrainedClassifier(several, slack=0.1).fit(**fit)
+    several = ["demographic_parity", fc.constraints.FalseNegativeRate(max=0.4, per_group=True)]
+    clf = fc.RateConstrainedClassifier(several, slack=0.1).fit(**fit)
     assert clf.feasible_
     assert clf.violations_["demographic_parity"] <= 0.1
     assert clf.violations_["false_negative_rate"] <= 0.4
-    clf = RateConstrainedClassifier().fit(**fit, sample_weight=weight)
+    clf = fc.RateConstrainedClassifier().fit(**fit, sample_weight=weight)
     assert kept(clf)
-    gap = metrics.demographic_parity_difference(
+    gap = fc.metrics.demographic_parity_difference(
         y, clf.predict(X), sensitive_features=group, sample_weight=weight
     )
     assert gap <= 0.05
-    assert kept(RateConstrainedClassifier(slack=0.1).fit(**fit, control_features=stratum))
-    assert kept(RateConstrainedClassifier(slack=0.1, margin=0.5).fit(**fit))
-    parallel = constraints.DemographicParity(attributes="parallel")
+    assert kept(fc.RateConstrainedClassifier(slack=0.1).fit(**fit, control_features=stratum))
+    assert kept(fc.RateConstrainedClassifier(slack=0.1, margin=0.5).fit(**fit))
+    parallel = fc.constraints.DemographicParity(attributes="parallel")
     columns = np.column_stack((group, stratum))
-    assert kept(RateConstrainedClassifier(parallel).fit(X, y, sensitive_features=columns))
+    assert kept(fc.RateConstrainedClassifier(parallel).fit(X, y, sensitive_features=columns))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "clf",
     [
-        LossParityClassifier(slack=0.01),
-        AUCFairClassifier(slack=0.02),
-        PartialParityClassifier(slack=0.1),
-        RateConstrainedClassifier(model=(4,), slack=0.1, random_state=0),
+        fc.LossParityClassifier(slack=0.01),
+        fc.AUCFairClassifier(slack=0.02),
+        fc.PartialParityClassifier(slack=0.1),
+        fc.RateConstrainedClassifier(model=(4,), slack=0.1, random_state=0),
     ],
     ids=lambda clf: type(clf).__name__,
 )
@@ -195,9 +192,9 @@ def test_every_estimator_keeps_its_slack(clf):
 )
 def test_the_value_of_training_rows_is_the_metric_of_predictions_of_them(model):
     X, y, group = draw(0, n=600)
-    clf = RateConstrainedClassifier(slack=0.1, model=model, random_state=0)
+    clf = fc.RateConstrainedClassifier(slack=0.1, model=model, random_state=0)
     clf.fit(X, y, sensitive_features=group)
     assert kept(clf)
-    gap = metrics.demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
+    gap = fc.metrics.demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
     assert clf.training_violation_ == pytest.approx(gap, abs=1e-12)
     assert f"{clf.training_violation_:.6g} on all training rows" in str(model_card(clf))

@@ -30,12 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from torch import nn
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.constraints import EqualizedOdds
 from fairconstrained.exceptions import InputWarning, PrivacyWarning, SmallGroupWarning
 from fairconstrained.export import model_card
@@ -57,13 +52,13 @@ PLACE = RNG.random(N)
 Y = (PLACE + 0.1 * RNG.normal(size=N) > 0.5).astype(int)
 STEPS = DPSGDA(n_steps=2)
 FEW = slice(0, 400)
-SECRET_GROUPS = RateConstrainedClassifier(epsilon=1.0, protect="sensitive_features")
+SECRET_GROUPS = fc.RateConstrainedClassifier(epsilon=1.0, protect="sensitive_features")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 GENEROUS = {"epsilon": 5.0, "delta": 1e-6, "random_state": 0}
 FAR = {
-    "linear": RateConstrainedClassifier(slack=0.5, **GENEROUS),
-    "network": RateConstrainedClassifier(model=(8,), slack=0.5, **GENEROUS),
-    "penalty": DPFermiClassifier(penalty=0.0, protect="record", **GENEROUS),
+    "linear": fc.RateConstrainedClassifier(slack=0.5, **GENEROUS),
+    "network": fc.RateConstrainedClassifier(model=(8,), slack=0.5, **GENEROUS),
+    "penalty": fc.DPFermiClassifier(penalty=0.0, protect="record", **GENEROUS),
 }
 
 
@@ -101,7 +96,9 @@ def test_a_ranking_without_a_range_is_within_the_unit_interval():
     X = DATA.data.copy()
     X[0] = 1e308
     cut = np.where(X > 1e6 + 1.0, 1e6 + 1.0, X)
-    one, other = (fitted(AUCFairClassifier(epsilon=1.0, random_state=0), rows) for rows in (X, cut))
+    one, other = (
+        fitted(fc.AUCFairClassifier(epsilon=1.0, random_state=0), rows) for rows in (X, cut)
+    )
     np.testing.assert_array_equal(one.coef_, other.coef_)
 
 
@@ -129,7 +126,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_errors_name_the_column_and_quote_no_entry(case):
     X, model, words = REFUSED[case]
-    clf = RateConstrainedClassifier(epsilon=1.0, model=model, solver=STEPS)
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, model=model, solver=STEPS)
     with pytest.raises(ValueError, match=words) as caught:
         clf.fit(X, Y[FEW], sensitive_features=GROUPS[FEW])
     error = caught.value
@@ -200,7 +197,7 @@ def test_no_row_decides_whether_a_frozen_model_is_refused(scale):
     model = LogisticRegression().fit(public, public[:, 0] > 0)
     w, v = model.coef_[0], scale * rng.normal(size=40)
     X[0] = v - w * (v @ w) / (w @ w)
-    clf = RateConstrainedClassifier(epsilon=1.0, model=FrozenEstimator(model), solver=STEPS)
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, model=FrozenEstimator(model), solver=STEPS)
     for rows in (X, X.astype(np.float32), pd.DataFrame(X)):
         assert clf.fit(rows, X[:, 0] > 0, sensitive_features=GROUPS[FEW]).privacy_.epsilon <= 1
 
@@ -228,7 +225,7 @@ class NetworkAsClassifier(ClassifierMixin, BaseEstimator):
 )
 def test_a_frozen_network_treats_each_row_by_itself(module, words):
     frozen = FrozenEstimator(NetworkAsClassifier(module.double()))
-    clf = RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
     with pytest.raises(ValueError, match=f"must treat each row by itself .*{words}"):
         clf.fit(DATA.data[FEW, :2], Y[FEW], sensitive_features=GROUPS[FEW])
     frozen.estimator.module.eval()
@@ -245,7 +242,7 @@ class Remembers(nn.Linear):
 
 def test_a_frozen_network_that_remembers_rows_holds_none():
     frozen = FrozenEstimator(NetworkAsClassifier(Remembers(2, 2).double()))
-    clf = RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, model=frozen, solver=STEPS)
     clf.fit(DATA.data[FEW, :2], Y[FEW], sensitive_features=GROUPS[FEW]).predict(DATA.data[FEW, :2])
     assert DATA.data[0, :2].tobytes() not in pickle.dumps(clf)
     frozen.predict_proba(DATA.data[FEW, :2])
@@ -289,14 +286,14 @@ def test_secret_groups_are_no_columns_of_the_features(case):
 @pytest.mark.parametrize(
     ("clf", "parameter"),
     [
-        (RateConstrainedClassifier(protect="record_replacement"), "protect"),
-        (DPFermiClassifier(protect="record"), "protect"),
-        (RateConstrainedClassifier(delta=1e-7), "delta"),
-        (AUCFairClassifier(delta=1e-7), "delta"),
+        (fc.RateConstrainedClassifier(protect="record_replacement"), "protect"),
+        (fc.DPFermiClassifier(protect="record"), "protect"),
+        (fc.RateConstrainedClassifier(delta=1e-7), "delta"),
+        (fc.AUCFairClassifier(delta=1e-7), "delta"),
     ],
 )
 def test_a_budget_that_promises_less_than_a_parameter_is_refused(clf, parameter):
-    unit = "sensitive_features" if isinstance(clf, DPFermiClassifier) else "record"
+    unit = "sensitive_features" if isinstance(clf, fc.DPFermiClassifier) else "record"
     clf.set_params(epsilon=Budget(1.0, 1e-5, unit))
     with pytest.raises(ValueError, match=rf"epsilon is a weaker promise than \w+\.{parameter}="):
         clf.planned_privacy(1000)
@@ -311,14 +308,14 @@ def test_a_sum_without_noise_is_not_released():
     with pytest.raises(RuntimeError, match="without noise"):
         mechanisms.with_gaussian_noise(total, 0.0, rng)
     steps = DPFERMI(n_steps=2, batch_size=100)
-    free = DPFermiClassifier(penalty=0.0, solver=steps, random_state=0)
+    free = fc.DPFermiClassifier(penalty=0.0, solver=steps, random_state=0)
     assert fitted(free).privacy_.epsilon <= 1.0
 
 
 @pytest.mark.slow
 def test_batches_that_hardly_any_row_is_in_are_named():
     """A row is in one with probability 1e-6, less than a delta that covers all that may happen."""
-    clf = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(sampling_rate=1e-7, n_steps=10))
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(sampling_rate=1e-7, n_steps=10))
     with pytest.warns(PrivacyWarning, match="almost without noise"):
         fitted(clf)
     with warnings.catch_warnings():
@@ -342,7 +339,7 @@ EXTREME = {
 def test_extreme_budgets_are_planned(case):
     epsilon, params = EXTREME[case]
     with warnings.catch_warnings(action="error"):
-        plan = RateConstrainedClassifier(epsilon=epsilon, **params).planned_privacy(30_000)
+        plan = fc.RateConstrainedClassifier(epsilon=epsilon, **params).planned_privacy(30_000)
     assert 0.1 * min(epsilon, 5000.0) <= plan.epsilon <= epsilon
 
 
@@ -350,7 +347,7 @@ def test_extreme_budgets_are_planned(case):
 @pytest.mark.parametrize("epsilon", [1e-4, 5000.0, 1e300])
 def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
     """As much as fits may spend, or nearly: with batches that is 600 in all."""
-    clf = RateConstrainedClassifier(protect=unit)
+    clf = fc.RateConstrainedClassifier(protect=unit)
     search = PrivateGridSearch(clf, {}, epsilon=epsilon)
     plan, models = search._planned([{"slack": slack} for slack in (0.1, 0.2)], 30_000, unit)
     assert len(models) == 2
@@ -382,7 +379,7 @@ def test_extreme_searches_are_planned_with_few_distributions(
 
     monkeypatch.setattr(privacy_loss_distribution, kind, counted)
     steps = DPSGDA(n_steps=100_000, sampling_rate=rate, histogram_noise=noise)
-    clf = RateConstrainedClassifier(solver=steps)
+    clf = fc.RateConstrainedClassifier(solver=steps)
     if noise == "laplace":
         plan = clf.set_params(epsilon=epsilon).planned_privacy(10_000)
         assert 0.99 * epsilon <= plan.epsilon
@@ -399,7 +396,7 @@ def test_extreme_searches_are_planned_with_few_distributions(
 def test_a_search_whose_batches_hardly_any_row_is_in_is_refused(epsilon):
     """Delta covers all that the batches of one candidate release, and not of several."""
     grid = {"slack": [0.1, 0.2], "solver": [DPSGDA(sampling_rate=1e-7, n_steps=20)]}
-    search = PrivateGridSearch(RateConstrainedClassifier(feature_range=(-4, 4)), grid)
+    search = PrivateGridSearch(fc.RateConstrainedClassifier(feature_range=(-4, 4)), grid)
     with pytest.raises(ValueError, match="below the probability that a row is in any batch"):
         fitted(search.set_params(epsilon=epsilon))
 
@@ -474,7 +471,7 @@ def test_no_progress_bar_says_that_a_fit_took_long(monkeypatch, capsys):
 
 
 SMALL = {"X": DATA.data[:600], "y": DATA.target[:600]}
-ONE = RateConstrainedClassifier(epsilon=1.0, feature_range=(-4, 4), solver=STEPS)
+ONE = fc.RateConstrainedClassifier(epsilon=1.0, feature_range=(-4, 4), solver=STEPS)
 TRAINERS = {
     "CalibratedClassifierCV": lambda clf: CalibratedClassifierCV(clf, cv=2).fit(**SMALL),
     "TunedThresholdClassifierCV": lambda clf: TunedThresholdClassifierCV(clf, cv=2).fit(**SMALL),
@@ -533,13 +530,13 @@ def test_bagging_weighs_rows_and_is_refused():
 COMPARED, FIVE = "that are compared, by the", {"epsilon": 5.0, "random_state": 0}
 SEVERAL = ["demographic_parity", EqualizedOdds(temperature=2.0)]
 ONLY = {  # of a slack of 0 and labels that nothing tells apart
-    "records": (RateConstrainedClassifier(**FIVE), COMPARED),
+    "records": (fc.RateConstrainedClassifier(**FIVE), COMPARED),
     "groups": (clone(SECRET_GROUPS).set_params(random_state=0), "for all rows: the noise"),
-    "penalty": (DPFermiClassifier(protect="record", **FIVE), COMPARED),
-    "a list": (RateConstrainedClassifier(SEVERAL, **FIVE), COMPARED),
-    "partial, one threshold": (PartialParityClassifier("demographic_parity", **FIVE), COMPARED),
-    "partial, in bins": (PartialParityClassifier(**FIVE), COMPARED),
-    "ranking": (AUCFairClassifier(feature_range=(-4, 4), **FIVE), "by the released moments"),
+    "penalty": (fc.DPFermiClassifier(protect="record", **FIVE), COMPARED),
+    "a list": (fc.RateConstrainedClassifier(SEVERAL, **FIVE), COMPARED),
+    "partial, one threshold": (fc.PartialParityClassifier("demographic_parity", **FIVE), COMPARED),
+    "partial, in bins": (fc.PartialParityClassifier(**FIVE), COMPARED),
+    "ranking": (fc.AUCFairClassifier(feature_range=(-4, 4), **FIVE), "by the released moments"),
 }
 
 

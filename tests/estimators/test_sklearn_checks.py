@@ -11,29 +11,23 @@ from sklearn.utils.estimator_checks import (
     estimator_checks_generator,
 )
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.constraints import AUCParity
 from fairconstrained.solvers import SGDA
 from tests.helpers.marks import with_checks
 
-LINEAR = RateConstrainedClassifier()
-NETWORK = RateConstrainedClassifier(
+LINEAR = fc.RateConstrainedClassifier()
+NETWORK = fc.RateConstrainedClassifier(
     model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
 )
-PARTIAL = PartialParityClassifier()
-RANKING = AUCFairClassifier()
-STREAMING = AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"))
-LOSS_PARITY = LossParityClassifier()
-FERMI_PRIVATE = DPFermiClassifier()  # fits without sensitive features have no secret to protect
-FERMI_EXACT = DPFermiClassifier(epsilon=None)
-TREE = RateConstrainedClassifier(model=DecisionTreeClassifier())
-BOOSTED_TREES = RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=10))
+PARTIAL = fc.PartialParityClassifier()
+RANKING = fc.AUCFairClassifier()
+STREAMING = fc.AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"))
+LOSS_PARITY = fc.LossParityClassifier()
+FERMI_PRIVATE = fc.DPFermiClassifier()  # fits without sensitive features have no secret to protect
+FERMI_EXACT = fc.DPFermiClassifier(epsilon=None)
+TREE = fc.RateConstrainedClassifier(model=DecisionTreeClassifier())
+BOOSTED_TREES = fc.RateConstrainedClassifier(model=HistGradientBoostingClassifier(max_iter=10))
 # 62 run with scikit-learn 1.6.1 and with 1.9.1 (where one more wants SCIPY_ARRAY_API to be set).
 # Two of them are not for boosted trees, which take missing values and no sparse matrices: that NaN
 # raises, and that weights of sparse rows count copies.

@@ -15,14 +15,8 @@ from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-    metrics,
-)
+import fairconstrained as fc
+from fairconstrained import model_selection
 from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
@@ -33,11 +27,6 @@ from fairconstrained.constraints import (
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import InputWarning, SmallGroupWarning
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.model_selection import (
-    CertifiedClassifier,
-    PrivateGridSearch,
-    StratifiedSensitiveKFold,
-)
 from tests.helpers.fits import FORGIVEN, table
 from tests.helpers.notions import random_rows, soft_values
 
@@ -47,7 +36,7 @@ MISTYPED = GROUPS.copy()
 MISTYPED[3] = "Typo"
 
 
-def fitted(groups, estimator=RateConstrainedClassifier, **params):
+def fitted(groups, estimator=fc.RateConstrainedClassifier, **params):
     return estimator(**params).fit(DATA.data, DATA.target, sensitive_features=groups)
 
 
@@ -55,7 +44,7 @@ def test_a_mistyped_group_costs_nothing_but_a_warning():
     """Accuracy within .002 of the fit without the row; compared with the others it costs .2."""
     keep = np.arange(1500) != 3
     X, y = DATA.data, DATA.target
-    without = RateConstrainedClassifier().fit(X[keep], y[keep], sensitive_features=GROUPS[keep])
+    without = fc.RateConstrainedClassifier().fit(X[keep], y[keep], sensitive_features=GROUPS[keep])
     with pytest.warns(SmallGroupWarning, match=r"leaves out group Typo \(1 row, fewer than 20\)"):
         clf = fitted(MISTYPED)
     compared = fitted(MISTYPED, min_group_size=1)
@@ -66,7 +55,7 @@ def test_a_mistyped_group_costs_nothing_but_a_warning():
     assert list(clf.groups_) == ["Typo", "a", "b"]  # it is left out of the constraint only
 
 
-@pytest.mark.parametrize("estimator", [PartialParityClassifier, AUCFairClassifier])
+@pytest.mark.parametrize("estimator", [fc.PartialParityClassifier, fc.AUCFairClassifier])
 def test_every_estimator_leaves_it_out(estimator):
     with pytest.warns(SmallGroupWarning, match="Typo"):
         clf = fitted(MISTYPED, estimator, slack=0.1)
@@ -136,7 +125,7 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
     constraint, groups, strata, words = NOBODY[case]
     floor = FalseNegativeRate(max=1.0)
     for asked in (constraint, [constraint, floor]):
-        clf = RateConstrainedClassifier(asked, max_iter=2)
+        clf = fc.RateConstrainedClassifier(asked, max_iter=2)
         with warnings.catch_warnings(record=True, action="always") as caught:
             clf.fit(DATA.data, DATA.target, sensitive_features=groups, control_features=strata)
         said = " ".join(str(w.message) for w in caught)
@@ -144,11 +133,11 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
         assert "feasible_ is False" in said
         assert not clf.feasible_
     assert clf.violation_ <= 1
-    assert RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
+    assert fc.RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
 
 
 def test_a_stratum_without_a_name_is_called_so():
-    clf = RateConstrainedClassifier(DemographicParity(0.1, attributes="parallel"), max_iter=2)
+    clf = fc.RateConstrainedClassifier(DemographicParity(0.1, attributes="parallel"), max_iter=2)
     people = pd.DataFrame({"group": GROUPS, "half": np.arange(len(GROUPS)) % 2})
     with pytest.warns(SmallGroupWarning, match="group group=a & stratum=a "):
         clf.fit(DATA.data, DATA.target, sensitive_features=people, control_features=GROUPS)
@@ -157,7 +146,7 @@ def test_a_stratum_without_a_name_is_called_so():
 def test_a_ratio_of_rates_that_are_all_zero_is_not_kept():
     """Nobody is granted anything by the best constant, which has no ratio: everybody is instead."""
     X = np.zeros((1500, 1))
-    clf = RateConstrainedClassifier(DemographicParity(ratio=0.8))
+    clf = fc.RateConstrainedClassifier(DemographicParity(ratio=0.8))
     with pytest.warns(ConvergenceWarning, match="gives all rows equal scores"):
         clf.fit(X, np.arange(1500) % 10 == 0, sensitive_features=GROUPS)
     assert clf.feasible_
@@ -189,7 +178,7 @@ def by_group(seed, n_rows, n_groups):
 @pytest.mark.slow
 def test_a_result_hardly_better_than_a_constant_names_a_slack_that_is_enough():
     X, y, group = by_group(0, 500, 4)
-    model = RateConstrainedClassifier("equalized_odds", slack=0.01, min_group_size=1)
+    model = fc.RateConstrainedClassifier("equalized_odds", slack=0.01, min_group_size=1)
     with pytest.warns(ConvergenceWarning, match="equal scores have") as caught:
         error = 1 - model.fit(X, y, sensitive_features=group).score(X, y)
     assert error > min(y.mean(), 1 - y.mean()) - 0.01
@@ -210,7 +199,7 @@ def test_the_error_does_not_rise_with_the_slack(seed, constraint):
     X, y, group = by_group(seed, 2000, n_groups)
     errors = []
     for slack in (0.01, 0.02, 0.05, 0.1, 0.2):
-        model = RateConstrainedClassifier(constraint, slack=slack, min_group_size=1)
+        model = fc.RateConstrainedClassifier(constraint, slack=slack, min_group_size=1)
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             errors.append(1 - model.fit(X, y, sensitive_features=group).score(X, y))
     assert (np.diff(errors) <= 0.003).all()
@@ -218,11 +207,11 @@ def test_the_error_does_not_rise_with_the_slack(seed, constraint):
 
 
 ESTIMATORS = [
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
+    fc.AUCFairClassifier,
+    fc.DPFermiClassifier,
+    fc.LossParityClassifier,
+    fc.PartialParityClassifier,
+    fc.RateConstrainedClassifier,
 ]
 X, Y, GROUP = table()
 FRAME = pd.DataFrame(X)
@@ -247,20 +236,20 @@ def test_samples_in_another_order_than_those_of_X_are_refused(kind, name):
 def test_without_an_index_of_X_the_others_are_compared():
     y, groups = pd.Series(Y), pd.Series(GROUP).iloc[ORDER]
     with pytest.raises(ValueError, match="sensitive_features has the samples of y in another"):
-        given(RateConstrainedClassifier(), {"y": y, "sensitive_features": groups}, X=X)
+        given(fc.RateConstrainedClassifier(), {"y": y, "sensitive_features": groups}, X=X)
     with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
-        given(RateConstrainedClassifier(), {"sensitive_features": {"sex": groups}})
+        given(fc.RateConstrainedClassifier(), {"sensitive_features": {"sex": groups}})
 
 
 def test_equal_orders_say_nothing_and_shared_labels_at_other_positions_are_a_warning():
     """Rows of a split have their labels out of order, alike in all inputs or reset in one."""
     rows = ORDER[:300]
     columns = {name: pd.Series(column).iloc[rows] for name, column in INPUTS.items()}
-    split = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
+    split = given(fc.RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
     columns["sensitive_features"] = columns["sensitive_features"].reset_index(drop=True)
     ways_out = r"give sensitive_features.loc\[X.index\]; .* after reset_index .*to_numpy\(\)"
     with pytest.warns(InputWarning, match=ways_out):
-        reset = given(RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
+        reset = given(fc.RateConstrainedClassifier(), columns, X=FRAME.iloc[rows])
     np.testing.assert_array_equal(split.coef_, reset.coef_)
 
 
@@ -292,16 +281,18 @@ def test_equal_labels_in_one_order_and_others_are_no_warning(second):
 
 
 def test_prediction_and_streams_and_splits_look_too():
-    clf = given(PartialParityClassifier(group_features=True), {})
+    clf = given(fc.PartialParityClassifier(group_features=True), {})
     moved = {"sensitive_features": pd.Series(GROUP).iloc[ORDER]}
     for refused in (
         lambda: clf.predict(FRAME, **moved),
-        lambda: given(AUCFairClassifier(), moved, method="partial_fit"),
-        lambda: CertifiedClassifier(RateConstrainedClassifier()).fit(FRAME, Y, **moved),
-        lambda: PrivateGridSearch(RateConstrainedClassifier(epsilon=1.0), {}).fit(
+        lambda: given(fc.AUCFairClassifier(), moved, method="partial_fit"),
+        lambda: model_selection.CertifiedClassifier(fc.RateConstrainedClassifier()).fit(
             FRAME, Y, **moved
         ),
-        lambda: next(StratifiedSensitiveKFold().split(FRAME, Y, **moved)),
+        lambda: model_selection.PrivateGridSearch(
+            fc.RateConstrainedClassifier(epsilon=1.0), {}
+        ).fit(FRAME, Y, **moved),
+        lambda: next(model_selection.StratifiedSensitiveKFold().split(FRAME, Y, **moved)),
     ):
         with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):
             refused()
@@ -322,7 +313,7 @@ def test_too_many_positional_arguments_are_answered_in_the_users_words(kind):
     with pytest.raises(TypeError, match=expected):
         kind().fit(X, Y, GROUP)
     with pytest.raises(TypeError, match=r"AUCFairClassifier\.partial_fit takes X, y, classes by"):
-        AUCFairClassifier().partial_fit(X, Y, [0, 1], GROUP)
+        fc.AUCFairClassifier().partial_fit(X, Y, [0, 1], GROUP)
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
@@ -400,16 +391,20 @@ TREES = HistGradientBoostingClassifier(max_iter=10, random_state=0)
 @pytest.mark.parametrize(
     ("clf", "metric", "method"),
     [
-        (RateConstrainedClassifier(slack=0.03), metrics.demographic_parity_difference, "predict"),
         (
-            RateConstrainedClassifier("equalized_odds", slack=0.03),
-            metrics.equalized_odds_difference,
+            fc.RateConstrainedClassifier(slack=0.03),
+            fc.metrics.demographic_parity_difference,
             "predict",
         ),
-        (LossParityClassifier(slack=0.02), metrics.loss_gap, "predict_proba"),
         (
-            RateConstrainedClassifier(slack=0.05, model=TREES),
-            metrics.demographic_parity_difference,
+            fc.RateConstrainedClassifier("equalized_odds", slack=0.03),
+            fc.metrics.equalized_odds_difference,
+            "predict",
+        ),
+        (fc.LossParityClassifier(slack=0.02), fc.metrics.loss_gap, "predict_proba"),
+        (
+            fc.RateConstrainedClassifier(slack=0.05, model=TREES),
+            fc.metrics.demographic_parity_difference,
             "predict",
         ),
     ],
@@ -437,7 +432,7 @@ def test_private_fits_release_counts_of_strata_as_of_groups():
         "control_features": pd.Categorical(age, ["old", "young"]),
     }
     given = {name: pd.Series(values) for name, values in given.items()}
-    clf = RateConstrainedClassifier(slack=0.05, epsilon=5.0, random_state=0).fit(X, y, **given)
+    clf = fc.RateConstrainedClassifier(slack=0.05, epsilon=5.0, random_state=0).fit(X, y, **given)
     assert len(clf.groups_) == 6
     assert clf.privacy_.epsilon <= 5.0
     assert all("x" not in words for words in clf.constraints_)
@@ -447,7 +442,7 @@ def test_routing():
     X, y, sex, age = people(400)
     with config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pipeline = make_pipeline(StandardScaler(), RateConstrainedClassifier(slack=0.05))
+        pipeline = make_pipeline(StandardScaler(), fc.RateConstrainedClassifier(slack=0.05))
         given = {"sensitive_features": sex, "control_features": age}
         assert len(pipeline.fit(X, y, **given)[-1].groups_) == 4
         found = cross_validate(pipeline, X, y, params=given, cv=3, return_estimator=True)
@@ -456,7 +451,7 @@ def test_routing():
 
 def test_lengths_and_orders_are_checked():
     X, y, sex, age = people(60)
-    clf = RateConstrainedClassifier()
+    clf = fc.RateConstrainedClassifier()
     with pytest.raises(ValueError, match="control_features has 10 rows, but X has 60"):
         clf.fit(X, y, sensitive_features=sex, control_features=age[:10])
     columns = pd.DataFrame(X), pd.Series(y)

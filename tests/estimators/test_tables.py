@@ -12,13 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.solvers import SGDA
@@ -29,12 +23,12 @@ cloudpickle = pytest.importorskip("cloudpickle", reason="dask brings it")
 dask = pytest.importorskip("dask", reason="dask is in no extra but clients and cluster")
 dd = pytest.importorskip("dask.dataframe", reason="dask is in no extra but clients and cluster")
 CASES = {
-    "rates": lambda: RateConstrainedClassifier(slack=0.02),
-    "losses": lambda: LossParityClassifier(),
-    "margin": lambda: RateConstrainedClassifier("equalized_odds", slack=0.1, margin=1.0),
-    "penalty": lambda: DPFermiClassifier(epsilon=None),
-    "AUC, log loss": lambda: AUCFairClassifier("inter_group", objective="log"),
-    "partial": lambda: PartialParityClassifier(slack=0.1, interval="auto"),
+    "rates": lambda: fc.RateConstrainedClassifier(slack=0.02),
+    "losses": lambda: fc.LossParityClassifier(),
+    "margin": lambda: fc.RateConstrainedClassifier("equalized_odds", slack=0.1, margin=1.0),
+    "penalty": lambda: fc.DPFermiClassifier(epsilon=None),
+    "AUC, log loss": lambda: fc.AUCFairClassifier("inter_group", objective="log"),
+    "partial": lambda: fc.PartialParityClassifier(slack=0.1, interval="auto"),
 }
 
 
@@ -64,7 +58,7 @@ def test_columns_are_given_by_name_or_as_columns_of_the_table():
     rows = frame(300).assign(age=lambda rows: np.where(rows.x1 > 0, "old", "young"))
     lazy = partitions(rows, 100).drop(columns="weight")
     by_name, by_column = (
-        LossParityClassifier(slack=0.05).fit(lazy, label, sensitive_features=groups)
+        fc.LossParityClassifier(slack=0.05).fit(lazy, label, sensitive_features=groups)
         for label, groups in (("label", ["sex", "age"]), (lazy["label"], lazy[["sex", "age"]]))
     )
     assert_same(by_name, by_column)
@@ -76,8 +70,8 @@ def test_columns_are_given_by_name_or_as_columns_of_the_table():
 @pytest.mark.parametrize(
     "private",
     [
-        RateConstrainedClassifier(epsilon=1.0, random_state=0),
-        DPFermiClassifier(epsilon=1.0, protect="sensitive_features", random_state=0),
+        fc.RateConstrainedClassifier(epsilon=1.0, random_state=0),
+        fc.DPFermiClassifier(epsilon=1.0, protect="sensitive_features", random_state=0),
     ],
     ids=["records", "groups"],
 )
@@ -102,7 +96,7 @@ def test_names_are_checked_before_rows_are_gathered_for_a_private_fit():
     lazy = partitions(frame(300), 100)
     lazy = lazy.map_partitions(unread, meta=lazy._meta)
     with pytest.raises(ValueError, match="must be the name of a column of X"):
-        elsewhere(RateConstrainedClassifier(epsilon=1.0), lazy, y="unknown")
+        elsewhere(fc.RateConstrainedClassifier(epsilon=1.0), lazy, y="unknown")
 
 
 @pytest.mark.parametrize(
@@ -118,8 +112,8 @@ def test_rows_of_unknown_group_train_with_the_others(known):
     """A partition may know no group, and has no kind of them then."""
     rows = frame(300)
     rows["sex"] = rows.sex.where(known(rows))
-    whole = in_memory(LossParityClassifier(slack=0.05), rows)
-    assert_same(elsewhere(LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
+    whole = in_memory(fc.LossParityClassifier(slack=0.05), rows)
+    assert_same(elsewhere(fc.LossParityClassifier(slack=0.05), partitions(rows, 100)), whole)
 
 
 @pytest.mark.parametrize("columns", [["age"], ["sex", "age"]])
@@ -129,13 +123,13 @@ def test_kinds_of_groups_that_differ_between_partitions_are_refused(columns):
     with dask.config.set({"dataframe.convert-string": False}):
         lazy = partitions(rows.filter(regex=rf"^x|label|weight|{'|'.join(columns)}"), 150)
     with pytest.raises(ValueError, match="sensitive_features holds values of different kinds"):
-        elsewhere(LossParityClassifier(), lazy, sex=columns)
+        elsewhere(fc.LossParityClassifier(), lazy, sex=columns)
 
 
 def test_predictions_are_lazy_columns():
     rows = frame(300)
     lazy = partitions(rows, 100)
-    clf = elsewhere(LossParityClassifier(), lazy)
+    clf = elsewhere(fc.LossParityClassifier(), lazy)
     found = clf.predict(lazy)
     assert isinstance(found, dd.Series)
     assert found.npartitions == lazy.npartitions
@@ -151,7 +145,7 @@ def test_predictions_are_lazy_columns():
 def test_groups_in_predictions_are_columns_of_the_table():
     rows = frame(300)
     lazy = partitions(rows, 100)
-    clf = elsewhere(PartialParityClassifier(slack=0.2, group_features=True), lazy)
+    clf = elsewhere(fc.PartialParityClassifier(slack=0.2, group_features=True), lazy)
     found = clf.predict(lazy, sensitive_features="sex").compute()
     assert (found == clf.predict(features(rows), sensitive_features=rows.sex)).all()
 
@@ -169,7 +163,7 @@ def test_a_fitted_pipeline_of_trees_on_words_and_missing_values():
     trees = HistGradientBoostingClassifier(max_iter=5, random_state=0)
     fitted = make_pipeline(encode, trees).fit(features(first), first.label)
     whole, found = (
-        RateConstrainedClassifier(model=FrozenEstimator(fitted), slack=0.05, random_state=0)
+        fc.RateConstrainedClassifier(model=FrozenEstimator(fitted), slack=0.05, random_state=0)
         for _ in range(2)
     )
     whole.fit(features(others), others.label, sensitive_features=others.sex)
@@ -199,7 +193,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_tables_are_refused(case):
     lazy, given, message = BAD[case]
-    clf = LossParityClassifier()
+    clf = fc.LossParityClassifier()
     with pytest.raises(ValueError, match=message):
         elsewhere(clf, lazy, **given)
     assert not hasattr(clf, "n_features_in_")
@@ -208,9 +202,12 @@ def test_bad_tables_are_refused(case):
 @pytest.mark.parametrize(
     ("clf", "message"),
     [
-        (RateConstrainedClassifier(model=(4,)), r"model must be linear or a fitted classifier"),
-        (RateConstrainedClassifier(model=LogisticRegression()), r"FrozenEstimator\(classifier\)"),
-        (RateConstrainedClassifier(solver=SGDA()), r"on rows in blocks or shards"),
+        (fc.RateConstrainedClassifier(model=(4,)), r"model must be linear or a fitted classifier"),
+        (
+            fc.RateConstrainedClassifier(model=LogisticRegression()),
+            r"FrozenEstimator\(classifier\)",
+        ),
+        (fc.RateConstrainedClassifier(solver=SGDA()), r"on rows in blocks or shards"),
     ],
 )
 def test_what_is_not_exact_is_refused_before_any_work(clf, message):

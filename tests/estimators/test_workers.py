@@ -12,14 +12,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.tree import DecisionTreeClassifier
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-    constraints,
-)
+import fairconstrained as fc
 from fairconstrained.blocks import Blocks
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.distributed import sharded_rows
@@ -68,7 +61,7 @@ def weighted_records():
 
 def of_ranks(*args, **options):
     options = {"interval": (0.1, 0.6), "slack": 0.1, **options}
-    return PartialParityClassifier(*args, **options)
+    return fc.PartialParityClassifier(*args, **options)
 
 
 PRIVATE = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0}
@@ -80,48 +73,48 @@ LAPLACE = DPSGDA(n_steps=10, sampling_rate=1.0, histogram_noise="laplace")
 TABLES, STEPS = NoisyTables(n_steps=10, batch_size=1000), DPFERMI(n_steps=10, batch_size=1000)
 MOMENTS = ReleasedMoments(n_rounds=2)
 FEW = ReleasedMoments(n_rounds=2, n_components=3, inner=LBFGS())
-QUADRATIC = constraints.AUCParity("intra_group", surrogate=constraints.Quadratic(0.25))
-MOMENTS_OF_CELLS = constraints.AUCParity("negative_equality_gap", surrogate="binormal")
-CAP = constraints.FalseNegativeRate(max=0.3, pos_label="yes")
+QUADRATIC = fc.constraints.AUCParity("intra_group", surrogate=fc.constraints.Quadratic(0.25))
+MOMENTS_OF_CELLS = fc.constraints.AUCParity("negative_equality_gap", surrogate="binormal")
+CAP = fc.constraints.FalseNegativeRate(max=0.3, pos_label="yes")
 SUMS = {  # of rows: to 1e-8
-    "several": (table, RateConstrainedClassifier([constraints.EqualizedOdds(0.05), CAP])),
-    "margin": (table, RateConstrainedClassifier(slack=0.1, margin=1.0)),
-    "penalty": (table, DPFermiClassifier(epsilon=None)),
-    "three classes": (three_classes, RateConstrainedClassifier(slack=0.03)),
-    "sparse": (sparse_table, LossParityClassifier(slack=0.02)),
-    "two columns of groups": (crossed, LossParityClassifier(slack=0.01)),
-    "private rates": (records, RateConstrainedClassifier(solver=ALL, **PRIVATE)),
+    "several": (table, fc.RateConstrainedClassifier([fc.constraints.EqualizedOdds(0.05), CAP])),
+    "margin": (table, fc.RateConstrainedClassifier(slack=0.1, margin=1.0)),
+    "penalty": (table, fc.DPFermiClassifier(epsilon=None)),
+    "three classes": (three_classes, fc.RateConstrainedClassifier(slack=0.03)),
+    "sparse": (sparse_table, fc.LossParityClassifier(slack=0.02)),
+    "two columns of groups": (crossed, fc.LossParityClassifier(slack=0.01)),
+    "private rates": (records, fc.RateConstrainedClassifier(solver=ALL, **PRIVATE)),
     "odds, a public range and Laplace noise": (
         records,
-        RateConstrainedClassifier("equalized_odds", solver=LAPLACE, **IN_RANGE),
+        fc.RateConstrainedClassifier("equalized_odds", solver=LAPLACE, **IN_RANGE),
     ),
-    "private penalty": (records, DPFermiClassifier(protect="record", solver=TABLES, **PRIVATE)),
-    "private partial parity": (records, PartialParityClassifier(solver=ALL, **IN_RANGE)),
-    "private ranking": (records, AUCFairClassifier(**IN_RANGE)),
+    "private penalty": (records, fc.DPFermiClassifier(protect="record", solver=TABLES, **PRIVATE)),
+    "private partial parity": (records, fc.PartialParityClassifier(solver=ALL, **IN_RANGE)),
+    "private ranking": (records, fc.AUCFairClassifier(**IN_RANGE)),
     "secret groups, rates and weights": (
         weighted_records,
-        RateConstrainedClassifier("equal_opportunity", solver=MOMENTS, **SECRET),
+        fc.RateConstrainedClassifier("equal_opportunity", solver=MOMENTS, **SECRET),
     ),
     "secret groups, weights": (
         weighted_records,
-        DPFermiClassifier(penalty=4.0, solver=MOMENTS, **PRIVATE),
+        fc.DPFermiClassifier(penalty=4.0, solver=MOMENTS, **PRIVATE),
     ),
     "secret groups, odds, and few of many components": (
         records,
-        DPFermiClassifier("equalized_odds", solver=FEW, **PRIVATE),
+        fc.DPFermiClassifier("equalized_odds", solver=FEW, **PRIVATE),
     ),
-    "secret groups, all left out": (records, DPFermiClassifier(min_group_size=2000, **PRIVATE)),
-    "steps on secret groups": (records, DPFermiClassifier(solver=STEPS, **PRIVATE)),
+    "secret groups, all left out": (records, fc.DPFermiClassifier(min_group_size=2000, **PRIVATE)),
+    "steps on secret groups": (records, fc.DPFermiClassifier(solver=STEPS, **PRIVATE)),
 }
 # Of the order of all scores: solvers stop where residuals are below `tol`, and rounding errors of
 # the path to there remain in targets that follow the AUCs. Another order of the rows changes the
 # result of one worker by as much.
 ORDERS = {
-    "bins": (table, AUCFairClassifier("group_auc", slack=0.03)),
-    "moments": (table, AUCFairClassifier(MOMENTS_OF_CELLS, slack=0.03)),
-    "log loss": (table, AUCFairClassifier("inter_group", objective="log", slack=0.03)),
-    "margin of a ranking": (table, AUCFairClassifier("inter_group", slack=0.05, margin=0.5)),
-    "QCQP": (easy, AUCFairClassifier(QUADRATIC, slack=0.25, solver=QCQP())),
+    "bins": (table, fc.AUCFairClassifier("group_auc", slack=0.03)),
+    "moments": (table, fc.AUCFairClassifier(MOMENTS_OF_CELLS, slack=0.03)),
+    "log loss": (table, fc.AUCFairClassifier("inter_group", objective="log", slack=0.03)),
+    "margin of a ranking": (table, fc.AUCFairClassifier("inter_group", slack=0.05, margin=0.5)),
+    "QCQP": (easy, fc.AUCFairClassifier(QUADRATIC, slack=0.25, solver=QCQP())),
     "partial odds": (easy, of_ranks("equalized_odds")),
     "partial AUC": (easy, of_ranks("group_auc")),
     "ranks": (easy, of_ranks("rank_parity")),
@@ -129,18 +122,18 @@ ORDERS = {
     "columns of groups": (easy, of_ranks(group_features=True, slack=0.12)),
     "two kinds": (
         easy,
-        RateConstrainedClassifier(
-            [constraints.AUCParity("inter_group", 0.08), constraints.DemographicParity(0.1)]
+        fc.RateConstrainedClassifier(
+            [fc.constraints.AUCParity("inter_group", 0.08), fc.constraints.DemographicParity(0.1)]
         ),
     ),
 }
 ON_ALL_ROWS = SUMS | ORDERS
 BATCHES = {
-    "batches of the system": RateConstrainedClassifier(solver=DPSGDA(n_steps=30), epsilon=1.0),
-    "a random point": DPFermiClassifier(
+    "batches of the system": fc.RateConstrainedClassifier(solver=DPSGDA(n_steps=30), epsilon=1.0),
+    "a random point": fc.DPFermiClassifier(
         protect="record_replacement", solver=DPFERMI(n_steps=10, output="random"), **PRIVATE
     ),
-    "secret groups, noise of the system": DPFermiClassifier(
+    "secret groups, noise of the system": fc.DPFermiClassifier(
         "equal_opportunity", solver=ReleasedMoments(n_rounds=1)
     ),
 }
@@ -183,17 +176,17 @@ def fails(iterate):
 def mistakes(rank, size):
     """What each worker is told by fits that cannot go on, and by one that a callback ends."""
     X, y, group, _ = shard(table(), rank, size)
-    first, warm = rank == 0, LossParityClassifier(slack=0.05, warm_start=True)
+    first, warm = rank == 0, fc.LossParityClassifier(slack=0.05, warm_start=True)
     if first:
         warm.fit(X, y, sensitive_features=group)
-    private = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=30), random_state=0)
+    private = fc.RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=30), random_state=0)
     declared = pd.Categorical(np.where(group == group[0], "a", "b"), list("ab" if first else "abc"))
-    stopped = LossParityClassifier(slack=0.001, callbacks=lambda iterate: not first)
-    failing = RateConstrainedClassifier(slack=0.001, callbacks=[] if first else fails)
+    stopped = fc.LossParityClassifier(slack=0.001, callbacks=lambda iterate: not first)
+    failing = fc.RateConstrainedClassifier(slack=0.001, callbacks=[] if first else fails)
     rows_of_both = dist.new_group([0])
 
     def fit(clf=None, X=X, y=y, group=group, weight=None):
-        clf = LossParityClassifier(slack=0.05) if clf is None else clf
+        clf = fc.LossParityClassifier(slack=0.05) if clf is None else clf
         inputs = {"sensitive_features": group, "sample_weight": weight}
         return told(lambda: clf.fit(X, y, **inputs).status_)
 
@@ -207,18 +200,20 @@ def mistakes(rank, size):
             "nan on one": fit(X=X if first else nan),
             "weights on one": fit(private, weight=None if first else weight),
             "callback": fit(failing),
-            "parameter": fit(LossParityClassifier(slack=0.1 + 0.1 * rank)),
+            "parameter": fit(fc.LossParityClassifier(slack=0.1 + 0.1 * rank)),
             "ranges": fit(clone(private).set_params(feature_range=(-4, 4 - rank))),
             "columns": fit(X=X[:, rank:]),
             "categories": fit(private, group=pd.Series(declared)),
             "no groups on one": fit(group=group if first else None),
             "one class in all": fit(y=np.full(len(y), "yes")),
-            "estimators": fit((RateConstrainedClassifier, LossParityClassifier)[rank]()),
+            "estimators": fit((fc.RateConstrainedClassifier, fc.LossParityClassifier)[rank]()),
             "warm start": fit(warm),
-            "certificate": fit(CertifiedClassifier(LossParityClassifier())),
-            "stream": told(lambda: AUCFairClassifier().partial_fit(X, y)),
-            "planned": told(lambda: RateConstrainedClassifier(epsilon=1.0).planned_privacy(1000)),
-            "network": fit(RateConstrainedClassifier(model=(4,))),
+            "certificate": fit(CertifiedClassifier(fc.LossParityClassifier())),
+            "stream": told(lambda: fc.AUCFairClassifier().partial_fit(X, y)),
+            "planned": told(
+                lambda: fc.RateConstrainedClassifier(epsilon=1.0).planned_privacy(1000)
+            ),
+            "network": fit(fc.RateConstrainedClassifier(model=(4,))),
             "stopped": (fit(stopped), stopped.n_iter_),
         } | {"group": told(within)}
 
@@ -227,17 +222,17 @@ def heads(rank, size):
     X, y, group, _ = (column[rank::size] for column in table())
     rows = table(seed=1)
     tree = DecisionTreeClassifier(max_depth=4, random_state=0).fit(*rows[:2])
-    nested = LossParityClassifier().fit(*rows[:2], sensitive_features=rows[2])
-    of_tree, found = RateConstrainedClassifier(model=FrozenEstimator(tree), slack=0.02), {}
+    nested = fc.LossParityClassifier().fit(*rows[:2], sensitive_features=rows[2])
+    of_tree, found = fc.RateConstrainedClassifier(model=FrozenEstimator(tree), slack=0.02), {}
     with sharded_rows():
         for name, clf in {
             "tree": clone(of_tree),
-            "nested": RateConstrainedClassifier(model=FrozenEstimator(nested), slack=0.02),
-            "ranking": AUCFairClassifier(model=FrozenEstimator(tree), slack=0.02),
+            "nested": fc.RateConstrainedClassifier(model=FrozenEstimator(nested), slack=0.02),
+            "ranking": fc.AUCFairClassifier(model=FrozenEstimator(tree), slack=0.02),
         }.items():
             clf.fit(X, y, sensitive_features=group)
             found[name] = clf.coef_, clf.predict_proba(table()[0]), clf.violation_
-        unfitted = RateConstrainedClassifier(model=clone(tree))
+        unfitted = fc.RateConstrainedClassifier(model=clone(tree))
         found["unfitted"] = told(lambda: unfitted.fit(X, y, sensitive_features=group))
         some, labels, groups, _ = shard(table(), rank, size)
         found["missing"] = told(lambda: of_tree.fit(some, labels, sensitive_features=groups))
@@ -384,7 +379,7 @@ def death(rank, size):
         if rank:
             os._exit(3)
 
-    clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=30), callbacks=dies, **PRIVATE)
+    clf = fc.RateConstrainedClassifier(solver=DPSGDA(n_steps=30), callbacks=dies, **PRIVATE)
     with sharded_rows(), pytest.raises(WorkerError) as caught:
         clf.fit(X, y, sensitive_features=group)
     return str(caught.value), caught.value.privacy.epsilon, caught.value.__notes__

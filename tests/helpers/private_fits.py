@@ -7,12 +7,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+import fairconstrained as fc
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.models import Posteriors
 from fairconstrained.solvers import DPFERMI, DPSGDA, NoisyTables
@@ -37,27 +32,27 @@ OF_LABEL, OF_GROUP = (
 )
 SECRET_GROUPS = {"epsilon": 1.0, "protect": "sensitive_features", "random_state": 0}
 PRIVATE = {
-    "rates": RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
-    "rates of raw columns": RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),
-    "rates of a network": RateConstrainedClassifier(model=(3,), solver=STEPS, **OF_RECORDS),
-    "rates of frozen models": RateConstrainedClassifier(
+    "rates": fc.RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),
+    "rates of raw columns": fc.RateConstrainedClassifier(solver=STEPS, epsilon=1.0, random_state=0),
+    "rates of a network": fc.RateConstrainedClassifier(model=(3,), solver=STEPS, **OF_RECORDS),
+    "rates of frozen models": fc.RateConstrainedClassifier(
         "equalized_odds",
         model=Posteriors(OF_LABEL, OF_GROUP),
         solver=STEPS,
         epsilon=1.0,
         random_state=0,
     ),
-    "partial parity": PartialParityClassifier(solver=STEPS, **OF_RECORDS),
-    "ranking": AUCFairClassifier(**OF_RECORDS),
-    "penalty, records": DPFermiClassifier(
+    "partial parity": fc.PartialParityClassifier(solver=STEPS, **OF_RECORDS),
+    "ranking": fc.AUCFairClassifier(**OF_RECORDS),
+    "penalty, records": fc.DPFermiClassifier(
         protect="record", solver=NoisyTables(n_steps=4, batch_size=400), **OF_RECORDS
     ),
-    "rates, groups": RateConstrainedClassifier(**SECRET_GROUPS),
-    "rates, groups, frozen": RateConstrainedClassifier(
+    "rates, groups": fc.RateConstrainedClassifier(**SECRET_GROUPS),
+    "rates, groups, frozen": fc.RateConstrainedClassifier(
         "equalized_odds", model=Posteriors(Remembers(), OF_GROUP), **SECRET_GROUPS
     ),
-    "penalty, groups": DPFermiClassifier(random_state=0),
-    "penalty, groups by steps": DPFermiClassifier(
+    "penalty, groups": fc.DPFermiClassifier(random_state=0),
+    "penalty, groups by steps": fc.DPFermiClassifier(
         solver=DPFERMI(n_steps=4, batch_size=400), random_state=0
     ),
 }

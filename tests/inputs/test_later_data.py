@@ -11,12 +11,7 @@ from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 
-from fairconstrained import (
-    AUCFairClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-    report,
-)
+import fairconstrained as fc
 from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.exceptions import InputWarning
@@ -67,7 +62,7 @@ def merged(first, later):
 
 
 def stream(first, later):
-    clf = AUCFairClassifier(slack=0.3)
+    clf = fc.AUCFairClassifier(slack=0.3)
     clf.partial_fit(X[:200], Y[:200], classes=[0, 1], sensitive_features=first)
     clf.partial_fit(X[200:], Y[200:], sensitive_features=later)
     return clf.groups_.tolist(), clf.coef_.tolist()
@@ -76,7 +71,7 @@ def stream(first, later):
 @pytest.fixture(scope="module")
 def by_group():
     with warnings.catch_warnings(action="ignore"):
-        clf = PartialParityClassifier(slack=0.5, group_features=True, max_iter=2)
+        clf = fc.PartialParityClassifier(slack=0.5, group_features=True, max_iter=2)
         return clf.fit(X[:200], Y[:200], sensitive_features=PEOPLE[:200])
 
 
@@ -104,7 +99,7 @@ def test_columns_are_found_by_name_in_predictions_by_group(by_group):
 
 
 def test_a_warm_start_finds_columns_by_name_and_refuses_others():
-    clf = RateConstrainedClassifier(slack=0.1, warm_start=True)
+    clf = fc.RateConstrainedClassifier(slack=0.1, warm_start=True)
     clf.fit(X, Y, sensitive_features=PEOPLE)
     groups = clf.groups_.tolist()
     assert clf.fit(X, Y, sensitive_features=ALIKE["reordered"](PEOPLE)).groups_.tolist() == groups
@@ -112,7 +107,7 @@ def test_a_warm_start_finds_columns_by_name_and_refuses_others():
         clf.fit(X, Y, sensitive_features=PEOPLE["woman"])
     assert clf.groups_.tolist() == groups
     blocks = Blocks(lambda: iter([X[:200], X[200:]]))
-    clf = RateConstrainedClassifier(slack=0.1, warm_start=True)
+    clf = fc.RateConstrainedClassifier(slack=0.1, warm_start=True)
     clf.fit(blocks, Y, sensitive_features=PEOPLE)
     with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
         clf.fit(blocks, Y, sensitive_features=PEOPLE.astype({"old": str}))
@@ -121,7 +116,7 @@ def test_a_warm_start_finds_columns_by_name_and_refuses_others():
 def test_a_warm_start_with_lazy_tables_refuses_values_of_another_kind():
     table = PEOPLE.assign(y=Y, **{f"x{i}": X[:, i] for i in range(3)})
     columns = {"sensitive_features": ["woman", "old"]}
-    clf = RateConstrainedClassifier(slack=0.1).fit(in_partitions(table), "y", **columns)
+    clf = fc.RateConstrainedClassifier(slack=0.1).fit(in_partitions(table), "y", **columns)
     clf.set_params(warm_start=True)
     with pytest.raises(ValueError, match="values of another kind than before: '0' after 0"):
         clf.fit(in_partitions(table.astype({"old": str})), "y", **columns)
@@ -144,7 +139,7 @@ def test_another_spelling_of_an_earlier_group_is_said(seen, first, later):
         seen(people[:200], again[200:].reset_index(drop=True))
     with warnings.catch_warnings(action="error", category=InputWarning):
         seen(people[:200], people[200:].reset_index(drop=True))
-    clf = RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people["woman"])
+    clf = fc.RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people["woman"])
     claim = {"constraint": "demographic_parity", "slack": 0.9}
     with pytest.warns(InputWarning, match=note):
         certify(clf, X, Y, sensitive_features=again["woman"], **claim)
@@ -170,7 +165,7 @@ def test_decisions_of_another_kind_are_refused_and_change_nothing():
     with pytest.raises(ValueError, match=r"y_pred holds values of another kind than before: . af"):
         monitor.update(Y, sensitive_features=WOMAN)
     assert monitor.rates_ == before
-    clf = AUCFairClassifier(slack=0.5).partial_fit(X, Y, sensitive_features=WOMAN)
+    clf = fc.AUCFairClassifier(slack=0.5).partial_fit(X, Y, sensitive_features=WOMAN)
     with pytest.raises(ValueError, match="y holds values of another kind than before"):
         clf.partial_fit(X, Y.astype(str), sensitive_features=WOMAN)
 
@@ -193,7 +188,7 @@ def test_a_batch_of_nobody_counts_once(unknown):
     assert (monitor.n_rows_, monitor.n_unknown_) == (0, 3)
     monitor.update([1], sensitive_features=["a"])
     assert monitor.merge(FairnessMonitor()).n_rows_ == 1
-    clf = AUCFairClassifier(slack=0.5)
+    clf = fc.AUCFairClassifier(slack=0.5)
     with warnings.catch_warnings(action="ignore"):
         clf.partial_fit(X[:3], [0, 1, 0], sensitive_features=unknown)
         clf.partial_fit(X, Y, sensitive_features=WOMAN)
@@ -208,7 +203,7 @@ def test_a_batch_of_nobody_counts_once(unknown):
         with pytest.raises(ValueError, match="sensitive_features is missing in every row"):
             certify(**claim, **rows)
     with pytest.raises(ValueError, match="y_pred has no decisions"):
-        report(None, [], sensitive_features=[])
+        fc.report(None, [], sensitive_features=[])
 
 
 @pytest.mark.parametrize("write", [str, lambda label: f"{label}.0"])
@@ -260,11 +255,11 @@ def test_columns_of_x_that_are_no_numbers_are_named(column, named):
     pandas_only = isinstance(frame.c.dtype, pd.PeriodDtype) or 2.5 in frame.c.to_list()
     for table in (frame, frame if pandas_only else pl.from_pandas(frame)):
         with pytest.raises(ValueError, match=named):
-            RateConstrainedClassifier().fit(table, Y, sensitive_features=WOMAN)
+            fc.RateConstrainedClassifier().fit(table, Y, sensitive_features=WOMAN)
     for model in (LogisticRegression(), SingleFit(LogisticRegression())):
         with pytest.raises(ValueError, match=named):
-            RateConstrainedClassifier(model=model).fit(frame, Y, sensitive_features=WOMAN)
-    clf = RateConstrainedClassifier(slack=0.5).fit(
+            fc.RateConstrainedClassifier(model=model).fit(frame, Y, sensitive_features=WOMAN)
+    clf = fc.RateConstrainedClassifier(slack=0.5).fit(
         frame.assign(c=X[:, 1]), Y, sensitive_features=WOMAN
     )
     with pytest.raises(ValueError, match=named):
@@ -274,7 +269,7 @@ def test_columns_of_x_that_are_no_numbers_are_named(column, named):
 
 
 def test_a_dict_of_columns_is_not_split_and_the_error_says_what_is():
-    clf, people = RateConstrainedClassifier(slack=0.5), {"old": OLD, "woman": WOMAN}
+    clf, people = fc.RateConstrainedClassifier(slack=0.5), {"old": OLD, "woman": WOMAN}
     with (
         config_context(enable_metadata_routing=True),
         pytest.raises(ValueError, match="do not split a dict: give a DataFrame of its columns"),
@@ -296,7 +291,7 @@ def test_a_model_whose_gap_compares_nobody_is_of_no_use_in_a_curve():
 
 def test_one_group_of_all_is_an_array_as_groups_are():
     for groups in (None, [None] * N):
-        clf = RateConstrainedClassifier().fit(X, Y, sensitive_features=groups)
+        clf = fc.RateConstrainedClassifier().fit(X, Y, sensitive_features=groups)
         assert isinstance(clf.groups_, np.ndarray)
         assert clf.groups_.tolist() == ["all"]
 
@@ -306,7 +301,7 @@ def test_one_group_of_all_is_an_array_as_groups_are():
 def test_a_certificate_finds_the_columns_of_the_model_by_name(attributes):
     """A group that the model knows and the sample lacks is named, whatever the order."""
     people = PEOPLE.assign(old=np.where(np.arange(N) < 40, 2, OLD))
-    clf = RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people)
+    clf = fc.RateConstrainedClassifier(slack=0.9).fit(X, Y, sensitive_features=people)
     claim = {"constraint": DemographicParity(slack=0.9, attributes=attributes)}
     later = people[40:].reset_index(drop=True)
     expected = certify(clf, X[40:], Y[40:], sensitive_features=later, **claim)

@@ -13,14 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained import PartialParityClassifier, RateConstrainedClassifier, exceptions
 from fairconstrained.constraints import FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import (
-    ConstraintNotSatisfiedWarning,
-    MissingSensitiveFeaturesWarning,
-    NotCertifiedError,
-)
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import CertifiedClassifier, PrivateGridSearch, tradeoff_curve
 from fairconstrained.model_selection.certified import FIRST, in_sequences
@@ -140,17 +135,18 @@ def test_two_sequences_are_the_graphical_procedure(first, second):
 def test_no_claim_without_a_certificate():
     useful = {"C": [1e-2, 1.0]}
     with pytest.warns(
-        ConstraintNotSatisfiedWarning, match="No useful model was found that is certified"
+        exceptions.ConstraintNotSatisfiedWarning,
+        match="No useful model was found that is certified",
     ):
         clf = by_c(slack=0.05, candidates=useful).fit(X[:200], Y[:200], sensitive_features=S[:200])
     assert not clf.certified_
     assert not clf.certificate_.kept
     assert not clf.candidates_["kept"].any()
-    with pytest.raises(NotCertifiedError, match=r"above the slack of 0\.05"):
+    with pytest.raises(exceptions.NotCertifiedError, match=r"above the slack of 0\.05"):
         by_c(slack=0.05, candidates=useful, on_failure="raise").fit(
             X[:200], Y[:200], sensitive_features=S[:200]
         )
-    with pytest.warns(MissingSensitiveFeaturesWarning):
+    with pytest.warns(exceptions.MissingSensitiveFeaturesWarning):
         clf = by_c().fit(X, Y)
     assert not clf.certified_
     assert clf.certificate_ is None
@@ -163,7 +159,9 @@ def test_a_model_that_keeps_the_slack_only_since_groups_are_missing_is_not_chose
     score = rng.normal(size=len(y)) + np.where(group == 1, 2.0 * y - 1.0, -0.5)
     group[(y == 1) & (rng.random(len(y)) < 0.8)] = np.nan  # most errors in group 0 are of these
     clf = by_c(constraint="error_rate_parity", slack=0.3, candidates={"C": [1.0]})
-    with pytest.warns(ConstraintNotSatisfiedWarning, match="certified, since groups are missing"):
+    with pytest.warns(
+        exceptions.ConstraintNotSatisfiedWarning, match="certified, since groups are missing"
+    ):
         clf.fit(score[:, None], y, sensitive_features=group)
     certificate = clf.certificate_
     assert certificate.upper < 0.3 < certificate.standing
