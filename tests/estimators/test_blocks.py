@@ -37,12 +37,10 @@ SHARE = 0.2 + 0.6 * GROUPS
 PROBABLE = GroupProbabilities(pd.DataFrame({"a": 1.0 - SHARE, "b": SHARE}))
 RECORDED = RecordedGroups(np.where(GROUPS == 1, "b", "a"), np.array([[0.9, 0.1], [0.2, 0.8]]))
 SITES = pd.DataFrame({"age": np.where(X[:, 1] > 0, "old", "young"), "site": np.arange(1200) % 2})
-PARTLY = pd.DataFrame(
-    {"g": np.where(RNG.random(1200) < 0.5, None, GROUPS), "h": np.where(X[:, 0] > 0, 1.0, np.nan)}
-)
-IN_PART = fc.PartialParityClassifier(
-    "demographic_parity", interval=(0.1, 0.6), slack=0.1, group_features=True
-)
+KNOWN = np.where(RNG.random(1200) < 0.5, None, GROUPS)
+PARTLY = pd.DataFrame({"g": KNOWN, "h": np.where(X[:, 0] > 0, 1.0, np.nan)})
+IN_PART = fc.PartialParityClassifier("demographic_parity", interval=(0.1, 0.6), slack=0.1)
+MOMENTS = AUCParity(surrogate="binormal")
 MODELS = {
     "odds": (fc.RateConstrainedClassifier("equalized_odds", slack=0.03), {}),
     "weights": (fc.RateConstrainedClassifier(slack=0.02), {"sample_weight": WEIGHT}),
@@ -51,15 +49,9 @@ MODELS = {
     "missing": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": PARTLY}),
     "probable": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": PROBABLE}),
     "recorded": (fc.RateConstrainedClassifier(slack=0.02), {"sensitive_features": RECORDED}),
-    "recorded, margin": (
-        fc.RateConstrainedClassifier(slack=0.02, margin=0.5),
-        {"sensitive_features": RECORDED},
-    ),
-    "ranking": (
-        fc.AUCFairClassifier(AUCParity(surrogate="binormal"), slack=0.03),
-        {"sample_weight": WEIGHT},
-    ),
-    "columns of groups": (IN_PART, {"sample_weight": WEIGHT}),
+    "margin": (fc.RateConstrainedClassifier(margin=0.5), {"sensitive_features": RECORDED}),
+    "ranking": (fc.AUCFairClassifier(MOMENTS, slack=0.03), {"sample_weight": WEIGHT}),
+    "columns of groups": (IN_PART.set_params(group_features=True), {"sample_weight": WEIGHT}),
 }
 FAST = ("odds", "weights", "strata", "missing")
 
@@ -113,10 +105,7 @@ SOLVER = r"cannot solve FairERM on rows in"
     [
         (fc.AUCFairClassifier(model=(8,)), r"model must be linear or a fitted classifier"),
         (fc.DPFermiClassifier(), r"epsilon must be None"),
-        (
-            fc.RateConstrainedClassifier(model=LogisticRegression()),
-            r"must be linear to read Blocks",
-        ),
+        (fc.RateConstrainedClassifier(model=LogisticRegression()), r"be linear to read Blocks"),
         (fc.RateConstrainedClassifier(solver=SGDA()), f"SGDA {SOLVER} blocks or shards"),
         (fc.RateConstrainedClassifier(solver=IDCA()), f"IDCA {SOLVER} blocks or shards"),
         (fc.PartialParityClassifier(solver=IDCA()), f"IDCA {SOLVER}"),

@@ -7,6 +7,7 @@ one that refuses what CUDA refuses (`tests.helpers.elsewhere`), on which fits ta
 
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -32,13 +33,8 @@ SHORT = {} if CUDA else {"solver": fc.solvers.EarlyStoppedSGDA(n_steps=20, n_eva
 class Module(nn.Module):
     def __init__(self, n_features, n_outputs):
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(n_features, 8),
-            nn.BatchNorm1d(8),
-            nn.ReLU(),
-            nn.Dropout(0.2),
-            nn.Linear(8, n_outputs),
-        )
+        first, last = nn.Linear(n_features, 8), nn.Linear(8, n_outputs)
+        self.layers = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), last)
 
     def forward(self, X):
         return self.layers(X)
@@ -49,9 +45,8 @@ def few_positives(outputs, batch):
 
 
 def table(n_classes=2, n_groups=2, n=300):
-    data = make_biased_classification(
-        n, 6, n_groups, n_classes, bias=0.6, class_sep=2.0, random_state=0
-    )
+    shape, params = (n, 6, n_groups, n_classes), {"bias": 0.6, "class_sep": 2.0}
+    data = make_biased_classification(*shape, **params, random_state=0)
     return data.data, data.target, data.sensitive_features
 
 
@@ -114,14 +109,11 @@ def test_a_linear_fit_is_that_of_the_cpu(kind, params):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "model", "n_classes"),
-    [(fc.RateConstrainedClassifier, (8,), 3), (fc.DPFermiClassifier, Module, 3)],
-    ids=named,
-)
-def test_networks_train_on_the_device_and_predict_on_the_cpu(kind, model, n_classes):
-    data, short = table(n_classes, 3), {} if kind is fc.DPFermiClassifier else SHORT
-    clf = fitted(kind, data, model=model, device=DEVICE, **short)
+@pytest.mark.parametrize("kind", [fc.RateConstrainedClassifier, fc.DPFermiClassifier])
+def test_networks_train_on_the_device_and_predict_on_the_cpu(kind):
+    data, own_module = table(3, 3), kind is fc.DPFermiClassifier
+    params = {"model": Module} if own_module else {"model": (8,), **SHORT}
+    clf = fitted(kind, data, device=DEVICE, **params)
     assert all(p.device.type == "cpu" for p in clf.module_.parameters())
     assert np.isfinite(clf.predict_proba(data[0])).all()
 
@@ -135,10 +127,7 @@ SOLVERS = [
     (fc.PartialParityClassifier, {"solver": fc.solvers.IDCA(inner_steps=20), "slack": 0.9}),
     (fc.PartialParityClassifier, {"solver": FEW_STEPS, "slack": 0.9}),
     (fc.AUCFairClassifier, {"solver": fc.solvers.QCQP(), **OF_AUC}),
-    (
-        fc.AUCFairClassifier,
-        {"solver": fc.solvers.ProximalLevelSet(level_set=LEVELS, n_rounds=2), **OF_AUC},
-    ),
+    (fc.AUCFairClassifier, {"solver": fc.solvers.ProximalLevelSet(LEVELS, n_rounds=2), **OF_AUC}),
     (fc.DPFermiClassifier, {"solver": fc.solvers.FERMI(n_steps=20), "epsilon": None}),
 ]
 
@@ -182,14 +171,11 @@ def test_a_module_of_the_user_trains_on_the_device(constraint, solver):
     X, y, group = table()
     data = torch.tensor(X), torch.tensor(y, dtype=torch.float64)
     groups = None if constraint is few_positives else group
-    options = {"groups": groups, "solver": solver, "random_state": 0}
     torch.manual_seed(0)
     module = Module(X.shape[1], 1).double()
     module.layers[3] = nn.Identity()  # dropout draws its masks on the device
-    here, there = (
-        train(module, log_loss, constraint, data, device=device, **options)
-        for device in ("cpu", DEVICE)
-    )
+    training = partial(train, module, log_loss, constraint, data, groups=groups, solver=solver)
+    here, there = (training(random_state=0, device=device) for device in ("cpu", DEVICE))
     for own, other in zip(here.module.parameters(), there.module.parameters(), strict=True):
         assert other.device.type == torch.device(DEVICE).type
         torch.testing.assert_close(other.cpu(), own, rtol=0, atol=1e-6)

@@ -65,9 +65,8 @@ class OnSpark:
         return whole.union(whole.where("x0 > 1e9"))  # partitions without rows
 
     def predicted(self, table, clf):
-        columns = table.select(
-            clf.predict(table).alias("prediction"), clf.predict_proba(table).alias("shares")
-        )
+        labels, shares = clf.predict(table), clf.predict_proba(table)
+        columns = table.select(labels.alias("prediction"), shares.alias("shares"))
         found = columns.select("prediction", "shares.*").toPandas()
         return found["prediction"], found.drop(columns="prediction")
 

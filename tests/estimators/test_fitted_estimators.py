@@ -27,10 +27,8 @@ SHORT = SGDA(n_steps=60)
 class Network(nn.Module):
     def __init__(self, n_features, n_outputs):
         super().__init__()
-        self.hidden = nn.Sequential(
-            nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2)
-        )
-        self.last = nn.Linear(8, n_outputs)
+        first, self.last = nn.Linear(n_features, 8), nn.Linear(8, n_outputs)
+        self.hidden = nn.Sequential(first, nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2))
 
     def forward(self, X):
         scores = self.last(self.hidden(X))

@@ -1,6 +1,7 @@
 """Groups that are known in part, with a probability, or recorded with errors."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -124,7 +125,7 @@ def test_any_classifier():
         model = HistGradientBoostingClassifier(max_iter=5, random_state=0)
         clf = RateConstrainedClassifier(model=model, slack=slack, random_state=0)
         assert fitted(clf, PROBABLE).feasible_
-        gaps.append(measured(metrics.demographic_parity_difference, clf, GROUPS))
+        gaps.append(measured(PARITY, clf, GROUPS))
     assert gaps[1] < gaps[0] - 0.1
 
 
@@ -138,27 +139,19 @@ def test_rates_of_true_groups_follow_from_recorded_ones():
     table = pd.DataFrame(CONFUSION, ["a", "b"], ["a", "b"])
     for confusion in (CONFUSION, table, table.loc[["b", "a"], ["b", "a"]]):
         groups = RecordedGroups(recorded, confusion)
-        gap = metrics.demographic_parity_difference(y_pred, y_pred, sensitive_features=groups)
+        gap = PARITY(y_pred, y_pred, sensitive_features=groups)
         assert gap == pytest.approx(0.4, abs=1e-12)
-    assert metrics.demographic_parity_difference(y_pred, y_pred, sensitive_features=recorded) < 0.3
+    assert PARITY(y_pred, y_pred, sensitive_features=recorded) < 0.3
 
 
 def test_reports_and_intervals():
     y_pred = (X[:, 0] > 0).astype(int)
-    report = metrics.group_report(Y, y_pred, sensitive_features=PROBABLE)
-    assert report["samples"].to_numpy() == pytest.approx([*P.sum(axis=0), 700])
+    table = metrics.group_report(Y, y_pred, sensitive_features=PROBABLE)
+    assert table["samples"].to_numpy() == pytest.approx([*P.sum(axis=0), 700])
     rates = P.T @ y_pred / P.sum(axis=0)
-    assert report["selection_rate"].to_numpy()[:2] == pytest.approx(rates)
-    certain, plain = (
-        metrics.confidence_interval(
-            metrics.demographic_parity_difference,
-            Y,
-            y_pred,
-            sensitive_features=groups,
-            random_state=0,
-        )
-        for groups in (CERTAIN, GROUPS)
-    )
+    assert table["selection_rate"].to_numpy()[:2] == pytest.approx(rates)
+    interval = partial(metrics.confidence_interval, PARITY, Y, y_pred, random_state=0)
+    certain, plain = (interval(sensitive_features=groups) for groups in (CERTAIN, GROUPS))
     assert certain == pytest.approx(plain, abs=0.01)
 
 
@@ -205,13 +198,11 @@ def test_intervals_include_the_uncertainty_of_membership():
     partly, _ = hidden_half(0)
     blurred = X + np.random.default_rng(0).normal(scale=2.0, size=X.shape)
     found = estimate_group_probabilities(LogisticRegression(), blurred, partly, y=Y, random_state=0)
-    given = [metrics.demographic_parity_difference, Y, y_pred]
+    interval = partial(metrics.confidence_interval, PARITY, Y, y_pred, random_state=0)
     with pytest.warns(MissingSensitiveFeaturesWarning):
-        of_known = metrics.confidence_interval(*given, sensitive_features=partly, random_state=0)
-    estimated, alone, of_all = (
-        metrics.confidence_interval(*given, sensitive_features=groups, random_state=0)
-        for groups in (found, found.probabilities, GROUPS)
-    )
+        of_known = interval(sensitive_features=partly)
+    columns = found, found.probabilities, GROUPS
+    estimated, alone, of_all = (interval(sensitive_features=groups) for groups in columns)
     lengths = [np.ptp(ends) for ends in (of_all, estimated, of_known)]
     assert lengths == sorted(lengths)
     assert np.ptp(alone) < 0.9 * np.ptp(estimated)
@@ -299,7 +290,7 @@ def test_caps_on_all_rows_count_rows_of_unknown_group():
     clf = fitted(RateConstrainedClassifier(constraints, slack=0.05), PARTLY)
     cap = metrics.false_negative_rate(Y, clf.predict(X))
     assert clf.violations_["false_negative_rate"] == pytest.approx(cap, abs=1e-12)
-    gap = measured(metrics.demographic_parity_difference, clf, PARTLY)
+    gap = measured(PARITY, clf, PARTLY)
     assert clf.violations_["demographic_parity"] == pytest.approx(gap, abs=1e-12)
 
 
@@ -311,9 +302,8 @@ def test_a_warning_counts_them_or_an_error_does():
         RateConstrainedClassifier(missing_sensitive="raise").fit(X, Y, sensitive_features=PARTLY)
     with pytest.warns(MissingSensitiveFeaturesWarning, match="is missing in every row"):
         RateConstrainedClassifier().fit(X, Y, sensitive_features=[None] * len(Y))
-    RateConstrainedClassifier("false_negative_rate", missing_sensitive="raise", slack=0.5).fit(
-        X, Y, sensitive_features=PARTLY
-    )  # a cap on all rows needs no groups
+    cap = RateConstrainedClassifier("false_negative_rate", missing_sensitive="raise", slack=0.5)
+    cap.fit(X, Y, sensitive_features=PARTLY)  # of all rows, it needs no groups
 
 
 @pytest.mark.slow
@@ -328,20 +318,17 @@ def test_parallel_attributes_are_compared_by_the_rows_that_have_them(data):
     hidden = rng.random((n, n_columns)) < np.where(Y[:n] == 1, 0.2, 0.5)[:, None]
     one = rng.integers(n_columns, size=(n, 1)) == np.arange(n_columns)
     hidden = {"at random": hidden, "all but one": ~one, "at most one": hidden & one}[lacking]
-    people = pd.DataFrame(
-        np.where(hidden, None, values.astype(str)), columns=list("abc")[: values.shape[1]]
-    )
+    people = pd.DataFrame(np.where(hidden, None, values.astype(str)), columns=[*"abc"[:n_columns]])
     own = {"sensitive_features": people, "sample_weight": rng.integers(1, 4, size=n)}
     if data.draw(st.booleans(), label="strata"):
-        own["control_features"] = np.where(
-            rng.random(n) < 0.1, None, np.where(X[:n, 1] > 0, "o", "y")
-        )
+        age = np.where(X[:n, 1] > 0, "o", "y")
+        own["control_features"] = np.where(rng.random(n) < 0.1, None, age)
     with warnings.catch_warnings(action="ignore"):
         notion = DemographicParity(0.05, reference="overall", attributes="parallel")
         clf = RateConstrainedClassifier(notion, min_group_size=1, max_iter=10)
         rows = Y[:n], clf.fit(X[:n], Y[:n], **own).predict(X[:n])
         options = {"method": "to_overall", "attributes": "parallel"}
-        gap = metrics.demographic_parity_difference(*rows, **options, **own)
+        gap = PARITY(*rows, **options, **own)
     if np.isnan(gap):  # a cell without rows, which the fit names
         assert clf.left_out_
     else:
@@ -365,23 +352,15 @@ def test_an_attribute_compares_rows_that_lack_another():
     np.testing.assert_allclose(read.coef_, clf.coef_, atol=1e-8)
     y_pred, known = clf.predict(X), people["sex"] != "c"
     gaps = [
-        metrics.demographic_parity_difference(
-            Y[rows], y_pred[rows], sensitive_features=people[name][rows]
-        )
+        PARITY(Y[rows], y_pred[rows], sensitive_features=people[name][rows])
         for name, rows in (("sex", known), ("age", known | True))
     ]
     assert clf.violation_ == pytest.approx(max(gaps), abs=1e-9)
     assert list(clf.groups_) == [("b", "old"), ("b", "young")]
-    rows = np.arange(5, 700)
+    notion = DemographicParity(0.5, attributes="parallel")
     with pytest.warns(SmallGroupWarning, match=r"group sex=c \(0 rows"):
-        certificate = metrics.certify(
-            clf,
-            X[rows],
-            Y[rows],
-            sensitive_features=people.iloc[rows],
-            constraint=DemographicParity(0.5, attributes="parallel"),
-        )
-    assert certificate.left_out == ["group sex=c (0 rows)"]
+        proof = metrics.certify(clf, X[5:], Y[5:], sensitive_features=people[5:], constraint=notion)
+    assert proof.left_out == ["group sex=c (0 rows)"]
     other = people.assign(sex=pd.Series(GROUPS).map({"a": 1, "b": 2}))
     with pytest.raises(ValueError, match="values of another kind than before: 2 after 'b'"):
         clf.set_params(warm_start=True).fit(X, Y, sensitive_features=other)
@@ -390,10 +369,9 @@ def test_an_attribute_compares_rows_that_lack_another():
 def test_where_every_group_is_needed():
     with pytest.raises(ValueError, match=r"must have the group of every row with group_features"):
         fitted(PartialParityClassifier(group_features=True), PARTLY)
+    stream = AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet())
     with pytest.raises(ValueError, match=r"must have the group of every row in partial_fit"):
-        AUCFairClassifier(AUCParity(surrogate="quadratic"), solver=LevelSet()).partial_fit(
-            X, Y, sensitive_features=PARTLY
-        )
+        stream.partial_fit(X, Y, sensitive_features=PARTLY)
 
 
 @pytest.mark.parametrize(
@@ -428,15 +406,13 @@ def test_known_rows_stand_for_all_of_their_label():
     groups = np.where(first, GROUPS[row], None)
     y_pred = (X[row, 0] > 0).astype(int)
     with pytest.warns(MissingSensitiveFeaturesWarning, match="the other rows of a label stand for"):
-        gap = metrics.demographic_parity_difference(Y[row], y_pred, sensitive_features=groups)
-    true = metrics.demographic_parity_difference(Y[row], y_pred, sensitive_features=GROUPS[row])
+        gap = PARITY(Y[row], y_pred, sensitive_features=groups)
+    true = PARITY(Y[row], y_pred, sensitive_features=GROUPS[row])
     assert gap == pytest.approx(true, abs=1e-12)
     with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
         clf = RateConstrainedClassifier(slack=0.02).fit(X[row], Y[row], sensitive_features=groups)
-    every = RateConstrainedClassifier(slack=0.02).fit(
-        X[row], Y[row], sensitive_features=GROUPS[row]
-    )
-    np.testing.assert_allclose(clf.coef_, every.coef_, atol=1e-6)
+    full = RateConstrainedClassifier(slack=0.02).fit(X[row], Y[row], sensitive_features=GROUPS[row])
+    np.testing.assert_allclose(clf.coef_, full.coef_, atol=1e-6)
 
 
 def test_strata_are_compared_by_the_same_rows():
@@ -447,5 +423,5 @@ def test_strata_are_compared_by_the_same_rows():
     with pytest.warns(MissingSensitiveFeaturesWarning, match=words):
         clf = RateConstrainedClassifier(slack=0.02).fit(X, Y, **given)
     with warnings.catch_warnings(action="ignore", category=MissingSensitiveFeaturesWarning):
-        gap = metrics.demographic_parity_difference(Y, clf.predict(X), **given)
+        gap = PARITY(Y, clf.predict(X), **given)
     assert clf.violation_ == pytest.approx(gap, abs=1e-12)

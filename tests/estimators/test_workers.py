@@ -66,16 +66,16 @@ def of_ranks(*args, **options):
 
 PRIVATE = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0}
 IN_RANGE = {"feature_range": (np.full(6, -4.0), np.full(6, 4.0)), **PRIVATE}
-SECRET = {"protect": "sensitive_features", **PRIVATE}
+FROM_MOMENTS = {"protect": "sensitive_features", "solver": ReleasedMoments(n_rounds=2), **PRIVATE}
 # Batches of all rows are the same, however they are drawn.
 ALL = DPSGDA(n_steps=10, sampling_rate=1.0)
 LAPLACE = DPSGDA(n_steps=10, sampling_rate=1.0, histogram_noise="laplace")
 TABLES, STEPS = NoisyTables(n_steps=10, batch_size=1000), DPFERMI(n_steps=10, batch_size=1000)
-MOMENTS = ReleasedMoments(n_rounds=2)
 FEW = ReleasedMoments(n_rounds=2, n_components=3, inner=LBFGS())
 QUADRATIC = fc.constraints.AUCParity("intra_group", surrogate=fc.constraints.Quadratic(0.25))
 MOMENTS_OF_CELLS = fc.constraints.AUCParity("negative_equality_gap", surrogate="binormal")
 CAP = fc.constraints.FalseNegativeRate(max=0.3, pos_label="yes")
+TWO_KINDS = [fc.constraints.AUCParity("inter_group", 0.08), fc.constraints.DemographicParity(0.1)]
 SUMS = {  # of rows: to 1e-8
     "several": (table, fc.RateConstrainedClassifier([fc.constraints.EqualizedOdds(0.05), CAP])),
     "margin": (table, fc.RateConstrainedClassifier(slack=0.1, margin=1.0)),
@@ -84,25 +84,17 @@ SUMS = {  # of rows: to 1e-8
     "sparse": (sparse_table, fc.LossParityClassifier(slack=0.02)),
     "two columns of groups": (crossed, fc.LossParityClassifier(slack=0.01)),
     "private rates": (records, fc.RateConstrainedClassifier(solver=ALL, **PRIVATE)),
-    "odds, a public range and Laplace noise": (
-        records,
-        fc.RateConstrainedClassifier("equalized_odds", solver=LAPLACE, **IN_RANGE),
+    "odds in a range": (
+        *(records, fc.RateConstrainedClassifier("equalized_odds", solver=LAPLACE, **IN_RANGE)),
     ),
     "private penalty": (records, fc.DPFermiClassifier(protect="record", solver=TABLES, **PRIVATE)),
     "private partial parity": (records, fc.PartialParityClassifier(solver=ALL, **IN_RANGE)),
     "private ranking": (records, fc.AUCFairClassifier(**IN_RANGE)),
     "secret groups, rates and weights": (
-        weighted_records,
-        fc.RateConstrainedClassifier("equal_opportunity", solver=MOMENTS, **SECRET),
+        *(weighted_records, fc.RateConstrainedClassifier("equal_opportunity", **FROM_MOMENTS)),
     ),
-    "secret groups, weights": (
-        weighted_records,
-        fc.DPFermiClassifier(penalty=4.0, solver=MOMENTS, **PRIVATE),
-    ),
-    "secret groups, odds, and few of many components": (
-        records,
-        fc.DPFermiClassifier("equalized_odds", solver=FEW, **PRIVATE),
-    ),
+    "secret groups, weights": (weighted_records, fc.DPFermiClassifier(penalty=4.0, **FROM_MOMENTS)),
+    "secret groups, odds": (records, fc.DPFermiClassifier("equalized_odds", solver=FEW, **PRIVATE)),
     "secret groups, all left out": (records, fc.DPFermiClassifier(min_group_size=2000, **PRIVATE)),
     "steps on secret groups": (records, fc.DPFermiClassifier(solver=STEPS, **PRIVATE)),
 }
@@ -120,12 +112,7 @@ ORDERS = {
     "ranks": (easy, of_ranks("rank_parity")),
     "automatic interval": (easy, of_ranks(interval="auto", slack=0.2)),
     "columns of groups": (easy, of_ranks(group_features=True, slack=0.12)),
-    "two kinds": (
-        easy,
-        fc.RateConstrainedClassifier(
-            [fc.constraints.AUCParity("inter_group", 0.08), fc.constraints.DemographicParity(0.1)]
-        ),
-    ),
+    "two kinds": (easy, fc.RateConstrainedClassifier(TWO_KINDS)),
 }
 ON_ALL_ROWS = SUMS | ORDERS
 BATCHES = {
@@ -133,9 +120,7 @@ BATCHES = {
     "a random point": fc.DPFermiClassifier(
         protect="record_replacement", solver=DPFERMI(n_steps=10, output="random"), **PRIVATE
     ),
-    "secret groups, noise of the system": fc.DPFermiClassifier(
-        "equal_opportunity", solver=ReleasedMoments(n_rounds=1)
-    ),
+    "noise of the system": fc.DPFermiClassifier(solver=ReleasedMoments(n_rounds=1)),
 }
 CASES = ON_ALL_ROWS | {name: (records, clf) for name, clf in BATCHES.items()}
 
@@ -156,10 +141,9 @@ def fitted(case, rank=0, size=1, form=lambda X: X):
     data, clf = CASES[case]
     X, y, group, weight = shard(data(), rank, size)
     clf = clone(clf).fit(form(X), y, sensitive_features=group, sample_weight=weight)
-    names = "coef_ intercept_ multipliers_ violation_ classes_ groups_ status_ privacy_"
-    return {name: getattr(clf, name) for name in names.split()} | {
-        "history": clf.history_["objective"]
-    }
+    names = "coef_ intercept_ multipliers_ violation_ classes_ groups_ status_ privacy_ history_"
+    found = {name: getattr(clf, name) for name in names.split()}
+    return found | {"history_": found["history_"]["objective"]}
 
 
 def told(call):
@@ -210,9 +194,7 @@ def mistakes(rank, size):
             "warm start": fit(warm),
             "certificate": fit(CertifiedClassifier(fc.LossParityClassifier())),
             "stream": told(lambda: fc.AUCFairClassifier().partial_fit(X, y)),
-            "planned": told(
-                lambda: fc.RateConstrainedClassifier(epsilon=1.0).planned_privacy(1000)
-            ),
+            "planned": told(lambda: private.planned_privacy(1000)),
             "network": fit(fc.RateConstrainedClassifier(model=(4,))),
             "stopped": (fit(stopped), stopped.n_iter_),
         } | {"group": told(within)}
@@ -255,14 +237,9 @@ def sums_and_mistakes(rank, size):
 @pytest.fixture(scope="module")
 def on_workers(tmp_path_factory):
     first, second = (tmp_path_factory.mktemp("workers") for _ in range(2))
-    return [
-        one | other
-        for one, other in zip(
-            run_on_workers(sums_and_mistakes, first, 2, 2),
-            run_on_workers(fits, second, 2, 2, [*ORDERS, *BATCHES]),
-            strict=True,
-        )
-    ]
+    found = run_on_workers(sums_and_mistakes, first, 2, 2)
+    others = run_on_workers(fits, second, 2, 2, [*ORDERS, *BATCHES])
+    return [found[rank] | others[rank] for rank in range(2)]
 
 
 def same_on_all(found, case):
