@@ -190,10 +190,11 @@ def test_deviations_are_the_length_of_the_gradient_in_the_weights(notion, seed):
     assert (ours > 0).all()
 
 
-@pytest.mark.parametrize(("constraint", "objective"), zip(METRIC_OF, ["log", "auc"], strict=False))
+@pytest.mark.parametrize("constraint", ["inter_group", "group_auc"])
 @pytest.mark.slow
-def test_the_slack_is_narrowed_by_the_standard_error_of_the_fit(constraint, objective):
-    data = X, y, group = table(n=600)
+def test_the_slack_is_narrowed_by_the_standard_error_of_the_fit(constraint):
+    data, objective = table(n=600), "auc" if constraint == "inter_group" else "log"
+    X, y, group = data
     plain = fitted(constraint, data, objective=objective, slack=0.1)
     n_cells_scores = plain.decision_function(X), y * 2 + group, np.ones(len(y))
     (deviation,) = auc_standard_errors(*n_cells_scores, sets_of(constraint))

@@ -275,12 +275,13 @@ def test_equal_labels_in_one_order_and_others_are_no_warning():
 def test_prediction_and_streams_and_splits_look_too():
     clf = given(fc.PartialParityClassifier(group_features=True), {})
     moved = {"sensitive_features": pd.Series(GROUP).iloc[ORDER]}
-    private = fc.RateConstrainedClassifier(epsilon=1.0)
+    certified = model_selection.CertifiedClassifier(fc.RateConstrainedClassifier())
+    search = model_selection.PrivateGridSearch(fc.RateConstrainedClassifier(epsilon=1.0), {})
     for refused in (
         lambda: clf.predict(FRAME, **moved),
         lambda: given(fc.AUCFairClassifier(), moved, method="partial_fit"),
-        lambda: given(model_selection.CertifiedClassifier(fc.RateConstrainedClassifier()), moved),
-        lambda: given(model_selection.PrivateGridSearch(private, {}), moved),
+        lambda: certified.fit(FRAME, Y, **moved),
+        lambda: search.fit(FRAME, Y, **moved),
         lambda: next(model_selection.StratifiedSensitiveKFold().split(FRAME, Y, **moved)),
     ):
         with pytest.raises(ValueError, match="sensitive_features has the samples of X in another"):

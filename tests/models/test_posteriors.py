@@ -68,15 +68,11 @@ def test_no_row_is_judged_by_a_model_that_has_seen_it(recorder):
     assert (np.abs(fitted.columns(X) - table).max(axis=1) > 1e-6).all()
 
 
-@pytest.mark.parametrize(
-    ("parts", "fits"), [(PARITY, 6), (ODDS, 6), (OPPORTUNITY, 6), (CAP, 3)], ids=str
-)
-def test_one_model_of_the_groups_is_fitted_where_the_constraint_compares_them(
-    recorder, parts, fits
-):
+@pytest.mark.parametrize("parts", [PARITY, ODDS, OPPORTUNITY, CAP], ids=str)
+def test_one_model_of_the_groups_is_fitted_where_the_constraint_compares_them(recorder, parts):
     X, y, group = rows()
     Posteriors(recorder, cv=3).columns(X, y, group, parts)
-    assert len(recorder.fits) == fits
+    assert len(recorder.fits) == (3 if parts is CAP else 6)
 
 
 def test_boosters_stop_early_from_two_thousand_rows_on_unless_they_say_otherwise():
@@ -150,9 +146,7 @@ def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
         np.testing.assert_allclose(own[-1].coef_, direct[-1].coef_)
 
 
-@pytest.mark.parametrize(
-    "model", [GaussianNB(), LinearSVC(), DecisionTreeClassifier()], ids=lambda m: type(m).__name__
-)
+@pytest.mark.parametrize("model", [GaussianNB(), LinearSVC(), DecisionTreeClassifier()], ids=str)
 def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):
     """Mean posteriors are the fractions of the labels and parts; densities thus average to one."""
     X, y, group = rows(2000)
@@ -284,10 +278,7 @@ def frame(n=600, seed=0):
 def boosters(X, y):
     """Return boosters of parts of the rows, which know different categories."""
     parts = [np.flatnonzero(X["size"] != word) for word in ("tiny", "large", "none")]
-    trees = HistGradientBoostingClassifier(max_iter=5)
-    return [
-        HistGradientBoostingClassifier(**trees.get_params()).fit(X.iloc[p], y[p]) for p in parts
-    ]
+    return [HistGradientBoostingClassifier(max_iter=5).fit(X.iloc[p], y[p]) for p in parts]
 
 
 def known_words(booster):
@@ -297,11 +288,7 @@ def known_words(booster):
 def test_codes_are_answered_as_words_to_the_last_bit():
     X, y, _ = frame()
     new = frame(200, seed=1)[0]
-    new["size"] = (
-        new["size"]
-        .cat.add_categories("unheard of")
-        .cat.reorder_categories(["unheard of", "tiny", "small", "large"])
-    )
+    new["size"] = new["size"].cat.set_categories(["unheard of", "tiny", "small", "large"])
     new.loc[:20, "size"] = "unheard of"
     models = boosters(X, y)
     for rows in (X, new, new[:1], new.iloc[:0:-1]):
@@ -322,33 +309,19 @@ def test_numbers_are_read_once_too():
         assert as_codes([booster], np.ones((2, 3)))[0][0] is booster
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda X: X[X.columns[::-1]],
-        lambda X: X.assign(size=X["size"].astype(object)),
-        lambda X: X.assign(count=X["count"].astype("category")),
-        lambda X: X.assign(count=X["count"].astype(object)),
-        lambda X: X.assign(more=1.0),
-    ],
-    ids=["order", "objects", "more words", "numbers as objects", "more columns"],
-)
-def test_other_tables_are_left_to_the_boosters(change):
+def test_other_tables_are_left_to_the_boosters():
     X, y, _ = frame()
     models = boosters(X, y)
-    rows = change(X)
-    assert [pair[0] for pair in as_codes(models, rows)] == models
-    assert all(pair[1] is rows for pair in as_codes(models, rows))
+    types = {"size": object}, {"count": "category"}, {"count": object}
+    for rows in (X[X.columns[::-1]], X.assign(more=1.0), *map(X.astype, types)):
+        assert [pair[0] for pair in as_codes(models, rows)] == models
+        assert all(pair[1] is rows for pair in as_codes(models, rows))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_words_in_numbers_give_the_booster_of_the_words(weighted):
     X, y, group = frame()
-    X["size"] = (
-        X["size"]
-        .cat.add_categories(["abc"])
-        .cat.reorder_categories(["tiny", "abc", "small", "large"])
-    )
+    X["size"] = X["size"].cat.set_categories(["tiny", "abc", "small", "large"])
     rng = np.random.default_rng(1)
     weight = rng.uniform(1.0, 2.0, len(y)) if weighted else None
     trees = HistGradientBoostingClassifier(max_iter=5, random_state=0)

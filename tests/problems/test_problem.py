@@ -56,9 +56,8 @@ def linear(n_outputs):
 
 def perceptron(n_outputs):
     torch.manual_seed(0)
-    return NetworkModel(
-        nn.Sequential(nn.Linear(N_FEATURES, 3), nn.Tanh(), nn.Linear(3, n_outputs)).double()
-    )
+    layers = nn.Linear(N_FEATURES, 3), nn.Tanh(), nn.Linear(3, n_outputs)
+    return NetworkModel(nn.Sequential(*layers).double())
 
 
 def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
@@ -71,12 +70,9 @@ def batch(n_classes=2, wrap=dense, n_rows=N_ROWS, weighted=True):
 def erm(model=linear, data=None, notions=NOTIONS, n_classes=2, temperature=2.0, loss=log_loss):
     data = data or batch(n_classes)
     space = constraints.Space(list(range(n_classes)), list(range(N_GROUPS)))
-    stack = stacked(
-        space, [at_temperature(notion, temperature).bind(space, 0.05) for notion in notions]
-    )
-    return FairERM(
-        model(1 if n_classes == 2 else n_classes), data, MeanLoss(loss), stack, alpha=0.1
-    )
+    bound = [at_temperature(notion, temperature).bind(space, 0.05) for notion in notions]
+    scores = model(1 if n_classes == 2 else n_classes)
+    return FairERM(scores, data, MeanLoss(loss), stacked(space, bound), alpha=0.1)
 
 
 def some_point(problem):
@@ -128,12 +124,12 @@ RATES = [
     if params in kind().get_params()
 ]
 OTHERS |= {str(notion): [notion] for notion in RATES}
+SURROGATES = cycle(
+    [constraints.Quadratic(0.7, 0.4), constraints.Binormal(), constraints.SoftBins()]
+)
 OTHERS |= {
     f"AUC, {name}": [constraints.AUCParity(name, surrogate=surrogate)]
-    for name, surrogate in zip(
-        COMPARISONS,
-        cycle([constraints.Quadratic(0.7, 0.4), constraints.Binormal(), constraints.SoftBins()]),
-    )
+    for name, surrogate in zip(COMPARISONS, SURROGATES, strict=False)
 }
 OTHERS["Brier"] = [constraints.LossParity(0.2, within="labels", loss="brier")]
 WHOLE = PROBLEMS | {name: partial(erm, notions=notions) for name, notions in OTHERS.items()}
@@ -255,9 +251,8 @@ def test_thinned_rows_do_not_depend_on_a_period_of_the_rows(period):
     thin = erm(data=data).subsample().data
     assert len(thin.y) == pytest.approx(400_000 / 16, rel=0.03)
     for group in (0, 1):
-        assert float(thin.weight[thin.group == group].sum()) == pytest.approx(
-            int((data.group == group).sum()), rel=0.01
-        )
+        weight = float(thin.weight[thin.group == group].sum())
+        assert weight == pytest.approx(int((data.group == group).sum()), rel=0.01)
 
 
 every_notion = pytest.mark.parametrize("notion", COMPARISONS)
@@ -327,10 +322,9 @@ def cvxpy_solution(P, q, r):
     return x.value, np.array([float(np.squeeze(bound.dual_value)) for bound in bounds])
 
 
-@pytest.mark.parametrize(
-    ("notion", "slack"), list(zip(COMPARISONS, cycle((0.02, 0.1, 0.5)), strict=False))
-)
-def test_qcqp_is_cvxpys_solution_primal_and_dual(notion, slack):
+@every_notion
+def test_qcqp_is_cvxpys_solution_primal_and_dual(notion):
+    slack = (0.02, 0.1, 0.5)[list(COMPARISONS).index(notion) % 3]
     p = problem(rows(7), notion, "quadratic", slack)
     solution = solve(QCQP(), p, tol=1e-9)
     assert solution.status is Status.CONVERGED

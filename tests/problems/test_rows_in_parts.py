@@ -47,13 +47,10 @@ def csr(X):
 
 
 PARTS = {name: notion(interval=(0.1, 0.6)) for name, notion in constraints.PARTIAL.items()}
+SURROGATES = {"group_auc": "binormal", "inter_group": "soft_bins", "bpsn_bnsp": "quadratic"}
 AUCS = {
     f"{comparison}, {surrogate}": constraints.AUCParity(comparison, surrogate=surrogate)
-    for comparison, surrogate in (
-        ("group_auc", "binormal"),
-        ("inter_group", "soft_bins"),
-        ("bpsn_bnsp", constraints.Quadratic()),
-    )
+    for comparison, surrogate in SURROGATES.items()
 }
 OF_ROWS = {
     "rates": [constraints.DemographicParity(0.1)],
@@ -71,9 +68,8 @@ def both(notions, n_classes=2, wrap=DenseFeatures, risk=None, kind=FairERM):
     space = constraints.Space(range(n_classes), range(N_GROUPS))
     stack = stacked(space, [notion.bind(space, 0.1) for notion in notions])
     linear = model(whole, n_classes)
-    exact, in_parts = (
-        kind(linear, data, risk or MeanLoss(log_loss), stack, 1e-3) for data in (whole, parts)
-    )
+    risk = risk or MeanLoss(log_loss)
+    exact, in_parts = (kind(linear, data, risk, stack, 1e-3) for data in (whole, parts))
     rng = torch.Generator().manual_seed(0)
     w = torch.randn(linear.n_params, dtype=torch.float64, generator=rng)
     return exact, in_parts, exact.variables(w)
@@ -172,9 +168,8 @@ def test_long_blocks_are_read_in_pieces():
     n = 2 * PIECE_ROWS + 1
     data = of_scores(np.arange(n), np.arange(n) % 2, np.zeros(n), np.ones(n))
     assert [len(piece.y) for piece in data.pieces()] == [PIECE_ROWS, PIECE_ROWS, 1]
-    assert (
-        data.total(lambda piece: piece.X.t_matmul(piece.weight[:, None])).item() == n * (n - 1) / 2
-    )
+    total = data.total(lambda piece: piece.X.t_matmul(piece.weight[:, None]))
+    assert total.item() == n * (n - 1) / 2
 
 
 def test_single_precision_is_summed_in_double():
@@ -295,10 +290,8 @@ def test_hard_values_are_as_exact_as_is_said(name):
 
     found = measured(constraint, scores_of(few), few.y, few.group, few.weight)
     if name == "rank_parity":
-        inner, outer = (
-            exact(constraint.within(max(0.1 + moved, 0.0), 0.6 - moved))
-            for moved in (1 / most, -1 / most)
-        )
+        ends = ((max(0.1 + moved, 0.0), 0.6 - moved) for moved in (1 / most, -1 / most))
+        inner, outer = (exact(constraint.within(*interval)) for interval in ends)
         assert inner - 2 / most - 1e-10 <= found <= outer + 2 / most + 1e-10
     else:
         allowed = 4 / most if name in AUCS else 2 / (0.5 * most)
@@ -316,9 +309,8 @@ def test_the_sample_for_standard_errors_is_corrected_for_its_size():
     space = constraints.Space([0, 1], [0, 1])
     stack = Stack(space, [constraints.AUCParity("inter_group").bind(space, 0.1)])
     x = torch.ones(2, dtype=torch.float64)
-    exact, estimated = (
-        FairERM(model(data, 2), data, MeanLoss(log_loss), stack, 1e-3).standard_errors(x)
-        for data in (whole, in_parts)
-    )
+    risk = MeanLoss(log_loss)
+    problems = [FairERM(model(data, 2), data, risk, stack, 1e-3) for data in (whole, in_parts)]
+    exact, estimated = (problem.standard_errors(x) for problem in problems)
     assert len(in_parts.sample.y) == SENT_SCORES
     assert_close(estimated, exact, rtol=0.05, atol=0)

@@ -37,9 +37,8 @@ def columns(log_odds, group, constraint):
 
 
 def fitted(constraint, slack, X, y, group, **options):
-    model = RateConstrainedClassifier(
-        constraint, slack=slack, max_iter=2, min_group_size=1, model=Head(), **options
-    )
+    options = {"max_iter": 2, "min_group_size": 1, "model": Head(), **options}
+    model = RateConstrainedClassifier(constraint, slack=slack, **options)
     with warnings.catch_warnings(action="ignore"):
         return model.fit(X, y, sensitive_features=group)
 

@@ -246,16 +246,11 @@ def test_rows_of_a_stratum_are_equally_likely_and_draws_independent():
     torch.testing.assert_close(both, expected, rtol=0, atol=5 * (5 / 36 / 60_000) ** 0.5)
 
 
-@pytest.mark.parametrize(
-    "notions",
-    [
-        [LossParity(0.1)],
-        [LossParity(0.1, within="labels")],
-        [EqualizedOdds(0.1), LossParity(0.1)],
-        [DemographicParity(0.1, reference="overall")],
-    ],
-    ids=str,
-)
+WITHIN, OVERALL = LossParity(0.1, within="labels"), DemographicParity(0.1, reference="overall")
+BOTH = [EqualizedOdds(0.1), LossParity(0.1)]
+
+
+@pytest.mark.parametrize("notions", [[LossParity(0.1)], [WITHIN], BOTH, [OVERALL]], ids=str)
 def test_the_mean_over_all_balanced_draws_is_the_value_and_gradient_on_the_data(notions):
     """Every possible tuple once: unbiased to rounding, for weighted rows in unequal groups."""
     group = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 1])
@@ -427,9 +422,8 @@ def by_cvxpy(problem, x, solver, sample):
 def test_steps_written_out_with_cvxpy(seed, kind):
     """(9) of the paper with the rows drawn, the renormalised P(N), and the step-size rule."""
     problem = kind(seed=seed)
-    solver = StochasticGhost(
-        step_size=0.5, step_decay=0.4, p0=0.3, max_level=3, tau=1.3, lam=0.6, n_steps=5
-    )
+    params = {"p0": 0.3, "max_level": 3, "tau": 1.3, "lam": 0.6, "n_steps": 5}
+    solver = StochasticGhost(step_size=0.5, step_decay=0.4, **params)
     x, alpha, levels = problem.x, 0.5, []
     p = 0.3 * 0.7 ** np.arange(4)
     p /= p.sum()

@@ -145,24 +145,20 @@ def test_the_bound_on_the_sizes_is_met():
 def test_scales_are_powers_of_four_above_nearly_all_entries(convert):
     random = np.random.default_rng(0)
     n = 4000
-    X = np.column_stack(
-        [
-            random.integers(0, 2, n),  # one-hot columns and standardised ones stay as they are
-            random.normal(size=n),
-            random.uniform(17, 90, n),
-            -random.uniform(1e4, 1e6, n),
-            np.where(np.arange(n) < 5, 1e6, 0.5),  # a few rows decide nothing
-            np.where(np.arange(n) < 400, 1000.0, 0.0),
-        ]
+    columns = (
+        random.integers(0, 2, n),  # one-hot columns and standardised ones stay as they are
+        *(random.normal(size=n), random.uniform(17, 90, n), -random.uniform(1e4, 1e6, n)),
+        np.where(np.arange(n) < 5, 1e6, 0.5),  # a few rows decide nothing
+        np.where(np.arange(n) < 400, 1000.0, 0.0),
     )
+    X = np.column_stack(columns)
     assert sizes(convert(X))[2].tolist() == [1.0, 1.0, 4.0**4, 4.0**10, 1.0, 4.0**5]
 
 
 def test_noise_alone_makes_no_scale():
     """Ten thousand counts of nothing: none passes for a large column."""
-    found = release_scales(
-        as_features(np.zeros((500, 1000))), 500, public(1000), of_noise(40.0), rng()
-    )
+    zeros = as_features(np.zeros((500, 1000)))
+    found = release_scales(zeros, 500, public(1000), of_noise(40.0), rng())
     assert (found.scale == 1.0).all()
 
 
