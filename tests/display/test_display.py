@@ -110,9 +110,7 @@ def test_tradeoff_of_predictions_has_confidence_intervals():
     assert display.ax_.get_xlabel() == "equalized odds difference (95 % interval)"
     ends = [confidence_interval(metric, y, p, random_state=0, **given) for p in preds]
     low = display.violation - display.violation_std[0]
-    assert low == pytest.approx(
-        [min(e[0], v) for e, v in zip(ends, display.violation, strict=True)]
-    )
+    assert low == pytest.approx(np.minimum([end for end, _ in ends], display.violation))
     assert display.violation + display.violation_std[1] == pytest.approx([e[1] for e in ends])
     assert (display.error_std[1] > 0).all()
     plain = TradeoffDisplay.from_predictions(y, preds, sensitive_features=group, confidence=None)
@@ -185,9 +183,8 @@ def data():
 @pytest.mark.parametrize("interval", [(0.1, 0.5), [(0.0, 0.2), (0.6, 0.9)]])
 def test_outlines_are_weighted_densities_and_shades_their_part_in_the_interval(data, interval):
     scores, group, weight = data
-    display = GroupScoreDisplay.from_predictions(
-        scores, sensitive_features=group, interval=interval, sample_weight=weight, bins=20
-    )
+    given = {"sensitive_features": group, "sample_weight": weight, "interval": interval}
+    display = GroupScoreDisplay.from_predictions(scores, **given, bins=20)
     length = sum(b - a for a, b in np.atleast_2d(interval))
     for name, line, shade in zip("abc", display.lines_, display.shades_, strict=True):
         own = group == name
@@ -203,9 +200,8 @@ def test_outlines_are_weighted_densities_and_shades_their_part_in_the_interval(d
 
 def test_curves_are_ranks_against_ranks(data):
     scores, group, weight = data
-    display = ParityCurveDisplay.from_predictions(
-        scores, sensitive_features=group, sample_weight=weight, interval=(0.1, 0.5), name="model"
-    )
+    given = {"sensitive_features": group, "sample_weight": weight, "interval": (0.1, 0.5)}
+    display = ParityCurveDisplay.from_predictions(scores, **given, name="model")
     thresholds = np.concatenate(([-np.inf], np.unique(scores)))[::-1]
     for name, line in zip("bc", display.lines_, strict=True):
         for g, values in (("a", line.get_xdata()), (name, line.get_ydata())):
@@ -224,9 +220,8 @@ def test_from_an_estimator_with_its_interval():
     own = clf.decision_function(data.data), forest.predict_proba(data.data)[:, 1]
     for model, scores, interval in zip((clf, forest), own, ((0.2, 0.6), None), strict=True):
         for kind in (GroupScoreDisplay, ParityCurveDisplay):
-            display = kind.from_estimator(
-                model, data.data, sensitive_features=data.sensitive_features
-            )
+            groups = data.sensitive_features
+            display = kind.from_estimator(model, data.data, sensitive_features=groups)
             assert (display.y_score == scores).all()
             assert display.interval == interval
 
@@ -236,17 +231,15 @@ def test_a_pipeline_is_looked_at_as_its_last_step(steps):
     """Its interval is marked, and it sees the groups if it wants to: predictions do not route."""
     data = make_biased_classification(200, 6, 2, 2, bias=0.3, random_state=0)
     X = steps[0].fit_transform(data.data) if steps else data.data
+    groups = {"sensitive_features": data.sensitive_features}
     clf = PartialParityClassifier("demographic_parity", interval=(0.2, 0.6), group_features=True)
-    clf.fit(X, data.target, sensitive_features=data.sensitive_features)
+    clf.fit(X, data.target, **groups)
     model = make_pipeline(*steps, make_pipeline(clf))
-    display = GroupScoreDisplay.from_estimator(
-        model, data.data, sensitive_features=data.sensitive_features
-    )
-    expected = clf.decision_function(X, sensitive_features=data.sensitive_features)
+    display = GroupScoreDisplay.from_estimator(model, data.data, **groups)
+    expected = clf.decision_function(X, **groups)
     assert (display.y_score == expected).all()
     assert display.interval == (0.2, 0.6)
-    display = GroupReportDisplay.from_estimator(
-        model, data.data, data.target, sensitive_features=data.sensitive_features, confidence=0.9
-    )
+    options = {**groups, "confidence": 0.9}
+    display = GroupReportDisplay.from_estimator(model, data.data, data.target, **options)
     assert display.report.loc["overall", "selection_rate"] == pytest.approx(np.mean(expected > 0))
     assert display.ax_.get_xlabel() == "rate, with its 90 % interval; shaded: overall"

@@ -31,16 +31,13 @@ def test_a_card_holds_the_constraint_its_violation_the_groups_and_the_certificat
     sex = ["mf"[g] for g in groups]
     clf = RateConstrainedClassifier(["demographic_parity", "equal_opportunity"], slack=0.07)
     clf.fit(X, y, sensitive_features=sex)
-    certificate = certify(
-        clf, X, y, sensitive_features=sex, constraint="demographic_parity", slack=0.3
-    )
+    claim = {"constraint": "demographic_parity", "slack": 0.3}
+    certificate = certify(clf, X, y, sensitive_features=sex, **claim)
     card = model_card(clf, certificate=certificate)
     assert card.title == "RateConstrainedClassifier: demographic_parity, equal_opportunity"
     for name, value in clf.violations_.items():
         assert f"| {name} | {value:.6g} |" in card.sections["Constraint"]
-    assert card.sections["Constraint"].endswith(
-        "It is kept there, to the last row. The slack is 0.07."
-    )
+    assert "It is kept there, to the last row. The slack is 0.07." in card.sections["Constraint"]
     assert card.sections["Groups"].endswith("Groups: f, m.")
     assert str(certificate) in card.sections["Certificate"]
     assert repr(clf) in card.sections["Model"]
@@ -107,9 +104,9 @@ def test_wrappers_are_looked_into():
     assert "The slack is 0.125." in model_card(search).sections["Constraint"]
     columns = SensitiveColumnsClassifier(RateConstrainedClassifier(slack=0.125), "sex")
     assert "The slack is 0.125." in model_card(columns.fit(table, y)).sections["Constraint"]
-    certified = CertifiedClassifier(
-        RateConstrainedClassifier(slack=0.5), candidates={"slack": [0.1]}, random_state=0
-    ).fit(X, y, sensitive_features=groups)
+    loose = RateConstrainedClassifier(slack=0.5)
+    certified = CertifiedClassifier(loose, candidates={"slack": [0.1]}, random_state=0)
+    certified.fit(X, y, sensitive_features=groups)
     assert str(certified.certificate_) in str(model_card(certified))
 
 

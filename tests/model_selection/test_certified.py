@@ -27,6 +27,15 @@ DATA = make_biased_classification(6000, n_features=6, random_state=0)
 X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
 
 
+OF_LABELS = dict.fromkeys(
+    [
+        *("check_classifiers_classes", "check_classifier_data_not_an_array"),
+        *("check_estimators_dtypes", "check_fit2d_1feature"),
+    ],
+    "which of two words, or of 1 and 2, is the favourable label is not known",
+)
+
+
 def by_c(**options):
     """Around a plain logistic model: the stronger the penalty, the more constant its labels."""
     given = {"constraint": "demographic_parity", "slack": 0.15, "random_state": 0, **options}
@@ -37,23 +46,7 @@ def by_c(**options):
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
 @with_checks(
-    {
-        CertifiedClassifier(
-            LogisticRegression(),
-            constraint="false_negative_rate",
-            slack=0.5,
-            candidates={"C": [1.0]},
-            random_state=0,
-        ): dict.fromkeys(
-            [
-                "check_classifiers_classes",
-                "check_classifier_data_not_an_array",
-                "check_estimators_dtypes",
-                "check_fit2d_1feature",
-            ],
-            "which of two words, or of 1 and 2, is the favourable label is not known",
-        )
-    }
+    {by_c(constraint="false_negative_rate", slack=0.5, candidates={"C": [1.0]}): OF_LABELS}
 )
 def test_sklearn_checks(estimator, check):
     check(estimator)
@@ -69,9 +62,8 @@ def test_promises_are_kept_on_new_data():
         rows = rng.integers(len(new.target), size=3000)
         clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.15), random_state=seed)
         clf.fit(new.data[rows], new.target[rows], sensitive_features=new.sensitive_features[rows])
-        gap = demographic_parity_difference(
-            new.target, clf.predict(new.data), sensitive_features=new.sensitive_features
-        )
+        groups = {"sensitive_features": new.sensitive_features}
+        gap = demographic_parity_difference(new.target, clf.predict(new.data), **groups)
         certified += clf.certified_
         violated += clf.certified_ and gap > 0.15
     assert certified >= 8
@@ -133,19 +125,16 @@ def test_two_sequences_are_the_graphical_procedure(first, second):
 
 
 def test_no_claim_without_a_certificate():
-    useful = {"C": [1e-2, 1.0]}
-    with pytest.warns(
-        exceptions.ConstraintNotSatisfiedWarning,
-        match="No useful model was found that is certified",
-    ):
-        clf = by_c(slack=0.05, candidates=useful).fit(X[:200], Y[:200], sensitive_features=S[:200])
+    clf = by_c(slack=0.05, candidates={"C": [1e-2, 1.0]})
+    few = {"X": X[:200], "y": Y[:200], "sensitive_features": S[:200]}
+    words = "No useful model was found that is certified"
+    with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match=words):
+        clf.fit(**few)
     assert not clf.certified_
     assert not clf.certificate_.kept
     assert not clf.candidates_["kept"].any()
     with pytest.raises(exceptions.NotCertifiedError, match=r"above the slack of 0\.05"):
-        by_c(slack=0.05, candidates=useful, on_failure="raise").fit(
-            X[:200], Y[:200], sensitive_features=S[:200]
-        )
+        clf.set_params(on_failure="raise").fit(**few)
     with pytest.warns(exceptions.MissingSensitiveFeaturesWarning):
         clf = by_c().fit(X, Y)
     assert not clf.certified_
@@ -159,9 +148,8 @@ def test_a_model_that_keeps_the_slack_only_since_groups_are_missing_is_not_chose
     score = rng.normal(size=len(y)) + np.where(group == 1, 2.0 * y - 1.0, -0.5)
     group[(y == 1) & (rng.random(len(y)) < 0.8)] = np.nan  # most errors in group 0 are of these
     clf = by_c(constraint="error_rate_parity", slack=0.3, candidates={"C": [1.0]})
-    with pytest.warns(
-        exceptions.ConstraintNotSatisfiedWarning, match="certified, since groups are missing"
-    ):
+    words = "certified, since groups are missing"
+    with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match=words):
         clf.fit(score[:, None], y, sensitive_features=group)
     certificate = clf.certificate_
     assert certificate.upper < 0.3 < certificate.standing
@@ -204,10 +192,8 @@ def test_models_that_read_the_group():
         inner.set_fit_request(sensitive_features=True)
         inner.set_predict_request(sensitive_features=True)
         inner.set_decision_function_request(sensitive_features=True)
-    candidates = {"partialparityclassifier__slack": [0.3]}
-    clf = CertifiedClassifier(
-        make_pipeline(inner), slack=0.9, candidates=candidates, random_state=0
-    )
+    given = {"candidates": {"partialparityclassifier__slack": [0.3]}, "random_state": 0}
+    clf = CertifiedClassifier(make_pipeline(inner), slack=0.9, **given)
     clf.fit(X, Y, sensitive_features=S)
     assert clf.certified_
     assert clf.candidates_["accuracy"].item() > 0.6
@@ -245,17 +231,11 @@ def test_wrong_parameters(changed, match):
         by_c().set_params(**changed).fit(X, Y, sensitive_features=S)
 
 
-@pytest.mark.parametrize(
-    "train",
-    [
-        by_c().fit,
-        partial(tradeoff_curve, LogisticRegression(), param_name="C", param_range=[1.0], cv=2),
-        PrivateGridSearch(
-            RateConstrainedClassifier(solver=DPSGDA(n_steps=2), feature_range=(-4, 4)),
-            {"slack": [0.1, 0.2]},
-        ).fit,
-    ],
-)
+PRIVATE = RateConstrainedClassifier(solver=DPSGDA(n_steps=2), feature_range=(-4, 4))
+CURVE = partial(tradeoff_curve, LogisticRegression(), param_name="C", param_range=[1.0], cv=2)
+
+
+@pytest.mark.parametrize("train", [by_c().fit, CURVE, PrivateGridSearch(PRIVATE, {}).fit])
 def test_labels_at_other_positions_are_said_once(train):
     groups = pd.Series(S, index=np.arange(len(S)) + 3000)
     with warnings.catch_warnings(record=True, action="always") as told:

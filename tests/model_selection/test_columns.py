@@ -59,18 +59,11 @@ def test_several_columns_are_crossed_and_weights_passed_on(data):
     np.testing.assert_array_equal(clf.predict(table), expected.predict(X))
 
 
-BY_GROUP = PartialParityClassifier(slack=0.3, group_features=True)
+BY_GROUP = make_pipeline(StandardScaler(), PartialParityClassifier(slack=0.3, group_features=True))
+THRESHOLDS = ThresholdOptimizer(estimator=LogisticRegression(), predict_method="predict_proba")
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        pytest.param(make_pipeline(StandardScaler(), BY_GROUP), marks=pytest.mark.slow),
-        ThresholdOptimizer(
-            estimator=LogisticRegression(), predict_method="predict_proba", prefit=False
-        ),
-    ],
-)
+@pytest.mark.parametrize("estimator", [pytest.param(BY_GROUP, marks=pytest.mark.slow), THRESHOLDS])
 @pytest.mark.filterwarnings("ignore:Setting an? (value|item):DeprecationWarning")  # in fairlearn
 def test_models_that_predict_by_group_work_in_searches(data, estimator):
     table, y = data

@@ -37,21 +37,15 @@ def table(n=300, seed=0):
 # --- StratifiedSensitiveKFold --------------------------------------------------------------------
 
 
-@given(
-    n_splits=st.integers(2, 5),
-    seed=st.integers(0, 1000),
-    shuffle=st.booleans(),
-    columns=st.integers(1, 2),
-)
+@given(st.integers(2, 5), st.integers(0, 1000), st.booleans(), st.integers(1, 2))
 @settings(max_examples=30)
 def test_every_stratum_is_spread_evenly_over_a_partition(n_splits, seed, shuffle, columns):
     """Test folds partition the rows, and stratum counts in two folds differ by at most one."""
     rng = np.random.default_rng(seed)
     sensitive = rng.integers(2, size=(150, columns))
     y = rng.choice(["no", "yes"], size=150)
-    cv = model_selection.StratifiedSensitiveKFold(
-        n_splits, shuffle=shuffle, random_state=seed if shuffle else None
-    )
+    seed = seed if shuffle else None
+    cv = model_selection.StratifiedSensitiveKFold(n_splits, shuffle=shuffle, random_state=seed)
     folds = list(cv.split(np.zeros(150), y, sensitive_features=sensitive))
     again = clone(cv, safe=False).split(np.zeros(150), y, sensitive_features=sensitive)
     assert held_out(again) == held_out(folds)
@@ -107,17 +101,12 @@ def test_searches_pass_the_groups_to_the_splitter():
     x, y, group = table()
     args, cv = (LogisticRegression(), x, y), model_selection.StratifiedSensitiveKFold(3)
     splits = list(cv.split(x, y, sensitive_features=group))
-    np.testing.assert_array_equal(
-        cross_val_score(*args, groups=group, cv=cv), cross_val_score(*args, cv=splits)
-    )
+    scores = cross_val_score(*args, groups=group, cv=cv)
+    np.testing.assert_array_equal(scores, cross_val_score(*args, cv=splits))
+    options = {"scoring": lambda clf, X, y: clf.share_, "cv": cv, "error_score": "raise"}
     with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(
-            Recorder(),
-            {"shift": [0.0]},
-            scoring=lambda clf, X, y: clf.share_,
-            cv=cv,
-            error_score="raise",
-        ).fit(x, y, sensitive_features=group)
+        search = GridSearchCV(Recorder(), {"shift": [0.0]}, **options)
+        search.fit(x, y, sensitive_features=group)
     shares = [search.cv_results_[f"split{i}_test_score"][0] for i in range(3)]
     assert shares == pytest.approx([np.mean(group == "c")] * 3, abs=0.01)
 
@@ -161,9 +150,8 @@ def test_select_feasible_says_what_is_wrong():
         model_selection.select_feasible(violation="eo")(results([0.9], [0.1]))
     with pytest.raises(ValueError, match="violation must name a scorer of a negated gap"):
         model_selection.select_feasible()(results([0.9, 0.8], [0.1, -0.8]))
-    with pytest.warns(
-        ConstraintNotSatisfiedWarning, match="'dp' within max_violation=0.05; .* 0.1"
-    ):
+    words = "'dp' within max_violation=0.05; .* 0.1"
+    with pytest.warns(ConstraintNotSatisfiedWarning, match=words):
         model_selection.select_feasible()(results([0.9, 0.8], [0.2, 0.1]))
 
 
@@ -176,31 +164,21 @@ def curve(estimator, **changed):
     return model_selection.tradeoff_curve(estimator, x, y, **given)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "name", "on"),
-    [
-        (Recorder(), "shift", False),
-        (make_pipeline(StandardScaler(), Recorder()), "recorder__shift", True),
-    ],
-    ids=["plain", "pipeline"],
-)
-def test_tradeoff_curve_is_the_cross_validation_of_each_value(estimator, name, on):
+@pytest.mark.parametrize("on", [False, True], ids=["plain", "pipeline"])
+def test_tradeoff_curve_is_the_cross_validation_of_each_value(on):
     """Mean and deviation of the scores of the folds, whatever the global setting."""
-    x, y, group = table()
+    estimator = make_pipeline(StandardScaler(), Recorder()) if on else Recorder()
+    (x, y, group), name = table(), "recorder__shift" if on else "shift"
     shifts = [0.0, 1.0, 0.5]  # not the order in which they are fitted, nor its inverse
     with config_context(enable_metadata_routing=on):
         points = curve(estimator, param_name=name, param_range=shifts, cv=3)
     assert points[name].tolist() == shifts
     with config_context(enable_metadata_routing=True):
         for (_, row), shift in zip(points.iterrows(), shifts, strict=True):
-            scores = cross_validate(
-                clone(estimator).set_params(**{name: shift}),
-                x,
-                y,
-                params={"sensitive_features": group},
-                cv=model_selection.StratifiedSensitiveKFold(3),
-                scoring={"accuracy": "accuracy", "dp": demographic_parity_scorer},
-            )
+            scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
+            options = {"scoring": scoring, "params": {"sensitive_features": group}}
+            options["cv"] = model_selection.StratifiedSensitiveKFold(3)
+            scores = cross_validate(estimator.set_params(**{name: shift}), x, y, **options)
             for score in ("accuracy", "dp"):
                 folds = scores[f"test_{score}"]
                 assert row[f"mean_test_{score}"] == pytest.approx(np.mean(folds))
@@ -230,9 +208,8 @@ def test_folds_of_a_curve_go_to_processes_that_pickle_functions_by_name():
     with parallel_config("multiprocessing"):
         points = curve(tree, n_jobs=2, **changed)
     times = ["mean_fit_time", "std_fit_time"]
-    pd.testing.assert_frame_equal(
-        points.drop(columns=times), curve(tree, **changed).drop(columns=times)
-    )
+    expected = curve(tree, **changed).drop(columns=times)
+    pd.testing.assert_frame_equal(points.drop(columns=times), expected)
 
 
 # --- pareto_front --------------------------------------------------------------------------------

@@ -41,22 +41,21 @@ class NotingRegression(LogisticRegression):
         return super().fit(X, y, sample_weight=sample_weight)
 
 
-FAIR = Noting(slack=0.5, max_iter=3)
+def searched(clf, grid):
+    return GridSearchCV(clf, grid, **STRICT).fit(X, Y, **GIVEN)
+
+
+FAIR, STRICT = Noting(slack=0.5, max_iter=3), {"cv": 2, "error_score": "raise"}
+CURVE = {"sensitive_features": GROUP, "params": {"sample_weight": WEIGHT}, "cv": 2}
 WAYS = {
-    "cross_validate": lambda clf, name: cross_validate(
-        clf, X, Y, params=GIVEN, cv=2, error_score="raise"
-    ),
-    "search": lambda clf, name: GridSearchCV(
-        clf, {f"{name}slack": [0.5]}, cv=2, error_score="raise"
-    ).fit(X, Y, **GIVEN),
+    "cross_validate": lambda clf, name: cross_validate(clf, X, Y, params=GIVEN, **STRICT),
+    "search": lambda clf, name: searched(clf, {f"{name}slack": [0.5]}),
     "certified": lambda clf, name: CertifiedClassifier(clf, **CLAIM).fit(X, Y, **GIVEN),
-    "search of certified": lambda clf, name: GridSearchCV(
-        CertifiedClassifier(clf, **CLAIM), {"confidence": [0.9]}, cv=2, error_score="raise"
-    ).fit(X, Y, **GIVEN),
+    "search of certified": lambda clf, name: searched(
+        CertifiedClassifier(clf, **CLAIM), {"confidence": [0.9]}
+    ),
     "curve": lambda clf, name: tradeoff_curve(
-        *(clf, X, Y),
-        **{"sensitive_features": GROUP, "params": {"sample_weight": WEIGHT}, "cv": 2},
-        **{"param_name": f"{name}slack", "param_range": [0.5]},
+        *(clf, X, Y), **CURVE, param_name=f"{name}slack", param_range=[0.5]
     ),
 }
 pytestmark = [
@@ -90,8 +89,7 @@ def test_weights_reach_estimators(way, routing):
 
 
 def test_weights_reach_all_fits_of_the_smallest_gap():
-    clf = SmallestGapClassifier(FAIR, ExpectedCost(0.6), tol=0.2)
-    clf.fit(X, Y, **GIVEN)
+    SmallestGapClassifier(FAIR, ExpectedCost(0.6), tol=0.2).fit(X, Y, **GIVEN)
     assert all(FITS)
 
 

@@ -187,10 +187,7 @@ def test_groups_keep_the_values_of_the_file(tmp_path):
     table = from_file(options)
     assert table.groups.fillna("unknown").tolist() == ["1", "2", "unknown", "2"] * 100
     assert table.notes[-1].startswith("100 rows with no code")
-    for a, b, note in [
-        ("F", "f", "'F', 'f' in code are different groups."),
-        ("F", "-", "text '-'"),
-    ]:
+    for a, b, note in (("F", "f", "'F', 'f' in code are different"), ("F", "-", "text '-'")):
         loans().assign(code=[a, b] * 200).to_excel(path, index=False)
         table = from_file(options)
         assert set(table.groups) == {a, b}
@@ -211,11 +208,7 @@ WRONG = [
     (changed(decision="granted"), {}, "the labels in decision are granted. Learning needs two"),
     (changed(decision=None), {}, "has 0 rows with a label"),
     (changed(sex="woman"), {}, "have the same sex: there are no groups to compare"),
-    (
-        changed(sex=["woman", None] * 200),
-        {},
-        "All rows of .* whose group is known have the same sex: there are no groups",
-    ),
+    (changed(sex=["woman", None] * 200), {}, "rows of .* whose group is known have the same sex:"),
     (loans()[["sex", "decision"]], {}, "no features beside the label and the sensitive columns"),
 ]
 
@@ -284,14 +277,12 @@ finally:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "argument", "code"), [("audit", "--help", 0), ("quickstart", "--slack=-1", 2)]
-)
-def test_help_and_errors_wait_for_no_import(command, argument, code):
-    ran = [sys.executable, "-c", IMPORTS.format(command=command), argument]
-    done = subprocess.run(ran, capture_output=True, text=True, check=False)
-    assert done.stdout.endswith("set()\n")
-    assert done.returncode == code
+def test_help_and_errors_wait_for_no_import():
+    for command, argument, code in (("audit", "--help", 0), ("quickstart", "--slack=-1", 2)):
+        ran = [sys.executable, "-c", IMPORTS.format(command=command), argument]
+        done = subprocess.run(ran, capture_output=True, text=True, check=False)
+        assert done.stdout.endswith("set()\n")
+        assert done.returncode == code
 
 
 def test_the_data_sets_that_are_written_out_are_those_that_load():

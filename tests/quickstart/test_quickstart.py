@@ -148,16 +148,11 @@ def test_a_model_that_grants_nobody_is_never_chosen(tmp_path, monkeypatch, capsy
 def test_data_sets_with_words_and_codes(tmp_path, monkeypatch, capsys):
     """Codes are words; reductions are fitted once, at the wanted violation; odds are printed."""
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {"age": rng.normal(40, 9, 300), "job": rng.choice(["a", "b"], 300), "SEX": 1}
-    )
+    frame = pd.DataFrame({"age": rng.normal(40, 9, 300), "job": rng.choice(["a", "b"], 300)})
+    frame["SEX"], y = 1, (frame["age"] + rng.normal(0, 5, 300) > 40).to_numpy().astype(int)
+    groups = pd.Series(rng.choice(["f", "m"], 300))
     bunch = make_loan_applications(300)
-    bunch.update(
-        data=frame,
-        target=(frame["age"] + rng.normal(0, 5, 300) > 40).to_numpy().astype(int),
-        target_names=["young", "old"],
-        sensitive_features=pd.Series(rng.choice(["f", "m"], 300)),
-    )
+    bunch.update(data=frame, target=y, target_names=["young", "old"], sensitive_features=groups)
     monkeypatch.setattr(steps, "load_dataset", lambda name: bunch)
     assert steps.dataset("credit_card").words == ["job", "SEX"]
     odds = ["--constraint", "equalized_odds", "--max-violation", "0.2"]
@@ -178,9 +173,8 @@ def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch, capsys):
 
 def test_without_fairlearn_the_rest_runs(tmp_path, monkeypatch, capsys):
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "fairlearn" else find(name)
-    )
+    found = lambda name: None if name == "fairlearn" else find(name)  # noqa: E731
+    monkeypatch.setattr(importlib.util, "find_spec", found)
     table = run(tmp_path)
     assert "reductions" not in set(table["method"])
     assert "pip install fairlearn" in capsys.readouterr().out

@@ -29,26 +29,21 @@ def network(rank=0):
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
 
 
+NOTIONS = [LossParity(0.02, within="labels"), DemographicParity(0.05)]
+GHOST = StochasticGhost(n_steps=3, batch_size=4, max_level=2, step_size=0.01)
 CASES = {
     "function": (gap_at_most(0.05), SwitchingSubgradient(n_steps=30, batch_size=24)),
-    "notions": (
-        [LossParity(0.02, within="labels"), DemographicParity(0.05)],
-        ALM(n_steps=30, batch_size=24),
-    ),
-    "ghost": (
-        LossParity(0.02),
-        StochasticGhost(n_steps=3, batch_size=4, max_level=2, step_size=0.01),
-    ),
+    "notions": (NOTIONS, ALM(n_steps=30, batch_size=24)),
+    "ghost": (LossParity(0.02), GHOST),
     "odd batches": ([], ALM(n_steps=30, batch_size=25)),
 }
 
 
 def run(case, data=None, rank=0, **options):
     constraints, solver = CASES[case]
-    data, options = made() if data is None else data, {"groups": made()[2], **options}
-    return train(
-        network(rank), log_loss, constraints, data, solver=solver, random_state=0, **options
-    )
+    data = made() if data is None else data
+    options = {"groups": made()[2], "solver": solver, "random_state": 0, **options}
+    return train(network(rank), log_loss, constraints, data, **options)
 
 
 def trained(case, rank=0):
