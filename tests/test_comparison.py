@@ -72,9 +72,8 @@ def test_searches_do_not_choose_where_nothing_is_compared():
     X, y, one = rng.normal(size=(200, 1)), np.arange(200) % 2, np.full(200, "f")
     clf = RateConstrainedClassifier(max_iter=1)
     scoring = {"accuracy": "accuracy", "dp": demographic_parity_scorer}
-    search = GridSearchCV(
-        clf, {"slack": [0.1, 0.2]}, scoring=scoring, refit=select_feasible(), cv=2
-    )
+    options = {"scoring": scoring, "refit": select_feasible(), "cv": 2}
+    search = GridSearchCV(clf, {"slack": [0.1, 0.2]}, **options)
     nothing = pytest.raises(ValueError, match="nothing is left to compare")
     with config_context(enable_metadata_routing=True), nothing:
         search.fit(X, y, sensitive_features=one)

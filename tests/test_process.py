@@ -24,9 +24,8 @@ X, Y, GROUP = table()
 
 
 def limits():
-    return torch.get_num_threads(), [
-        library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
-    ]
+    blas = (library for library in threadpool_info() if library["user_api"] == "blas")
+    return torch.get_num_threads(), [library["num_threads"] for library in blas]
 
 
 @pytest.fixture
@@ -43,9 +42,8 @@ def network(n_features, n_outputs):
 
 
 def scores(_):
-    clf = RateConstrainedClassifier(
-        model=network, solver=SGDA(n_steps=60), slack=0.5, random_state=0
-    )
+    solver = SGDA(n_steps=60)
+    clf = RateConstrainedClassifier(model=network, solver=solver, slack=0.5, random_state=0)
     return clf.fit(X, Y, sensitive_features=GROUP).decision_function(X)
 
 
@@ -108,9 +106,7 @@ class CountsThreads(LogisticRegression):
         (None, 1, 1, None),  # the user has set a limit
     ],
 )
-def test_openmp_has_one_thread_for_small_tables_unless_the_user_says_how_many(
-    monkeypatch, chosen, more, columns, threads
-):
+def test_small_tables_have_one_thread_of_openmp(monkeypatch, chosen, more, columns, threads):
     """Boosted trees on 1,000 rows took minutes where other programs had some of the cores."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if chosen:

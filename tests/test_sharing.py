@@ -36,9 +36,8 @@ class Counting(DecisionTreeClassifier):
 
 
 def wrapped(**changed):
-    return RateConstrainedClassifier(
-        **{"model": Counting(max_depth=3, random_state=0), "random_state": 0, **changed}
-    )
+    params = {"model": Counting(max_depth=3, random_state=0), "random_state": 0, **changed}
+    return RateConstrainedClassifier(**params)
 
 
 def counted(function, *args, **params):
@@ -58,9 +57,8 @@ def fitted(estimator, **changed):
 
 
 def same(one, other):
-    np.testing.assert_array_equal(
-        one.decision_function(data.data), other.decision_function(data.data)
-    )
+    scores = (clf.decision_function(data.data) for clf in (one, other))
+    np.testing.assert_array_equal(*scores)
     assert one.training_violation_ == other.training_violation_
     return True
 
@@ -178,9 +176,8 @@ def test_a_curve_asks_for_the_classifiers_of_one_point_and_keeps_the_order():
     given = {"X": many.data, "y": many.target, "sensitive_features": many.sensitive_features}
     given |= {"param_name": "slack", "cv": FOLDS}
     _, once = counted(model_selection.tradeoff_curve, wrapped(), param_range=[0.1], **given)
-    curve, fits = counted(
-        model_selection.tradeoff_curve, wrapped(), param_range=[0.1, 0.02, 0.3, 0.05], **given
-    )
+    given = {**given, "param_range": [0.1, 0.02, 0.3, 0.05]}
+    curve, fits = counted(model_selection.tradeoff_curve, wrapped(), **given)
     assert fits == once
     assert curve["slack"].tolist() == [0.1, 0.02, 0.3, 0.05]
     order = np.argsort(curve["slack"])

@@ -55,10 +55,8 @@ def test_ratios_strata_and_bounded_weights_are_asked(run, tmp_path):
     assert "by sex within each age" in said
     assert "with ratios of at least 50.0 %?" in said
     found = json.loads((tmp_path / "new" / "audit.json").read_text())
-    assert [entry["attribute"] for entry in found["certificates"]] == [
-        "sex where age is old",
-        "sex where age is young",
-    ]
+    strata = [entry["attribute"] for entry in found["certificates"]]
+    assert strata == ["sex where age is old", "sex where age is young"]
 
 
 def test_a_page_and_its_facts_are_written(run, tmp_path):
@@ -71,10 +69,8 @@ def test_a_page_and_its_facts_are_written(run, tmp_path):
     assert out.splitlines()[:2] == [facts["question"], facts["answer"]]
     assert "Who changed" in page
     (gap, *_) = facts["differences"]
-    expected = metrics.demographic_parity_difference(
-        *(frame["decision"] == "granted", frame["decision"] == "granted"),
-        sensitive_features=frame["sex"],
-    )
+    y, sex = frame["decision"] == "granted", frame["sex"]
+    expected = metrics.demographic_parity_difference(y, y, sensitive_features=sex)
     assert gap["value"] == pytest.approx(expected, abs=1e-12)
     origin = facts["provenance"]
     written = (tmp_path / "decisions.csv").read_bytes()

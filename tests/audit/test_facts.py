@@ -60,11 +60,9 @@ def test_rates_of_groups_are_those_of_the_report_and_disparities_rates_by_the_la
         expected = metrics.group_report(TRUE, PRED, sensitive_features=values, y_score=SCORE)
         found = pd.DataFrame(facts(audit.groups, attribute=attribute)).set_index("group")
         columns = [name for name in expected if "low" not in name and "high" not in name]
-        pd.testing.assert_frame_equal(
-            found[columns].sort_index().astype(float),
-            expected.loc[expected.index != "overall", columns].sort_index().astype(float),
-            check_names=False,
-        )
+        expected = expected.drop("overall")[columns].sort_index().astype(float)
+        shown = found[columns].sort_index().astype(float)
+        pd.testing.assert_frame_equal(shown, expected, check_names=False)
         ratio, *_ = facts(audit.ratios, attribute=attribute)
         disparity = found["selection_rate"] / found["selection_rate"].max()
         assert ratio["groups"] == pytest.approx(disparity.to_dict(), abs=1e-12)
@@ -258,11 +256,9 @@ def test_the_headline_says_before_after_and_the_cost(criterion, ratio):
     kind = "difference" if ratio is None else "ratio"
     worst = max if ratio is None else min
     metric = getattr(metrics, f"{criterion}_{kind}")
+    attributes = PEOPLE[["sex"]], PEOPLE[["race"]], PEOPLE
     before, now = (
-        worst(
-            metric(TRUE, pred, sensitive_features=people)
-            for people in (PEOPLE[["sex"]], PEOPLE[["race"]], PEOPLE)
-        )
+        worst(metric(TRUE, pred, sensitive_features=people) for people in attributes)
         for pred in (BEFORE, PRED)
     )
     assert f"from {100 * before:.1f} to {100 * now:.1f} " in found.headline
@@ -278,10 +274,8 @@ def test_a_gap_in_another_rate_is_a_finding():
     wrong = np.where(SEX == "man", TRUE, RNG.random(N) < 0.4)
     found = report(wrong, RNG.random(N) < 0.5, slack=0.1)
     (precision,) = facts(found.differences, criterion="predictive_parity")
-    assert any(
-        f'"right if granted" differs by {100 * precision["value"]:.1f} points' in text
-        for text in found.findings
-    )
+    words = f'"right if granted" differs by {100 * precision["value"]:.1f} points'
+    assert any(words in text for text in found.findings)
 
 
 @pytest.mark.parametrize(("n_before", "is_shown"), [(5, False), (18, False), (60, True)])
@@ -289,9 +283,8 @@ def test_rates_of_few_earlier_decisions_are_hidden_and_the_change_with_them(n_be
     sex = np.resize(["man", "woman"], N)
     before = np.where(np.arange(N) < n_before, BEFORE.astype(float), np.nan)
     found = report(sensitive_features=sex, before=before, slack=0.5)
-    gap = metrics.demographic_parity_difference(
-        BEFORE[:n_before], BEFORE[:n_before], sensitive_features=sex[:n_before]
-    )
+    before, groups = BEFORE[:n_before], sex[:n_before]
+    gap = metrics.demographic_parity_difference(before, before, sensitive_features=groups)
     (fact,) = facts(found.differences, criterion="demographic_parity")
     assert fact["before"] == pytest.approx(gap if is_shown else np.nan, nan_ok=True)
     assert (f"from {100 * gap:.1f} to " in found.headline) == is_shown
@@ -333,9 +326,8 @@ def test_groups_come_in_their_order_or_by_their_rates_and_unknown_ones_are_a_row
     ages = np.array(["Greater than 45", "25 - 45", "Less than 25"])[np.arange(N) % 3]
     race = pd.Series(RACE, name="race").mask(np.arange(N) < 50)
     found = report(sensitive_features=pd.DataFrame({"age": ages, "race": race}))
-    assert [fact["group"] for fact in facts(found.groups, attribute="age")] == [
-        *("Less than 25", "25 - 45", "Greater than 45")
-    ]
+    ages = [fact["group"] for fact in facts(found.groups, attribute="age")]
+    assert ages == ["Less than 25", "25 - 45", "Greater than 45"]
     *by_rate, unknown = facts(found.groups, attribute="race")
     rates = [fact["selection_rate"] for fact in by_rate]
     assert rates == sorted(rates, reverse=True)
@@ -517,9 +509,8 @@ def test_rates_of_zero_have_no_ratio_and_are_named_in_the_answer():
     assert f"smallest ratio {100 * rate['woman'] / rate['man']:.1f} %" in found.answer
     zero = "sex: predicted 'favourable' with label 'not favourable' (rates of zero have"
     assert f"Not compared: {zero} no ratio)." in found.answer.replace("group:", "sex:")
-    certificate = certify(
-        y_true=TRUE, y_pred=granted, sensitive_features=SEX, constraint=EqualizedOdds(ratio=0.5)
-    )
+    rows = {"y_true": TRUE, "y_pred": granted, "sensitive_features": SEX}
+    certificate = certify(**rows, constraint=EqualizedOdds(ratio=0.5))
     assert certificate.estimate == pytest.approx(1 - rate["woman"] / rate["man"])
 
 
@@ -645,9 +636,8 @@ def test_a_ratio_of_rates_that_are_all_zero_is_not_known():
 def test_a_cell_that_several_criteria_leave_out_is_named_once():
     people = np.where(np.arange(N) < 20, "x", SEX)
     left_out = report(TRUE | (people == "x"), sensitive_features=people).left_out
-    assert [t for t in left_out if "label" in t] == [
-        "group: x with label 'not favourable' (0 rows)"
-    ]
+    of_labels = [text for text in left_out if "label" in text]
+    assert of_labels == ["group: x with label 'not favourable' (0 rows)"]
 
 
 def test_groups_and_strata_that_are_too_small_are_named_within_strata():

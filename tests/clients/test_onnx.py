@@ -26,6 +26,7 @@ pytest.importorskip("skl2onnx", reason="skl2onnx is in the extra `onnx`")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is in the extra `onnx`")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of fits that are cut short, and of skl2onnx
 NETWORK = {"model": (4, 3), "max_iter": 3, "random_state": 0}
+SINGLE = RateConstrainedClassifier(model=SingleFit(LogisticRegression()))
 OF_TWO = {
     "linear": RateConstrainedClassifier(),
     "ranking": AUCFairClassifier(),
@@ -33,9 +34,7 @@ OF_TWO = {
     "perceptron": RateConstrainedClassifier(**NETWORK),
     "odds": RateConstrainedClassifier("equalized_odds", slack=0.2, model=LogisticRegression()),
     "forest": RateConstrainedClassifier(model=RandomForestClassifier(5, random_state=0)),
-    "single in a pipeline": make_pipeline(
-        StandardScaler(), RateConstrainedClassifier(model=SingleFit(LogisticRegression()))
-    ),
+    "single in a pipeline": make_pipeline(StandardScaler(), SINGLE),
 }
 CASES = [(name, 2, False) for name in OF_TWO]
 CASES += [("linear", 3, True), ("perceptron", 3, False), ("forest", 3, True)]

@@ -77,9 +77,8 @@ def test_an_error_in_a_fit_still_ends_the_callbacks_and_leaves_the_estimator_as_
 def test_a_private_fit_tells_callbacks_neither_rows_nor_models():
     X, y, groups = biased()
     stops = Stops(after=99)
-    clf = fc.RateConstrainedClassifier(
-        epsilon=1.0, solver=DPSGDA(n_steps=4), feature_range=(-5, 5), random_state=0
-    )
+    given = {"feature_range": (-5, 5), "random_state": 0}
+    clf = fc.RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=4), **given)
     clf.set_callbacks(stops).fit(X, y, sensitive_features=groups)
     assert len(stops.ended) == clf.n_iter_ + 1
     assert all(rows is None and model is None for _, rows, model in stops.ended)

@@ -20,9 +20,8 @@ from tests.helpers.notions import soft_values as soft
 SURROGATE_OBJECTS = [Quadratic(), Quadratic(c1=0.7, c2=0.4), Binormal(), SoftBins()]
 every_notion = pytest.mark.parametrize("notion", COMPARISONS)
 every_surrogate = pytest.mark.parametrize("surrogate", SURROGATE_OBJECTS, ids=repr)
-each_of_both = pytest.mark.parametrize(
-    ("notion", "surrogate"), list(zip(COMPARISONS, cycle(SURROGATE_OBJECTS), strict=False))
-)
+PAIRS = list(zip(COMPARISONS, cycle(SURROGATE_OBJECTS), strict=False))
+each_of_both = pytest.mark.parametrize(("notion", "surrogate"), PAIRS)
 
 
 def constraint(notion="inter_group", surrogate="binormal", n_groups=3, slack=0.05):
@@ -135,9 +134,8 @@ def test_pairwise_loss_of_labels(surrogate):
         cells = np.array([[0] * 3, [1] * 3]), np.array([[1] * 3, [0] * 3])
         expected = pair_mean(lambda t: surrogate.c1 * (t - surrogate.c2) ** 2, rows, *cells)
         assert value.item() == pytest.approx(expected, rel=1e-12)
-    auc = metrics.auc_between(
-        rows.scores[:, 0], rows.y.numpy() == 1, rows.y.numpy() == 0, sample_weight=rows.weight
-    )
+    y, scores = rows.y.numpy(), rows.scores[:, 0]
+    auc = metrics.auc_between(scores, y == 1, y == 0, sample_weight=rows.weight)
     for ranked in (objective, RankedLoss()):
         assert ranked.hard(rows.scores, rows.y, rows.weight).item() == pytest.approx(1 - auc)
     shifted = rows.scores + 3.0 * rows.y[:, None]

@@ -31,9 +31,8 @@ NOTIONS += [
     constraints.LossParity(0.1, within="labels", loss="brier"),
 ]
 every_notion = pytest.mark.parametrize("notion", NOTIONS, ids=repr)
-each_in_some_shape = pytest.mark.parametrize(
-    ("notion", "shape"), list(zip(NOTIONS, cycle(SHAPES), strict=False)), ids=repr
-)
+SHAPED = list(zip(NOTIONS, cycle(SHAPES), strict=False))
+each_in_some_shape = pytest.mark.parametrize(("notion", "shape"), SHAPED, ids=repr)
 
 
 def targets(P):
@@ -51,9 +50,7 @@ def _loss_events(y, P, loss_parity, scores):
 # For labels y and class probabilities P: the pairs (how much rows count, what is averaged).
 EVENTS = {
     "demographic_parity": lambda y, P: [(y >= 0, P[:, k]) for k in targets(P)],
-    "equalized_odds": lambda y, P: [
-        (y == c, P[:, k]) for c in range(P.shape[1]) for k in targets(P)
-    ],
+    "equalized_odds": lambda y, P: [(y == c, P[:, k]) for c in range(len(P.T)) for k in targets(P)],
     "equal_opportunity": lambda y, P: [(y == c, P[:, c]) for c in targets(P)],
     "false_positive_rate_parity": lambda y, P: [(y != c, P[:, c]) for c in targets(P)],
     "error_rate_parity": lambda y, P: [(y >= 0, 1.0 - P[np.arange(len(y)), y])],
@@ -68,11 +65,8 @@ EVENTS = {
 def oracle(notion, rows, P):
     """The notion in its own units: a largest gap, or a largest rate."""
     y, group, weight = rows.y.numpy(), rows.group.numpy(), rows.weight.numpy()
-    events = (
-        _loss_events(y, P, notion, rows.scores)
-        if isinstance(notion, constraints.LossParity)
-        else EVENTS[notion.name](y, P)
-    )
+    by_name = EVENTS.get(notion.name)
+    events = by_name(y, P) if by_name else _loss_events(y, P, notion, rows.scores)
 
     def rate(event, members):
         return np.average(event[1], weights=event[0] * members * weight)
@@ -157,9 +151,8 @@ def test_paper_form_over_both_classes_is_the_two_sided_gap_to_the_rest():
     ]
     rest = [[other for other in names if other != name] for name in names]
     unions = [*([name] for name in names), *rest]
-    paper = constraints.RateConstraint(
-        {name: {"group": name} for name in names}, unions, weights, slack=0.1
-    )
+    cells = {name: {"group": name} for name in names}
+    paper = constraints.RateConstraint(cells, unions, weights, slack=0.1)
     ours = constraints.DemographicParity(0.1, reference="rest")
     for values in (soft_values, hard_values):
         found = values(bound(ours, (2, n_groups)), rows).sort().values

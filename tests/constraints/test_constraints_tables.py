@@ -67,10 +67,8 @@ def test_a_stack_is_its_members_one_after_the_other(chosen):
     aux = stack.init_aux(rows.scores, rows.on(stack))
     aux = aux + torch.linspace(-1, 1, len(aux), dtype=aux.dtype)
     each = torch.split(aux, [member.n_aux for member in members])
-    for one, others in (
-        (stack, members),
-        (stack.sharpened(), [member.sharpened() for member in members]),
-    ):
+    sharp = [member.sharpened() for member in members]
+    for one, others in ((stack, members), (stack.sharpened(), sharp)):
         for values in (soft_values, hard_values):
             found = values(one, rows, aux)
             expected = [values(m, rows, a) for m, a in zip(others, each, strict=True)]

@@ -18,9 +18,8 @@ from tests.helpers.numeric import numerical_jacobian
 NOTIONS = [DemographicParity(), EqualizedOdds(), EqualOpportunity()]
 SHAPES = [(2, 2), (2, 3), (3, 2), (4, 5)]
 notions = pytest.mark.parametrize("notion", NOTIONS, ids=lambda n: n.name)
-notions_and_shapes = pytest.mark.parametrize(
-    ("notion", "shape"), list(zip([*NOTIONS, EqualOpportunity()], SHAPES, strict=True))
-)
+SHAPED = list(zip([*NOTIONS, EqualOpportunity()], SHAPES, strict=True))
+notions_and_shapes = pytest.mark.parametrize(("notion", "shape"), SHAPED)
 
 
 def saddle_value(information, dual, sums):
@@ -104,9 +103,8 @@ def test_the_envelope_theorem_holds(notion, shape):
     def sums(scores):
         return constraint.statistic.sums(scores, rows.on(constraint))
 
-    numerical = numerical_jacobian(
-        lambda scores: information.value(sums(scores)).reshape(1), rows.scores
-    )[0]
+    value = lambda scores: information.value(sums(scores)).reshape(1)  # noqa: E731
+    numerical = numerical_jacobian(value, rows.scores)[0]
     best = information.optimal_dual(sums(rows.scores))
     scores = rows.scores.clone().requires_grad_()
     total = (information.weights(best) * sums(scores)).sum()

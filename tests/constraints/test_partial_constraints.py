@@ -136,9 +136,8 @@ def test_convex_minus_concave_is_the_value(surrogate):
         for scale in (0.1, 1.0, 20.0):
             scaled = rows._replace(scores=scale * rows.scores)
             first, second = constraint.convex_parts(scaled.scores, scaled.on(constraint), aux)
-            assert (first - second).numpy() == pytest.approx(
-                soft_values(constraint, scaled, aux).numpy(), abs=1e-9
-            )
+            expected = soft_values(constraint, scaled, aux).numpy()
+            assert (first - second).numpy() == pytest.approx(expected, abs=1e-9)
 
 
 @every_surrogate
@@ -151,13 +150,9 @@ def test_both_parts_are_convex_along_segments(surrogate):
         constraint = bound(notion)
         bends = np.zeros(2)
         for _ in range(5):
-            segment = [  # of parameters of three columns, and extra variables
-                [
-                    torch.as_tensor(2.0 * rng.normal(size=size))
-                    for size in ((3, 1), constraint.n_aux)
-                ]
-                for _ in range(2)
-            ]
+            sizes = (3, 1), constraint.n_aux  # parameters of three columns, and extra variables
+            ends = ([2.0 * rng.normal(size=size) for size in sizes] for _ in range(2))
+            segment = [list(map(torch.as_tensor, end)) for end in ends]
             ends = [constraint.convex_parts(X @ w, rows.on(constraint), aux) for w, aux in segment]
             w, aux = (0.5 * (one + other) for one, other in zip(*segment, strict=True))
             middle = constraint.convex_parts(X @ w, rows.on(constraint), aux)
@@ -183,9 +178,8 @@ def test_tied_scores_are_feasible_at_the_start(name, surrogate):
 
 def test_small_sets_are_left_out_and_counted():
     counts = np.array([[20, 20, 3], [20, 3, 20]])
-    constraint, dropped = bound(constraints.PartialStatisticalParity((0.0, 0.04))).without_small(
-        counts, 1
-    )
+    notion = constraints.PartialStatisticalParity((0.0, 0.04))
+    constraint, dropped = bound(notion).without_small(counts, 1)
     words = "(23 rows, 0.92 of them in the interval)"
     alone = "group a (40 rows, nothing to compare it with)"
     assert dropped == [f"group b {words}", f"group c {words}", alone]
@@ -194,10 +188,8 @@ def test_small_sets_are_left_out_and_counted():
     kept, dropped = odds.without_small(counts, 5)
     assert [word.split(" (")[0] for word in dropped] == ["group c, label 0", "group b, label 1"]
     assert [kept.describe(j) for j in range(len(kept.slack))] == [
-        "partial_equalized_odds: group a, label 0 against group b, label 0",
-        "partial_equalized_odds: group b, label 0 against group a, label 0",
-        "partial_equalized_odds: group a, label 1 against group c, label 1",
-        "partial_equalized_odds: group c, label 1 against group a, label 1",
+        f"partial_equalized_odds: group {g}, label {y} against group {h}, label {y}"
+        for g, h, y in ("ab0", "ba0", "ac1", "ca1")
     ]
     assert odds.without_small(counts, 1) == (odds, [])
 
@@ -210,9 +202,8 @@ def test_a_dropped_set_leaves_the_others_values():
         assert dropped
         two = bound(notion((0.1, 0.6)), 2)
         aux = variables(two, rows.take(rows.group < 2))
-        assert soft_values(kept, rows, aux).numpy() == pytest.approx(
-            soft_values(two, rows.take(rows.group < 2), aux).numpy(), abs=1e-12
-        )
+        expected = soft_values(two, rows.take(rows.group < 2), aux).numpy()
+        assert soft_values(kept, rows, aux).numpy() == pytest.approx(expected, abs=1e-12)
 
 
 def test_bins_err_by_at_most_half_the_mass_they_share():

@@ -72,8 +72,8 @@ def test_choice_of_sensitive_features_and_of_columns(local):
     bunch = load_dataset("tiny", sensitive=["job", "sex"], drop="sex")
     assert bunch.sensitive_features.to_numpy().tolist()[2] == ["?", "male"]
     assert bunch.feature_names == ["age", "job"]
-    X, names = (load_dataset("tiny", drop=["age"], preprocess="one_hot")[k] for k in
-                ("data", "feature_names"))  # fmt: skip
+    bunch = load_dataset("tiny", drop=["age"], preprocess="one_hot")
+    X, names = bunch.data, bunch.feature_names
     assert names == ["sex=0", "sex=1", "job=?", "job=a", "job=b", "job=c"]
     assert X.toarray().sum(axis=1).tolist() == [2, 2, 2, 2]
 
@@ -103,9 +103,10 @@ def test_the_last_resort_is_the_data_home_of_scikit_learn(tmp_path, monkeypatch)
     assert loading.data_folder("~") == Path.home()
 
 
-@pytest.mark.parametrize(
-    "text", [TINY.replace("40", "41"), TINY.split("\n", 1)[1] + TINY.split("\n")[0]]
-)
+HEADER, _, TINY_ROWS = TINY.partition("\n")
+
+
+@pytest.mark.parametrize("text", [TINY.replace("40", "41"), TINY_ROWS + HEADER])
 def test_a_wrong_file_is_refused_with_both_checksums(local, text):
     """With another number, or a header that is not the first line."""
     wrong = gzip.compress(text.encode())

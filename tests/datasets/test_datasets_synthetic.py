@@ -48,9 +48,8 @@ def test_gaps_of_an_unconstrained_classifier_grow_with_bias(parameters):
 @pytest.mark.parametrize("bias", [0.0, 0.5])
 def test_labels_follow_the_documented_logistic_model(bias):
     """Log-odds: class_sep <w, x> + 2 bias a_g, nothing from proxies and noise; |w| = 1."""
-    X, y, s, names = make_biased_classification(
-        100_000, n_groups=3, bias=bias, class_sep=1.5, random_state=1
-    ).values()
+    params = {"n_groups": 3, "bias": bias, "class_sep": 1.5}
+    X, y, s, names = make_biased_classification(100_000, **params, random_state=1).values()
     standing = np.array([1, 0, -1])[s]
     slopes = LogisticRegression(C=1e6).fit(np.column_stack([X, standing]), y).coef_[0]
     kinds = [name.split("_")[0] for name in names]
@@ -69,9 +68,8 @@ def test_labels_follow_the_documented_logistic_model(bias):
     seed=st.integers(0, 100),
 )
 def test_sizes_of_groups_and_classes(n_samples, n_groups, n_classes, imbalance, seed):
-    data = make_biased_classification(
-        n_samples, 7, n_groups, n_classes, imbalance=imbalance, random_state=seed
-    )
+    shape, params = (n_samples, 7, n_groups, n_classes), {"imbalance": imbalance}
+    data = make_biased_classification(*shape, **params, random_state=seed)
     share = (1 - imbalance) ** np.arange(n_groups)
     sizes = np.bincount(data.sensitive_features, minlength=n_groups)
     assert (abs(sizes - n_samples * share / share.sum()) < 1).all()

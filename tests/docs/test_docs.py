@@ -94,14 +94,10 @@ def test_every_public_name_has_a_page_in_the_reference():
         elif found := re.match(r"   (\w+)$", line):
             listed.append(f"{module}.{found[1]}")
     assert sorted(listed) == sorted({*CLASSES, *FUNCTIONS})
-    others = [
-        name
-        for module in map(importlib.import_module, MODULES)
-        for name in module.__all__
-        if not inspect.isclass(getattr(module, name))
-        and not inspect.isfunction(getattr(module, name))
-        and not name.startswith("__")
-    ]
+    modules = map(importlib.import_module, MODULES)
+    public = ((name, getattr(module, name)) for module in modules for name in module.__all__)
+    plain = [(n, v) for n, v in public if not inspect.isclass(v) and not inspect.isfunction(v)]
+    others = [name for name, _ in plain if not name.startswith("__")]
     assert all(f"``{name}``" in text for name in others)
 
 
@@ -206,11 +202,8 @@ def found(name):
 
 def test_named_code_and_named_tests_exist():
     assert all(callable(found(name)) for name in CODE)
-    assert not [
-        (path, name)
-        for path, name in TESTS
-        if f"\ndef {name}(" not in (ROOT / path).read_text(encoding="utf-8")
-    ]
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path, _ in TESTS}
+    assert not [(path, name) for path, name in TESTS if f"\ndef {name}(" not in texts[path]]
 
 
 def test_every_row_of_code_names_code_and_a_test():

@@ -348,7 +348,9 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
         *((size, rate, "laplace", 6) for size, rate in ((0.011, 1e-7), (1.1, 1e-7), (1.1, 2e-7))),
     ],
 )
-def test_extreme_searches_need_few_distributions(epsilon, rate, noise, most, monkeypatch):
+def test_extreme_searches_are_planned_with_few_distributions(
+    epsilon, rate, noise, most, monkeypatch
+):
     """Of 100,000 steps: each distribution takes up to half a second."""
     made, kind = [], f"from_{noise}_mechanism"
     make = getattr(privacy_loss_distribution, kind)

@@ -40,9 +40,8 @@ def fitted(comparison="inter_group", data=None, sample_weight=None, **params):
 
 def measured(clf, data):
     X, y, group = data
-    return METRIC_OF[getattr(clf.constraint, "comparison", clf.constraint)](
-        y, clf.decision_function(X), sensitive_features=group
-    )
+    metric = METRIC_OF[getattr(clf.constraint, "comparison", clf.constraint)]
+    return metric(y, clf.decision_function(X), sensitive_features=group)
 
 
 def auc(clf, data):

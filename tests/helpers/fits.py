@@ -21,9 +21,8 @@ for _name in ("demographic_parity", "equal_opportunity", "equalized_odds", "pred
 @functools.cache
 def table(n_classes=2, n_groups=2, n=400):
     """Features, labels and groups; group 0 is favoured, and its labels are noisier."""
-    data = make_biased_classification(
-        n, 6, n_groups, n_classes, bias=0.6, class_sep=3.0, random_state=0
-    )
+    shape, params = (n, 6, n_groups, n_classes), {"bias": 0.6, "class_sep": 3.0}
+    data = make_biased_classification(*shape, **params, random_state=0)
     rng = np.random.default_rng(0)
     y, group = data.target.copy(), data.sensitive_features
     noisy = (group == 0) & (rng.random(n) < 0.2)
@@ -42,9 +41,8 @@ def fitted(constraint="demographic_parity", data=None, sample_weight=None, **par
 def logistic_regression(X, y, penalty, *, fit_intercept=True, weight=None):
     """scikit-learn's on standardised columns; `penalty` is alpha times the sum of the weights."""
     scaler = StandardScaler(with_mean=fit_intercept)
-    model = LogisticRegression(
-        C=1 / penalty, fit_intercept=fit_intercept, tol=1e-10, max_iter=10_000
-    )
+    params = {"C": 1 / penalty, "tol": 1e-10, "max_iter": 10_000}
+    model = LogisticRegression(fit_intercept=fit_intercept, **params)
     Z = scaler.fit_transform(X, sample_weight=weight)
     model.fit(Z, y, sample_weight=weight)
     coef = model.coef_ / scaler.scale_
@@ -66,6 +64,5 @@ def measured(clf, name, data, **options):
 
 def same_model(one, other, rtol=1e-5):
     for attribute in ("coef_", "intercept_"):
-        np.testing.assert_allclose(
-            getattr(one, attribute), getattr(other, attribute), rtol=rtol, atol=rtol
-        )
+        values = (getattr(clf, attribute) for clf in (one, other))
+        np.testing.assert_allclose(*values, rtol=rtol, atol=rtol)

@@ -36,12 +36,8 @@ def random_rows(seed, n_classes=2, n_groups=3, n=60):
     rest = rng.integers([[n_classes], [n_groups]], size=(2, max(0, n - every_cell.shape[1])))
     y, group = np.hstack((every_cell, rest))
     n_outputs = 1 if n_classes == 2 else n_classes
-    return ScoredRows(
-        torch.as_tensor(rng.normal(size=(len(y), n_outputs))),
-        torch.as_tensor(y),
-        torch.as_tensor(group),
-        torch.as_tensor(rng.exponential(size=len(y)) + 0.1),
-    )
+    scores, weight = rng.normal(size=(len(y), n_outputs)), rng.exponential(size=len(y)) + 0.1
+    return ScoredRows(*map(torch.as_tensor, (scores, y, group, weight)))
 
 
 def bound(notion, shape, temperature=1.0, slack=0.05):

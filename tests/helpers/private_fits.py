@@ -26,10 +26,8 @@ class Remembers(LogisticRegression):
 
 
 PUBLIC = make_biased_classification(500, 6, bias=0.6, random_state=9)
-OF_LABEL, OF_GROUP = (
-    FrozenEstimator(Remembers().fit(PUBLIC.data, target))
-    for target in (PUBLIC.target, PUBLIC.sensitive_features)
-)
+TARGETS = PUBLIC.target, PUBLIC.sensitive_features
+OF_LABEL, OF_GROUP = (FrozenEstimator(Remembers().fit(PUBLIC.data, y)) for y in TARGETS)
 SECRET_GROUPS = {"epsilon": 1.0, "protect": "sensitive_features", "random_state": 0}
 PRIVATE = {
     "rates": fc.RateConstrainedClassifier(solver=STEPS, **OF_RECORDS),

@@ -24,10 +24,8 @@ def run_on_workers(task, path, size, *arguments, timeout=timedelta(minutes=5)):
     context.set_forkserver_preload(["fairconstrained.estimators", "torch.distributed"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
-        processes = [
-            context.Process(target=_work, args=(task, rank, size, path, timeout, arguments))
-            for rank in range(size)
-        ]
+        each = ((task, rank, size, path, timeout, arguments) for rank in range(size))
+        processes = [context.Process(target=_work, args=args) for args in each]
         for process in processes:
             process.start()
     for process in processes:

@@ -34,12 +34,9 @@ class QuadraticProblem(SoftIsHard):
         """Strictly convex; x = 0 is strictly feasible, and far from optimal."""
         rng = np.random.default_rng(seed)
         root = rng.normal(size=(n_variables, n_variables))
-        return cls(
-            torch.as_tensor(root @ root.T / n_variables + np.eye(n_variables)),
-            torch.as_tensor(2.0 * rng.normal(size=n_variables)),
-            torch.as_tensor(rng.normal(size=(n_constraints, n_variables))),
-            torch.as_tensor(rng.uniform(0.1, 1.0, size=n_constraints)),
-        )
+        P, q = root @ root.T / n_variables + np.eye(n_variables), 2.0 * rng.normal(size=n_variables)
+        A, b = rng.normal(size=(n_constraints, n_variables)), rng.uniform(0.1, 1.0, n_constraints)
+        return cls(*map(torch.as_tensor, (P, q, A, b)))
 
     @property
     def n_constraints(self):
@@ -75,8 +72,7 @@ def solve_quadratic(problem, shift=0.0):
     x = cp.Variable(len(problem.q))
     objective = 0.5 * cp.quad_form(x, cp.psd_wrap(problem.P.numpy())) + problem.q.numpy() @ x
     bounds = [problem.A.numpy() @ x + shift <= problem.b.numpy()] if problem.n_constraints else []
-    cp.Problem(cp.Minimize(objective), bounds).solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
-    )
+    tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-12)
+    cp.Problem(cp.Minimize(objective), bounds).solve(solver=cp.CLARABEL, **tight)
     dual = bounds[0].dual_value if bounds else np.zeros(0)
     return torch.as_tensor(x.value), torch.as_tensor(dual)

@@ -59,9 +59,8 @@ class Rows(SoftIsHard):
         self.calls.append(("fc", rows, scale))
         f, c = self.objective(x, rows), self.constraints(x, rows, scale)
         del self.calls[-2:]
-        return Linearization(
-            torch.cat((f.value, c.value)), lambda v: f.pullback(v[:1]) + c.pullback(v[1:])
-        )
+        value = torch.cat((f.value, c.value))
+        return Linearization(value, lambda v: f.pullback(v[:1]) + c.pullback(v[1:]))
 
     def start(self):
         return self.x.clone()

@@ -39,10 +39,10 @@ Relation = importlib.import_module("dp_accounting").NeighboringRelation
 RELATION = {"record": Relation.ADD_OR_REMOVE_ONE, "sensitive_features": Relation.REPLACE_ONE}
 
 
-@pytest.mark.parametrize(
-    ("q", "n", "s", "b", "joint", "naive"),
-    [(0.014, 200, 3.0, 4.0, 0.2985, 0.285), (0.005, 5000, 1.0, 2.0, 2.31, 2.05)],
-)
+JOINT = [(0.014, 200, 3.0, 4.0, 0.2985, 0.285), (0.005, 5000, 1.0, 2.0, 2.31, 2.05)]
+
+
+@pytest.mark.parametrize(("q", "n", "s", "b", "joint", "naive"), JOINT)
 def test_one_batch_is_one_joint_release(q, n, s, b, joint, naive):
     """Composing the subsampled mechanisms as if each drew its own batch understates epsilon."""
     got = spent(Laplace(b), Gaussian(s), q=q, n=n)
@@ -116,9 +116,8 @@ def test_sampled_laplace_is_that_of_dp_accounting_on_a_fine_grid(scale, q, n):
 
 def gaussian_divergence(epsilon, shift):
     """Of N(shift, 1) from N(0, 1) at e^epsilon."""
-    return norm.cdf(shift / 2 - epsilon / shift) - math.exp(epsilon) * norm.cdf(
-        -shift / 2 - epsilon / shift
-    )
+    above, below = norm.cdf(np.array([shift, -shift]) / 2 - epsilon / shift)
+    return above - math.exp(epsilon) * below
 
 
 @given(sigma=noises, n=st.integers(1, 100), unit=units)
@@ -137,9 +136,8 @@ def test_ten_thousand_convolutions_do_not_lose_accuracy():
     n, sigma = 10_000, 100.0
     epsilon = spent(Gaussian(sigma), Laplace(1e9), n=n)
     shift = math.sqrt(n) / sigma
-    assert (
-        gaussian_divergence(epsilon, shift) <= DELTA < gaussian_divergence(epsilon * 0.995, shift)
-    )
+    delta, with_less = (gaussian_divergence(e, shift) for e in (epsilon, epsilon * 0.995))
+    assert delta <= DELTA < with_less
 
 
 @given(s=noises, t=noises, q=st.floats(0.01, 1.0), n=steps, unit=units)
@@ -167,9 +165,8 @@ def test_phases_add_up_between_the_largest_and_the_sum():
 def test_laplace_alone_is_pure_differential_privacy():
     """One release of all rows: 1/b for the record, and 2/b when a row is replaced."""
     assert spent(Laplace(4.0), delta=1e-10) == pytest.approx(0.25, rel=1e-2)
-    assert spent(Laplace(4.0), delta=1e-10, unit="sensitive_features") == pytest.approx(
-        0.5, rel=1e-2
-    )
+    twice = spent(Laplace(4.0), delta=1e-10, unit="sensitive_features")
+    assert twice == pytest.approx(0.5, rel=1e-2)
 
 
 def test_replacing_a_row_of_all_doubles_both_shifts():
@@ -260,15 +257,11 @@ def test_the_price_of_a_ranking_is_stated_however_large():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize(
-    "clf",
-    [
-        RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5)),
-        DPFermiClassifier(solver=NoisyTables(n_steps=5)),
-        AUCFairClassifier(),
-    ],
-    ids=["rates", "fermi", "ranking"],
-)
+RATES = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5))
+FERMI = DPFermiClassifier(solver=NoisyTables(n_steps=5))
+
+
+@pytest.mark.parametrize("clf", [RATES, FERMI, AUCFairClassifier()], ids=["rates", "fermi", "AUCs"])
 def test_it_is_calibrated_for(clf):
     """The guarantee is within the budget for replacement, and much below it for a null record."""
     budget = Budget(1.0, 1e-5, "record_replacement")
@@ -286,12 +279,10 @@ def test_it_is_calibrated_for(clf):
 def test_a_budget_is_the_long_form_of_three_parameters():
     short = {"epsilon": 1.0, "delta": 1e-6, "protect": "record_replacement"}
     clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=5), random_state=0)
-    fits = [
-        clone(clf)
-        .set_params(**given)
-        .fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
-        for given in (short, {"epsilon": Budget(*short.values())})
-    ]
+    long = {"epsilon": Budget(*short.values())}
+    fits = [clone(clf).set_params(**given) for given in (short, long)]
+    for one in fits:
+        one.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
     assert fits[0].privacy_ == fits[1].privacy_
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)
 
@@ -325,18 +316,14 @@ def test_a_plan_spends_its_budget_and_no_more(epsilon, q, n, share, laplace, uni
     laplace = laplace if unit == "record" else ()
     fractions, step = {"counts": 0.02, "final": 0.02}, {"table": share, "gradient": 1 - share}
     budget = Budget(epsilon, DELTA, unit)
-    plan = plan_releases(
-        fractions, budget, times={"final": 2}, step=step, sampling_rate=q, n_steps=n,
-        laplace=laplace,
-    )  # fmt: skip
+    steps = {"step": step, "sampling_rate": q, "n_steps": n, "laplace": laplace}
+    plan = plan_releases(fractions, budget, times={"final": 2}, **steps)
     assert 0.99 * epsilon <= plan.epsilon <= epsilon
     assert (plan.unit, plan.sampling_rate, plan.n_steps) == (unit, q, n)
-    assert {name: times for name, (_, times) in plan.releases.items()} == {
-        "counts": 1, "final": 2, "table": n, "gradient": n,
-    }  # fmt: skip
-    assert (plan.noise("gradient") / plan.noise("table")) ** -2 == pytest.approx(
-        (1 - share) / share
-    )
+    times = {name: times for name, (_, times) in plan.releases.items()}
+    assert times == {"counts": 1, "final": 2, "table": n, "gradient": n}
+    ratio = (plan.noise("table") / plan.noise("gradient")) ** 2
+    assert ratio == pytest.approx((1 - share) / share)
     assert plan.noise("counts") == pytest.approx(plan.noise("final") / 2**0.5, rel=1e-3)  # rounding
     assert plan.noise("nothing") == math.inf
     assert privacy_spent(plan.phases, delta=DELTA, unit=unit) == pytest.approx(plan.epsilon)
@@ -360,9 +347,7 @@ def test_hardly_any_noise_suffices_where_delta_exceeds_the_sampling():
 
 def test_a_template_in_which_noise_does_not_help_is_refused():
     with pytest.raises(ValueError, match="No noise below 1e\\+09 keeps epsilon"):
-        calibrate(
-            lambda s: [Phase([Gaussian(1.0 if s < math.inf else s)])], epsilon=1.0, delta=DELTA
-        )
+        calibrate(lambda s: [Phase([Gaussian(min(s, 1.0))])], epsilon=1.0, delta=DELTA)
 
 
 @given(share=st.floats(0.01, 0.99), epsilon=st.floats(0.1, 8), unit=units)

@@ -66,9 +66,8 @@ def independent_epsilon(phases, delta, unit):
 
 steps = st.fixed_dictionaries({"n_steps": st.integers(1, 60)})
 rates = st.floats(0.02, 0.9) | st.just(1.0)
-budgets = st.fixed_dictionaries(
-    {"epsilon": st.floats(0.2, 8.0), "delta": st.sampled_from([1e-6, 1e-4, 1e-2])}
-)
+deltas = st.sampled_from([1e-6, 1e-4, 1e-2])
+budgets = st.fixed_dictionaries({"epsilon": st.floats(0.2, 8.0), "delta": deltas})
 
 
 def set_ups(data):
@@ -107,9 +106,8 @@ HEAD = FrozenEstimator(LogisticRegression().fit(DATA.data, DATA.target))
 )
 @settings(max_examples=5)
 def test_so_do_searches_over_linear_models_and_public_heads(model, unit, rate, steps, budget):
-    clf = RateConstrainedClassifier(
-        model=model, protect=unit, solver=DPSGDA(n_steps=1, sampling_rate=rate)
-    )
+    solver = DPSGDA(n_steps=1, sampling_rate=rate)
+    clf = RateConstrainedClassifier(model=model, protect=unit, solver=solver)
     search = fitted(PrivateGridSearch(clf, {"solver__n_steps": steps}, **budget))
     phases = [phase for one in search.estimators_ for phase in one.privacy_.phases]
     other = independent_epsilon(phases, budget["delta"], unit)

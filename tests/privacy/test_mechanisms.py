@@ -63,14 +63,14 @@ def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows):
 
 
 @pytest.mark.parametrize("source", [generator, SystemGenerator], ids=["seeded", "system"])
-@pytest.mark.parametrize(
-    ("add_noise", "law"),
-    [(with_gaussian_noise, stats.norm(scale=2.5)), (with_laplace_noise, stats.laplace(scale=2.5))],
-)
+CONTINUOUS = {with_gaussian_noise: stats.norm, with_laplace_noise: stats.laplace}
+
+
+@pytest.mark.parametrize(("add_noise", "law"), CONTINUOUS.items())
 def test_noise_has_its_law(add_noise, law, source):
     value = torch.arange(20_000, dtype=torch.float64).reshape(100, 200)
     noise = (add_noise(value, 2.5, source()) - value).numpy().ravel()
-    assert stats.kstest(noise, law.cdf).pvalue > 1e-6
+    assert stats.kstest(noise, law(scale=2.5).cdf).pvalue > 1e-6
     for lag in (1, 10_000):
         neighbours = np.corrcoef(noise[:-lag], noise[lag:])[0, 1]
         assert abs(neighbours) < 5 / np.sqrt(len(noise) - lag)
@@ -102,10 +102,7 @@ def test_no_draw_is_used_twice():
     assert len(np.unique(drawn)) == len(drawn) == 10_106
 
 
-LAWS = {
-    with_gaussian_noise: lambda value: mpmath.ncdf(value),
-    with_laplace_noise: lambda value: mpmath.exp(value) / 2,
-}
+LAWS = {with_gaussian_noise: mpmath.ncdf, with_laplace_noise: lambda value: mpmath.exp(value) / 2}
 
 
 def released_of(add_noise, bits, monkeypatch, size):
