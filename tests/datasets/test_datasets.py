@@ -103,7 +103,7 @@ def test_the_last_resort_is_the_data_home_of_scikit_learn(tmp_path, monkeypatch)
     assert loading.data_folder("~") == Path.home()
 
 
-HEADER, _, TINY_ROWS = TINY.partition("\n")
+HEADER, TINY_ROWS = TINY.split("\n", 1)
 
 
 @pytest.mark.parametrize("text", [TINY.replace("40", "41"), TINY_ROWS + HEADER])

@@ -256,11 +256,11 @@ def test_the_price_of_a_ranking_is_stated_however_large():
     assert 690 < plan_moments(Budget(700.0, 1e-5, "record")).epsilon <= 700
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 RATES = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=5))
 FERMI = DPFermiClassifier(solver=NoisyTables(n_steps=5))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("clf", [RATES, FERMI, AUCFairClassifier()], ids=["rates", "fermi", "AUCs"])
 def test_it_is_calibrated_for(clf):
     """The guarantee is within the budget for replacement, and much below it for a null record."""

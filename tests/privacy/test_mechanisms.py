@@ -62,10 +62,10 @@ def test_batches_that_are_drawn_together_are_independent_of_each_other(n_rows):
         assert abs(both - 0.09) < 6 * np.sqrt(0.09 / n_batches)
 
 
-@pytest.mark.parametrize("source", [generator, SystemGenerator], ids=["seeded", "system"])
 CONTINUOUS = {with_gaussian_noise: stats.norm, with_laplace_noise: stats.laplace}
 
 
+@pytest.mark.parametrize("source", [generator, SystemGenerator], ids=["seeded", "system"])
 @pytest.mark.parametrize(("add_noise", "law"), CONTINUOUS.items())
 def test_noise_has_its_law(add_noise, law, source):
     value = torch.arange(20_000, dtype=torch.float64).reshape(100, 200)
