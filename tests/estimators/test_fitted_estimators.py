@@ -148,9 +148,8 @@ def test_parameters_of_solvers_and_constraints_can_be_searched():
     assert found.best_estimator_[-1].solver.penalty == found.best_params_["clf__solver__penalty"]
     assert clf.solver.penalty == 10.0
     # The notion that was searched is the one that was trained: each group against everybody.
-    gap = demographic_parity_difference(
-        y, found.predict(X), sensitive_features=group, method="to_overall"
-    )
+    given = {"sensitive_features": group, "method": "to_overall"}
+    gap = demographic_parity_difference(y, found.predict(X), **given)
     assert found.best_estimator_[-1].violation_ == pytest.approx(gap, abs=1e-12)
 
 
@@ -210,10 +209,8 @@ def test_a_failed_refit_leaves_the_former_fit(error):
 def test_a_module_given_twice_leaves_the_former_fit_alone():
     data = make_biased_classification(200, random_state=0)
     net = nn.Linear(10, 1)
-    first, second = (
-        RateConstrainedClassifier(slack=1.0, model=lambda d, k: net, max_iter=2, random_state=s)
-        for s in (0, 1)
-    )
+    params = {"slack": 1.0, "model": lambda d, k: net, "max_iter": 2}
+    first, second = (RateConstrainedClassifier(**params, random_state=seed) for seed in (0, 1))
     rows = (data.data, data.target)
     before = first.fit(*rows, sensitive_features=data.sensitive_features).decision_function(rows[0])
     second.fit(rows[0], 1 - rows[1], sensitive_features=data.sensitive_features)

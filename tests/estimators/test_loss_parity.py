@@ -1,6 +1,6 @@
 """LossParityClassifier: gaps on the training data within slack, for notions, groups and solvers."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -29,12 +29,8 @@ def gap(clf, data=None, loss="log", constraint="loss_parity"):
         "equal_opportunity": [y == c for c in np.unique(y)[1:]],
         "equalized_odds": [y == c for c in np.unique(y)],
     }[constraint]
-    return max(
-        loss_gap(
-            y[rows], proba[rows], sensitive_features=group[rows], loss=loss, labels=clf.classes_
-        )
-        for rows in conditions
-    )
+    measure = partial(loss_gap, loss=loss, labels=clf.classes_)
+    return max(measure(y[r], proba[r], sensitive_features=group[r]) for r in conditions)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from fairconstrained.solvers import SGDA
 from tests.helpers.marks import with_checks
 
 LINEAR = fc.RateConstrainedClassifier()
-NETWORK = fc.RateConstrainedClassifier(
-    model=(4,), solver=SGDA(n_steps=30, step_size=0.1, batch_size=8)
-)
+STEPS = SGDA(n_steps=30, step_size=0.1, batch_size=8)
+NETWORK = fc.RateConstrainedClassifier(model=(4,), solver=STEPS)
 PARTIAL = fc.PartialParityClassifier()
 RANKING = fc.AUCFairClassifier()
 STREAMING = fc.AUCFairClassifier(AUCParity("group_auc", surrogate="binormal"))

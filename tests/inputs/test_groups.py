@@ -101,10 +101,9 @@ def test_groups_of_different_types_with_one_name_are_refused(container):
     """They would be merged silently; other mixtures are told apart by their names."""
     with pytest.raises(ValueError, match="different types with the same name: 1 and '1'"):
         encode_groups(container([1, "1", 2, 1, 2]))
+    groups = container([1, "1", 2, 1, 2])
     with pytest.raises(ValueError, match="different types with the same name: 1 and '1'"):
-        fairconstrained.report(
-            None, [0, 1, 0, 1, 1], sensitive_features=container([1, "1", 2, 1, 2])
-        )
+        fairconstrained.report(None, [0, 1, 0, 1, 1], sensitive_features=groups)
     assert encode_groups([1, "a", 1]).labels.tolist() == ["1", "a"]
 
 
@@ -190,11 +189,8 @@ def test_all_that_is_handed_in_has_a_row_for_each_sample(reader, columns):
 def test_a_lazy_column_of_other_rows_is_named(name):
     rows = {key: pd.Series(ROWS[key]) for key in ("y_true", "y_pred", "sensitive_features")}
     rows[name] = in_partitions(rows[name][1:], 1)
-    for reader in (
-        metrics.equalized_odds_difference,
-        FairnessMonitor("equalized_odds").update,
-        fairconstrained.report,
-    ):
+    update = FairnessMonitor("equalized_odds").update
+    for reader in (metrics.equalized_odds_difference, update, fairconstrained.report):
         with pytest.raises(ValueError, match=r"has [56] rows?, but"):
             reader(**rows)
 

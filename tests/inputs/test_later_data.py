@@ -124,17 +124,14 @@ def test_a_warm_start_with_lazy_tables_refuses_values_of_another_kind():
 
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-@pytest.mark.parametrize(
-    ("first", "later"), [("F", "f"), ("01234", "1234"), ("Jos\u00e9", "Jose\u0301")]
-)
+@pytest.mark.parametrize(("first", "later"), ["Ff", ("01234", "1234"), ("Jos\u00e9", "Jose\u0301")])
 @pytest.mark.parametrize("seen", [watch, merged, stream])
 def test_another_spelling_of_an_earlier_group_is_said(seen, first, later):
     """Nor is it silently another group for the certificate of a model."""
     people = PEOPLE.assign(woman=np.where(WOMAN, first, "m"))
     again = PEOPLE.assign(woman=np.where(WOMAN, later, "m"))
-    note = (
-        f"{min(first, later)!r}, {max(first, later)!r} in sensitive_features, before and now, are"
-    )
+    a, b = sorted((first, later))
+    note = f"{a!r}, {b!r} in sensitive_features, before and now, are"
     with pytest.warns(InputWarning, match=note):
         seen(people[:200], again[200:].reset_index(drop=True))
     with warnings.catch_warnings(action="error", category=InputWarning):
@@ -240,10 +237,7 @@ def test_weights_of_a_population_are_in_the_order_of_the_rows():
     [
         (["north", "south"] * (N // 2), "text in the column 'c'.*OneHotEncoder"),
         (pd.date_range("2020", periods=N), "dates in the column 'c'.*as numbers"),
-        (
-            pd.date_range("2020", periods=N) - pd.Timestamp("2019"),
-            "lengths of time in the column .*as numbers",
-        ),
+        (pd.to_timedelta(np.arange(N), "D"), "lengths of time in the column .*as numbers"),
         (pd.period_range("2020", periods=N, freq="D"), "periods in the column 'c'.*as numbers"),
         ([datetime.time(hour % 24) for hour in range(N)], "times of day in the column 'c'"),
         (["north", None] * (N // 2), "text in the column 'c'.*OneHotEncoder"),
@@ -259,9 +253,8 @@ def test_columns_of_x_that_are_no_numbers_are_named(column, named):
     for model in (LogisticRegression(), SingleFit(LogisticRegression())):
         with pytest.raises(ValueError, match=named):
             fc.RateConstrainedClassifier(model=model).fit(frame, Y, sensitive_features=WOMAN)
-    clf = fc.RateConstrainedClassifier(slack=0.5).fit(
-        frame.assign(c=X[:, 1]), Y, sensitive_features=WOMAN
-    )
+    clf = fc.RateConstrainedClassifier(slack=0.5)
+    clf.fit(frame.assign(c=X[:, 1]), Y, sensitive_features=WOMAN)
     with pytest.raises(ValueError, match=named):
         clf.predict(frame)
     with pytest.raises(ValueError, match="in the column 1"):
@@ -270,10 +263,10 @@ def test_columns_of_x_that_are_no_numbers_are_named(column, named):
 
 def test_a_dict_of_columns_is_not_split_and_the_error_says_what_is():
     clf, people = fc.RateConstrainedClassifier(slack=0.5), {"old": OLD, "woman": WOMAN}
-    with (
-        config_context(enable_metadata_routing=True),
-        pytest.raises(ValueError, match="do not split a dict: give a DataFrame of its columns"),
-    ):
+    refused = pytest.raises(
+        ValueError, match="do not split a dict: give a DataFrame of its columns"
+    )
+    with config_context(enable_metadata_routing=True), refused:
         cross_validate(clf, X, Y, params={"sensitive_features": people}, error_score="raise")
 
 

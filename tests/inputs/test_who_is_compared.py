@@ -87,16 +87,9 @@ ROWS = {
 
 @pytest.mark.slow
 @example(  # race a in stratum y has the same rows as sex 0 there
-    seed=40,
-    n=40,
-    n_small=0,
-    without_label=False,
-    slack=0.02,
-    criterion=DemographicParity,
-    side_by_side=True,
-    in_strata=True,
-    retype=RETYPED[0],
-    lacking=(0.0, 0.0),
+    **{"seed": 40, "n": 40, "n_small": 0, "without_label": False, "slack": 0.02},
+    **{"criterion": DemographicParity, "side_by_side": True, "in_strata": True},
+    **{"retype": RETYPED[0], "lacking": (0.0, 0.0)},
 )
 @settings(max_examples=15, deadline=None)
 @given(

@@ -177,9 +177,8 @@ def test_order_one_is_scipys_distance_of_the_farthest_two_groups(seed, n_groups,
         wasserstein_distance(*(v[group == k] for v in (scores, each) for k in pair))
         for pair in combinations(range(n_groups), 2)
     )
-    found = wasserstein_distance_between_groups(
-        group, scores, sensitive_features=group, sample_weight=weight
-    )
+    given = {"sensitive_features": group, "sample_weight": weight}
+    found = wasserstein_distance_between_groups(group, scores, **given)
     assert found == pytest.approx(expected, abs=1e-12)
 
 

@@ -34,22 +34,19 @@ def table(rows):
 def test_a_report_of_groups(table, rows):
     names = {"y_true": "label", "y_pred": "granted", "sensitive_features": ["sex", "age"]}
     names |= {"y_score": "score", "sample_weight": "weight"}
+    columns = {key: table[name] for key, name in names.items()}
+    in_memory = {key: rows[name] for key, name in names.items()}
     by_name, as_columns, whole = (
         metrics.group_report(**given, pos_label="yes")
-        for given in (
-            names | {"X": table},
-            {key: table[name] for key, name in names.items()} | {"X": table},
-            {key: rows[name] for key, name in names.items()},
-        )
+        for given in (names | {"X": table}, columns | {"X": table}, in_memory)
     )
     pd.testing.assert_frame_equal(by_name, whole)
     pd.testing.assert_frame_equal(as_columns, whole)
 
 
 def test_an_interval(table, rows):
-    asked = partial(
-        metrics.confidence_interval, metrics.demographic_parity_difference, random_state=0
-    )
+    metric = metrics.demographic_parity_difference
+    asked = partial(metrics.confidence_interval, metric, random_state=0)
     found = asked("label", "granted", sensitive_features="sex", X=table)
     assert found == asked(rows.label, rows.granted, sensitive_features=rows.sex)
 
@@ -87,9 +84,8 @@ def test_a_monitor_sees_the_rows_in_their_order(table, rows):
     of_table, of_rows = (FairnessMonitor("equalized_odds", pos_label="yes") for _ in range(2))
     of_table.update("granted", sensitive_features="sex", y_true="label", X=table)
     of_rows.update(rows.granted, sensitive_features=rows.sex, y_true=rows.label)
-    assert of_table(model, table, "label", sensitive_features="sex") == of_rows(
-        model, features(rows), rows.label, sensitive_features=rows.sex
-    )
+    expected = of_rows(model, features(rows), rows.label, sensitive_features=rows.sex)
+    assert of_table(model, table, "label", sensitive_features="sex") == expected
     assert of_table.history_ == of_rows.history_
     assert of_table.rates_ == of_rows.rates_
 

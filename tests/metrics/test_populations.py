@@ -12,9 +12,8 @@ from fairconstrained.metrics import Proportions, Weights, certify
 # P(positive decision | label) of each group, rows of the group, and positive labels in it.
 RATES = np.array([[0.1, 0.8], [0.05, 0.5]])
 ROWS, POSITIVES = np.array([0.6, 0.4]), np.array([0.5, 0.4])
-DECLARED = Proportions(
-    groups={0: (0.2, 0.5), 1: (0.5, 0.8)}, positives={0: (0.3, 0.6), 1: (0.5, 0.6)}
-)
+RANGES = {0: (0.2, 0.5), 1: (0.5, 0.8)}
+DECLARED = Proportions(groups=RANGES, positives={0: (0.3, 0.6), 1: (0.5, 0.6)})
 
 
 def sample(n, rng, groups=ROWS, positives=POSITIVES):
@@ -83,12 +82,10 @@ def test_groups_alone_do_not_move_gaps_but_move_caps_on_all_rows():
     gap = certify(**given, constraint="demographic_parity")
     plain = certify(**rows, slack=0.5, constraint="demographic_parity")
     assert gap.estimate == plain.estimate
-    cap, group_cap = (
-        certify(**given, constraint=FalseNegativeRate(per_group=each)) for each in (False, True)
-    )
-    assert cap.estimate == pytest.approx(
-        truth("false_negative_rate", (0.1, 0.9), POSITIVES), abs=0.02
-    )
+    caps = (FalseNegativeRate(per_group=each) for each in (False, True))
+    cap, group_cap = (certify(**given, constraint=constraint) for constraint in caps)
+    expected = truth("false_negative_rate", (0.1, 0.9), POSITIVES)
+    assert cap.estimate == pytest.approx(expected, abs=0.02)
     assert cap.n_samples < 20_000
     assert group_cap.n_samples == 20_000
 
@@ -105,9 +102,8 @@ def test_certificates_err_at_most_as_stated(name, kind):
     for _ in range(60):
         rows = sample(600, rng)
         g, y = rows["sensitive_features"], rows["y_true"]
-        population = Proportions(
-            groups=dict(enumerate(groups)), positives=dict(enumerate(positives))
-        )
+        shares, rates = dict(enumerate(groups)), dict(enumerate(positives))
+        population = Proportions(groups=shares, positives=rates)
         if kind == "weights":
             p, q = (
                 (of[g] * np.where(y == 1, part[g], 1 - part[g]))

@@ -209,9 +209,8 @@ def test_scorers_survive_pickle_and_keep_their_request(round_trip, data):
     assert repr(by_column).startswith("fairness_scorer(demographic_parity_difference, column='sex'")
     assert "demographic_parity_difference" in repr(demographic_parity_scorer)
     with config_context(enable_metadata_routing=True):
-        scores = folds(
-            round_trip(demographic_parity_scorer), X, y, params={"sensitive_features": sex}
-        )
+        params = {"sensitive_features": sex}
+        scores = folds(round_trip(demographic_parity_scorer), X, y, params=params)
     assert np.all(scores <= 0)
 
 
@@ -251,9 +250,7 @@ def test_groups_that_the_scorer_lacks_are_named(data):
         fairness_scorer(demographic_parity_difference, column="sex", sensitive_features=sex)
 
 
-HOW_TO = (
-    r"demographic_parity_difference got no sensitive_features(.|\n)*enable_metadata_routing=True"
-)
+HOW_TO = r"parity_difference got no sensitive_features(.|\n)*enable_metadata_routing=True"
 
 
 def test_without_sensitive_features_the_routed_scorer_explains_what_to_do(data):
@@ -264,9 +261,9 @@ def test_without_sensitive_features_the_routed_scorer_explains_what_to_do(data):
         scores = folds(demographic_parity_scorer, X, y, error_score=np.nan)
     assert np.isnan(scores).all()
     with config_context(enable_metadata_routing=True):
-        search = GridSearchCV(
-            pipeline(), {"logisticregression__C": [1.0]}, scoring=demographic_parity_scorer, cv=CV
-        ).fit(X, y, sensitive_features=sex)
+        grid, scoring = {"logisticregression__C": [1.0]}, demographic_parity_scorer
+        search = GridSearchCV(pipeline(), grid, scoring=scoring, cv=CV)
+        search.fit(X, y, sensitive_features=sex)
         with pytest.raises(ValueError, match=HOW_TO):  # forgotten
             search.score(X, y)
 

@@ -101,9 +101,8 @@ def test_the_proximal_loop_trains_a_network():
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(4, 10), nn.Sigmoid(), nn.Linear(10, 1)).double()
     q = FairERM(NetworkModel(network), p.data, p.risk, p.constraint, 1e-4)
-    solver = ProximalLevelSet(
-        level_set=LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2), n_rounds=4
-    )
+    inner = LevelSet(n_steps=200, batch_size=50, step_size=0.1, max_levels=2)
+    solver = ProximalLevelSet(level_set=inner, n_rounds=4)
     before = q.evaluate(q.start())
     solution = solve(solver, q, tol=1e-6)
     assert 4 <= len(solution.history) <= 8
@@ -153,10 +152,8 @@ OWNER = torch.tensor([0, 1, 1, 2, 2])
 
 def random_dual(seed, tau=0.7, bound=1.3):
     rng = np.random.default_rng(seed)
-    y = Dual(
-        torch.as_tensor(rng.dirichlet(np.ones(3))),
-        torch.as_tensor(rng.uniform(-bound, bound, size=5)),
-    )
+    parts = rng.dirichlet(np.ones(3)), rng.uniform(-bound, bound, size=5)
+    y = Dual(*map(torch.as_tensor, parts))
     u, v = torch.as_tensor(rng.normal(size=3)), torch.as_tensor(4.0 * rng.normal(size=5))
     return y, u, v, tau, bound
 
@@ -177,9 +174,8 @@ def test_lemma_3_is_the_mirror_step(seed):
     )
     objective = -u.numpy() @ weights - v.numpy() @ scaled + divergence / tau + quadratic
     domain = [cp.sum(weights) == 1, cp.abs(scaled) <= bound * weights[owner]]
-    cp.Problem(cp.Minimize(objective), domain).solve(
-        solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10
-    )
+    tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10)
+    cp.Problem(cp.Minimize(objective), domain).solve(solver=cp.CLARABEL, **tight)
     np.testing.assert_allclose(ours.weights, weights.value, atol=1e-5)
     np.testing.assert_allclose(ours.weights[OWNER] * ours.alpha, scaled.value, atol=1e-5)
 

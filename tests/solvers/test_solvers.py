@@ -62,9 +62,8 @@ def test_first_steps_of_sgda_by_hand(penalty):
     """Plain gradient steps at cosine step sizes, the multipliers' from the same point."""
     problem = QuadraticProblem.random(3)
     x, dual = vector(0.3, -0.2, 0.1, 0.5, -1.0), vector(0.5, 0.0, 1.0, 0.2)
-    solver = SGDA(
-        step_size=0.1, dual_step_size=0.3, penalty=penalty, n_steps=30, optimizer=torch.optim.SGD
-    )
+    steps = {"step_size": 0.1, "dual_step_size": 0.3, "n_steps": 30}
+    solver = SGDA(**steps, penalty=penalty, optimizer=torch.optim.SGD)
     for step, found in enumerate(first_iterates(4, solver, problem, x, dual)):
         decay = 0.5 * (1 + math.cos(math.pi * step / 30))
         constraint = problem.A @ x - problem.b
@@ -224,12 +223,10 @@ def test_where_nothing_binds_it_is_the_other_solver(grouped):
     """A slack that asks for nothing, and no constraint at all."""
     data = make_biased_classification(300, random_state=0)
     groups = data.sensitive_features if grouped else None
-    fits = [
-        PartialParityClassifier(slack=5.0, solver=solver).fit(
-            data.data, data.target, sensitive_features=groups
-        )
-        for solver in (SequentialQuadratic(), AugmentedLagrangian())
-    ]
+    algorithms = SequentialQuadratic(), AugmentedLagrangian()
+    fits = [PartialParityClassifier(slack=5.0, solver=solver) for solver in algorithms]
+    for clf in fits:
+        clf.fit(data.data, data.target, sensitive_features=groups)
     assert fits[0].coef_ == pytest.approx(fits[1].coef_, abs=1e-6)
     assert fits[0].converged_
 

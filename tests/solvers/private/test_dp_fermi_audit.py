@@ -90,9 +90,7 @@ class OwnRows(AttributeFermi):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "unit"), [(OwnRows, "sensitive_features"), (RecordFermi, "record")]
-)
+@pytest.mark.parametrize(("kind", "unit"), [(OwnRows, UNITS[0]), (RecordFermi, UNITS[1])])
 def test_the_audit_of_a_step_stays_below_the_claim(kind, unit):
     bound = audited(kind, unit)
     assert bound <= 1.0
@@ -137,13 +135,11 @@ def test_a_step_without_noise_is_that_of_the_saddle_form(kind, unit, table, monk
     counts = stack.partition.place(data.y, data.group, data.weight).counts()
     problem = kind(model, data, stack, counts, *rest, weight=1.0)
     x = torch.tensor([0.02, -1.0, 0.3], dtype=torch.float64)
-    released, gradient = problem.release(
-        x, lambda table: DUAL, 1e9, torch.Generator().manual_seed(0), table
-    )
+    rng = torch.Generator().manual_seed(0)
+    released, gradient = problem.release(x, lambda table: DUAL, 1e9, rng, table)
     information = problem.information
-    exact = FermiERM(
-        *(model, data, MeanLoss(log_loss), stack, 0.0), information=information, weight=1.0
-    )
+    penalty = {"information": information, "weight": 1.0}
+    exact = FermiERM(model, data, MeanLoss(log_loss), stack, 0.0, **penalty)
     on_x, on_dual = exact.saddle_gradients(x, DUAL, torch.arange(N_ROWS), table)
     torch.testing.assert_close(gradient / gradient.norm(), on_x / on_x.norm())
     ascent = information.ascent(DUAL, released)
