@@ -65,8 +65,10 @@ EVENTS = {
 def oracle(notion, rows, P):
     """The notion in its own units: a largest gap, or a largest rate."""
     y, group, weight = rows.y.numpy(), rows.group.numpy(), rows.weight.numpy()
-    by_name = EVENTS.get(notion.name)
-    events = by_name(y, P) if by_name else _loss_events(y, P, notion, rows.scores)
+    if isinstance(notion, constraints.LossParity):
+        events = _loss_events(y, P, notion, rows.scores)
+    else:
+        events = EVENTS[notion.name](y, P)
 
     def rate(event, members):
         return np.average(event[1], weights=event[0] * members * weight)
