@@ -326,8 +326,8 @@ def test_groups_come_in_their_order_or_by_their_rates_and_unknown_ones_are_a_row
     ages = np.array(["Greater than 45", "25 - 45", "Less than 25"])[np.arange(N) % 3]
     race = pd.Series(RACE, name="race").mask(np.arange(N) < 50)
     found = report(sensitive_features=pd.DataFrame({"age": ages, "race": race}))
-    ages = [fact["group"] for fact in facts(found.groups, attribute="age")]
-    assert ages == ["Less than 25", "25 - 45", "Greater than 45"]
+    names = [fact["group"] for fact in facts(found.groups, attribute="age")]
+    assert names == ["Less than 25", "25 - 45", "Greater than 45"]
     *by_rate, unknown = facts(found.groups, attribute="race")
     rates = [fact["selection_rate"] for fact in by_rate]
     assert rates == sorted(rates, reverse=True)

@@ -34,7 +34,8 @@ def tiny(monkeypatch):
 
     def register(url="", convert=sources.plain_csv):
         words = {"title": "Tiny", "source": "nowhere", "licence": "none", "caution": "Made up."}
-        labels = {"target": "label", "target_names": ("no", "yes"), "positive": "yes".__eq__}
+        labels = {"target": "label", "target_names": ("no", "yes")}
+        labels["positive"] = lambda label: label == "yes"
         groups = {"sensitive": "sex", "groups": {"sex": decode("sex", "female", "male")}}
         others = {"left_out": {"the split": "part"}, "codes": "sex"}
         files = (as_file(TINY, url, convert),)

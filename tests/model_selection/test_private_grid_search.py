@@ -235,7 +235,9 @@ RARE = {  # inputs with something that only the first or the last row has
     "a group": lambda row: {"groups": changed(GROUPS, row, "c")},
     "a missing group": lambda row: {"groups": changed(GROUPS, row, None)},
     "a number among texts": lambda row: {"groups": changed(GROUPS, row, 7)},
-    "a combination": lambda row: {"groups": TWO.assign(old=changed(TWO["old"], row, 2))},
+    "a combination": lambda row: {
+        "groups": TWO.assign(sex=changed(GROUPS, row, "a"), old=changed(TWO["old"], row, 2))
+    },
 }
 
 

@@ -347,7 +347,9 @@ def test_hardly_any_noise_suffices_where_delta_exceeds_the_sampling():
 
 def test_a_template_in_which_noise_does_not_help_is_refused():
     with pytest.raises(ValueError, match="No noise below 1e\\+09 keeps epsilon"):
-        calibrate(lambda s: [Phase([Gaussian(min(s, 1.0))])], epsilon=1.0, delta=DELTA)
+        calibrate(
+            lambda s: [Phase([Gaussian(1.0 if s < math.inf else s)])], epsilon=1.0, delta=DELTA
+        )
 
 
 @given(share=st.floats(0.01, 0.99), epsilon=st.floats(0.1, 8), unit=units)
