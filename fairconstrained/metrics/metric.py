@@ -332,18 +332,12 @@ def signature_of(measure: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a metric, with each of the options that it takes by their type."""
     signature = inspect.signature(measure)
     *parameters, last = signature.parameters.values()
-    if last.kind is last.VAR_KEYWORD:
-        options = get_args(get_type_hints(measure)[last.name])[0].__annotations__
-        parameters += [
-            inspect.Parameter(
-                *(name, last.KEYWORD_ONLY),
-                default=_DEFAULTS.get(name),
-                annotation=options[name].__forward_arg__,
-            )
-            for name in sorted(options, key=list(PARAMETERS).index)
-        ]
-        last = parameters.pop()
-    return signature.replace(parameters=[*parameters, last], return_annotation="float")
+    options = get_args(get_type_hints(measure)[last.name])[0].__annotations__
+    for name in sorted(options, key=list(PARAMETERS).index):
+        default, annotation = _DEFAULTS.get(name), options[name].__forward_arg__
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
+    return signature.replace(parameters=parameters, return_annotation="float")
 
 
 def documented(metric: Metric) -> Metric:
