@@ -120,6 +120,7 @@ def test_networks_train_on_the_device_and_predict_on_the_cpu(kind):
 
 QUADRATIC = AUCParity("inter_group", surrogate="quadratic")
 LEVELS = fc.solvers.LevelSet(n_steps=20, step_size=0.1, max_levels=2)
+PROXIMAL = fc.solvers.ProximalLevelSet(level_set=LEVELS, n_rounds=2)
 OF_AUC = {"constraint": QUADRATIC, "objective": "auc", "slack": 0.9}
 FEW_STEPS = fc.solvers.StochasticIDCA(n_steps=5, inner_steps=2, n_evaluations=2)
 SOLVERS = [
@@ -127,7 +128,7 @@ SOLVERS = [
     (fc.PartialParityClassifier, {"solver": fc.solvers.IDCA(inner_steps=20), "slack": 0.9}),
     (fc.PartialParityClassifier, {"solver": FEW_STEPS, "slack": 0.9}),
     (fc.AUCFairClassifier, {"solver": fc.solvers.QCQP(), **OF_AUC}),
-    (fc.AUCFairClassifier, {"solver": fc.solvers.ProximalLevelSet(LEVELS, n_rounds=2), **OF_AUC}),
+    (fc.AUCFairClassifier, {"solver": PROXIMAL, **OF_AUC}),
     (fc.DPFermiClassifier, {"solver": fc.solvers.FERMI(n_steps=20), "epsilon": None}),
 ]
 
