@@ -290,7 +290,8 @@ def in_place(data, sizes, solver=None, **params):
 def test_a_stream_gives_the_model_of_one_fit(sizes, objective, sparse):
     data = table(3)
     clf = AUCFairClassifier("inter_group", objective=objective, slack=0.1)
-    stream, once = streamed(clf, data, sizes, sparse), fitted(data=data, **clf.get_params())
+    stream = streamed(clf, data, sizes, sparse)
+    once = fitted(data=data, objective=objective, slack=0.1)
     np.testing.assert_allclose(stream.coef_, once.coef_, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(stream.intercept_, once.intercept_, rtol=1e-5, atol=1e-8)
     assert stream.violation_ == pytest.approx(once.violation_, abs=1e-9)
