@@ -71,7 +71,10 @@ class GroupProbabilities(UncertainGroups):
     """
 
     def __init__(self, table: Any):
-        values = np.asarray(table, dtype=float)
+        try:
+            values = np.asarray(table, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"GroupProbabilities takes a table of numbers: {error}.") from error
         if values.ndim != 2 or not values.shape[1]:
             raise ValueError(
                 f"GroupProbabilities takes a column for each group; got the shape {values.shape}."

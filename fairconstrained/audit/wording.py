@@ -85,17 +85,14 @@ class Question(NamedTuple):
     def of(cls, constraint: Any, slack: Any, confidence: Any) -> Self:
         """Return the question of a constraint after checks of all arguments."""
         check_confidence(confidence)
-        name = getattr(constraint, "name", constraint)
-        if name not in COMPARED:
-            raise ValueError(f"constraint must be one of {sorted(COMPARED)}; got {constraint!r}.")
         slack = constraint_bound(constraint) if slack is None else slack
-        read_claim(constraint, slack or 0.0, None, interval=None, min_group_size=1)
-        ratio = getattr(constraint, "ratio", None)
-        if ratio is not None and name not in RATIOS:
+        how: Any = {"interval": None, "min_group_size": 1, "known": [*COMPARED]}
+        claim = read_claim(constraint, slack or 0.0, None, **how)
+        if claim.ratio is not None and claim.notion not in RATIOS:
             raise ValueError(
                 f"constraint must be one of {sorted(RATIOS)} to have a ratio; got {constraint!r}."
             )
-        return cls(name, slack, ratio, getattr(constraint, "attributes", "crossed"), confidence)
+        return cls(claim.notion, slack, claim.ratio, claim.attributes, confidence)
 
     def measured(self, facts: Mapping[str, Any]) -> Facts:
         """Return the violation by each attribute that has one, with its interval."""

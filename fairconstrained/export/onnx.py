@@ -162,6 +162,8 @@ def _shapes(operator: Any) -> None:
     from skl2onnx.common.data_types import Int64TensorType, StringTensorType
 
     classes, n_rows = operator.raw_operator.classes_, operator.inputs[0].get_first_dimension()
+    if classes.dtype.kind in "mM":
+        raise ValueError("ONNX has no dates: fit the model to texts, as by y.astype(str).")
     kind = StringTensorType if classes.dtype.kind in "OUS" else Int64TensorType
     labels, probabilities = operator.outputs
     labels.type, probabilities.type.shape = kind([n_rows]), [n_rows, len(classes)]

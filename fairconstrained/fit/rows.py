@@ -161,9 +161,6 @@ def validated(
     """Validate this worker's samples; note columns on the estimator, drop rows of weight zero."""
     # First, because scikit-learn's messages about X and y are those that users know.
     X, y = specification.training_rows(estimator, inputs.X, inputs.y)
-    if y.dtype.kind in "OS" and not isinstance(y[0], str):
-        kind = type(y[0]).__name__
-        raise ValueError(f"y must hold labels: numbers, booleans, texts or dates; got {kind}.")
     check_classification_targets(y)
     weight = checked_weight(inputs.sample_weight, len(y))
     codes = labels = columns = None
@@ -207,7 +204,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
     attributes = {getattr(notion, "attributes", "crossed") for notion in task.notions}
     n_groups = 0 if groups is None else len(groups)
     if is_crossed and attributes == {"parallel"}:
-        n_groups = max(len(set(column)) for column in zip(*names, strict=True))
+        n_groups = max(len({*column} - {None}) for column in zip(*names, strict=True))
     # Few groups may well have few rows each; many with few rows are hardly ever groups.
     if groups is not None and n_groups > 20:
         n_samples = int(rows.cells[:, : len(names)].sum())
@@ -264,9 +261,13 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
         if missing and (not declared or task.missing_sensitive == "raise"):
             messages.append(unknown_groups(task, rows))
         state = f"contains only the group {group_name(names[0])} where it is known"
+        state = "lacks a value in every row" if names[0] in rows.partly else state
     else:
         state = f"contains only the group {group_name(names[0])}"
-    if len(names) < 2:
+    compared = [
+        rows.space.labels_of(getattr(n, "attributes", "")) for n in task.notions if n.needs_groups
+    ]
+    if min(map(len, compared), default=2) < 2:
         messages.append(
             f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "

@@ -288,7 +288,11 @@ def bound_constraints(
         labels = space.labels_of(getattr(notion, "attributes", "crossed"))
         if len(labels) > 1 or not notion.needs_groups:
             constraint = naming(notion, rows.favourable).bind(space, *task.bounds)
-            bound.append(constraint.without_small(counts.cpu().numpy(), least))
+            member, words = constraint.without_small(counts.cpu().numpy(), least)
+            columns = zip(*labels, strict=True) if space.partly else ()
+            empty = [k for k, column in enumerate(columns) if set(column) == {None}]
+            names = [f"all groups by {space.columns[k]} (0 rows)" for k in empty]
+            bound.append((member, [*names, *words]))
     return bound
 
 

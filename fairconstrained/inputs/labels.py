@@ -54,7 +54,19 @@ def label_array(values: Any) -> Array:
 
 
 def plain_labels(values: Any, name: str = "y") -> Any:
-    """Return labels of one type, none missing, as an array; other shapes stay as they are."""
+    """Return labels of a type that models take, as an array; what is no column stays as it is."""
+    labels = _plain_labels(values, name)
+    kind = getattr(getattr(labels, "dtype", None), "kind", "")
+    if kind in ("O", "S") and labels.size and not isinstance(labels.flat[0], str):
+        raise ValueError(
+            f"{name} must hold labels: numbers, booleans, texts or dates; got "
+            f"{type(labels.flat[0]).__name__}."
+        )
+    return labels
+
+
+def _plain_labels(values: Any, name: str) -> Any:
+    """Return labels of one type, none missing, as an array; what is no column stays as it is."""
     array = label_array(values)
     if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values
@@ -73,7 +85,7 @@ def plain_labels(values: Any, name: str = "y") -> Any:
 def check_labels(values: ArrayLike, name: str) -> Array:
     """Return one-dimensional class labels without missing values; errors say `name`."""
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
-    labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
+    labels = check_array(_plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     labels = one_column(labels, name)
     if pd.isna(labels).any():
         raise ValueError(f"{name} has missing values.")

@@ -17,6 +17,7 @@ from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, enco
 from fairconstrained.inputs.values import kind_of, warn_of_spellings
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
+from fairconstrained.metrics.metric import choose
 from fairconstrained.rate_definitions import CAPS, PARITIES, Rate, needs_labels
 
 OVERALL = "all"
@@ -170,7 +171,7 @@ def read_claim(
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
     if interval is not None:
         known = [*DISTRIBUTIONS, "demographic_parity", "equal_opportunity", "equalized_odds"]
-    if not isinstance(notion, str) or notion not in known:
+    if isinstance(constraint, type) or not isinstance(notion, str) or notion not in known:
         kind = "" if interval is None else " with interval"
         raise ValueError(f"constraint must be one of {sorted(known)}{kind}; got {constraint!r}.")
     if getattr(constraint, "reference", "pairwise") != "pairwise":
@@ -180,6 +181,7 @@ def read_claim(
         )
     defaults = {"per_group": False, "ratio": None, "attributes": "crossed", "pos_label": None}
     options: Any = {name: getattr(constraint, name, default) for name, default in defaults.items()}
+    choose({"crossed": 0, "parallel": 0}, "attributes", options["attributes"])
     if pos_label is not None:
         options["pos_label"] = pos_label
     return Claim(notion, float(slack), interval, min_group_size, **options, **how)

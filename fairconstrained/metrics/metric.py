@@ -117,9 +117,9 @@ def _bounds(rates: GroupRates, method: str) -> tuple[Array, Array]:
     return np.minimum(by_group, overall), np.maximum(by_group, overall)
 
 
-def choose(table: Mapping[str, T], parameter: str, value: str) -> T:
+def choose(table: Mapping[str, T], parameter: str, value: Any) -> T:
     """Return the entry `value` of a table of options; an error lists them."""
-    if value not in table:
+    if not isinstance(value, str) or value not in table:
         raise ValueError(f"{parameter} must be one of {list(table)}; got {value!r}.")
     return table[value]
 
@@ -182,14 +182,14 @@ def parts_of(
 
 def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the parts in which two groups have rows; a warning names the groups of others."""
-    names, sets = [], []
-    rows: list[int] = []
+    names: list[str] = []
+    rows, sets = list[int](), list[int]()
     for place, (words, part) in enumerate(parts):
         codes, labels = encode_groups(part["sensitive_features"])
         sizes = np.bincount(codes[codes >= 0], minlength=len(labels)) if codes.ndim == 1 else None
-        rows += [1] * len(labels) if sizes is None else sizes.tolist()
-        names += [f"group {group_name(label)}{words}" for label in labels]
-        sets += [place] * len(labels)
+        rows += [1] * len(labels) if sizes is None else sizes.tolist() or [0]
+        names += [f"group {group_name(label)}{words}" for label in labels] or [f"all groups{words}"]
+        sets += [place] * (len(names) - len(sets))
     comparison = compared(np.array(rows)[:, None], 0.0, 1, sets=sets)
     if left_out := comparison.left_out(lambda row, _: names[row]):
         rest = "" if comparison.kept.any() else "; nothing is left, and the metric is nan"

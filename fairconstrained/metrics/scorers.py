@@ -101,6 +101,8 @@ def fairness_scorer(
     >>> scorer(LogisticRegression().fit(X, [0, 0, 1, 1]), X, y)
     -1.0
     """
+    if not callable(metric):
+        raise ValueError(f"metric must be a function, such as those of metrics; got {metric!r}.")
     name, function = name_of(metric), getattr(metric, "func", metric)
     if greater_is_better is None:
         greater_is_better = name.endswith(("_ratio", "_group_min"))

@@ -30,7 +30,7 @@ from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
-from fairconstrained.metrics.claims import BOUNDS, constraint_bound
+from fairconstrained.metrics.claims import BOUNDS, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import (
     CONSTANT,
     last_step,
@@ -236,7 +236,8 @@ class CertifiedClassifier(DelegatingClassifier):
         )
         constraint = self._given("constraint", self.constraint)
         slack = self._given("slack", self.slack, constraint_bound(constraint))
-        check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
+        how = {"interval": self._of_estimator("interval"), "min_group_size": self.min_group_size}
+        pooled = read_claim(constraint, slack, None, **how).pooled
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, plain_objects(y))
@@ -250,8 +251,6 @@ class CertifiedClassifier(DelegatingClassifier):
         self._begun = True
         # The bound of a cap on all samples together is for draws of all of them: as many of each
         # group as there happen to be. Other bounds take the sizes of groups as given.
-        is_cap = getattr(constraint, "name", constraint) in CAPS
-        pooled = is_cap and not getattr(constraint, "per_group", False)
         train, test = holdout_split(
             len(y),  # type: ignore[arg-type]
             float(size),

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
 
-from fairconstrained.arrays import computed
+from fairconstrained.arrays import check_number, computed
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     NoUsefulModelError,
@@ -73,6 +73,7 @@ def select_feasible(
     >>> select_feasible("accuracy", "dp", max_violation=0.05)(results)
     1
     """
+    check_number("max_violation", max_violation, "a number >= 0", lambda most: most >= 0)
     return partial(_chosen, score, violation, max_violation)
 
 

@@ -461,6 +461,7 @@ def test_scores_of_a_function_or_module_become_decisions_by_the_threshold():
         ({"y_pred": np.full(N, None)}, "y_pred has no decisions"),
         ({"sensitive_features": pd.DataFrame({"sex": [None] * N})}, "sex is missing in every row"),
         ({"sample_weight": -np.ones(N)}, "sample_weight must not be negative"),
+        ({"constraint": ["demographic_parity"]}, "constraint must be one of"),
     ],
 )
 def test_wrong_input_is_named(changes, message):

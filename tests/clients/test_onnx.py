@@ -173,8 +173,11 @@ def test_what_has_no_graph_is_refused_in_words(estimator, words):
         to_onnx(clf, X[:1])
 
 
-def test_words_need_a_pipeline():
+def test_words_need_a_pipeline_and_dates_are_no_labels():
     X, y, groups = biased()
     clf = RateConstrainedClassifier().fit(X[:, :1], y, sensitive_features=groups)
     with pytest.raises(ValueError, match="a pipeline that encodes the words"):
         to_onnx(clf, pd.DataFrame({"job": ["nurse"]}, dtype=object))
+    clf.fit(X[:, :1], y.astype("M8[D]"), sensitive_features=groups)
+    with pytest.raises(ValueError, match="ONNX has no dates"):
+        to_onnx(clf, X[:, :1])

@@ -268,6 +268,7 @@ def test_wrong_tables_are_refused_by_row():
         ([[1.5, -0.5]], r"got \[1.5, -0.5\] in row 0"),
         ([[np.nan, 1.0]], r"in row 0"),
         ([0.5, 0.5], "a column for each group"),
+        ({"a": [0.5], "b": [0.5]}, "takes a table of numbers"),
         (pd.DataFrame([[0.5, 0.5]], columns=["a", "a"]), "columns of one name"),
     ):
         with pytest.raises(ValueError, match=message):

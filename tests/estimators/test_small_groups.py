@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import fairconstrained as fc
-from fairconstrained import model_selection
+from fairconstrained import metrics, model_selection
 from fairconstrained.constraints import (
     DemographicParity,
     EqualizedOdds,
@@ -134,6 +134,21 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
         assert not clf.feasible_
     assert clf.violation_ <= 1
     assert fc.RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
+
+
+def test_an_attribute_that_no_row_has_is_left_out_by_name():
+    """Side by side; crossed nothing is left, which a fit says, too."""
+    people = pd.DataFrame({"group": GROUPS, "empty": None})
+    apart = DemographicParity(0.5, attributes="parallel")
+    clf = fc.RateConstrainedClassifier([DemographicParity(0.5), apart], max_iter=2)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        clf.fit(DATA.data, DATA.target, sensitive_features=people)
+    assert "lacks a value in every row" in " ".join(str(w.message) for w in caught)
+    assert clf.left_out_ == ["all groups by empty (0 rows)"]
+    assert not clf.feasible_
+    rows = {"y_true": DATA.target, "y_pred": DATA.target, "sensitive_features": people}
+    with pytest.warns(SmallGroupWarning, match=r"leaves out all groups by empty \(0 rows\)"):
+        assert metrics.demographic_parity_difference(**rows, attributes="parallel") > 0
 
 
 def test_a_stratum_without_a_name_is_called_so():

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 import fairconstrained
-from fairconstrained import LossParityClassifier, RateConstrainedClassifier
+from fairconstrained import AUCFairClassifier, LossParityClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity
 from fairconstrained.exceptions import InputWarning, SmallGroupWarning
 from fairconstrained.inputs.groups import encode_groups
@@ -101,8 +101,9 @@ def test_labels_of_two_types_are_refused_alike(values, container):
 
 @pytest.mark.parametrize("values", [(b"no", b"yes"), (Decimal(0), Decimal(1)), ({}, {"a": 1})])
 def test_labels_of_other_types_are_refused_in_a_sentence(values):
-    with pytest.raises(ValueError, match="y must hold labels"):
-        RateConstrainedClassifier().fit(X, [values[y] for y in Y], sensitive_features=GROUP)
+    for learn in (RateConstrainedClassifier().fit, AUCFairClassifier().partial_fit):
+        with pytest.raises(ValueError, match="y must hold labels"):
+            learn(X, [values[y] for y in Y], sensitive_features=GROUP)
 
 
 @pytest.mark.parametrize(

@@ -289,6 +289,8 @@ def test_predictions_that_do_not_suffice(given, match):
     [
         ({"constraint": "fairness"}, "constraint"),
         ({"constraint": "statistical_parity"}, "constraint"),
+        ({"constraint": DemographicParity}, "constraint must be one of"),
+        ({"constraint": DemographicParity(attributes="both")}, "attributes must be one of"),
         ({"slack": -1}, "slack"),
         ({"confidence": 1}, "confidence"),
         ({"min_group_size": 1.5}, "min_group_size"),

@@ -112,6 +112,8 @@ def test_a_metric_that_does_not_tell_its_direction_must_be_told(data):
     X, y, _ = data
     with pytest.raises(ValueError, match="greater_is_better must say whether constrained_balance"):
         fairness_scorer(constrained_balance)
+    with pytest.raises(ValueError, match=r"metric must be a function, .* got 'accuracy'"):
+        fairness_scorer("accuracy")
     for greater, sign in ((True, 1), (False, -1)):
         scorer = fairness_scorer(constrained_balance, column="sex", greater_is_better=greater)
         assert np.sign(scorer(Fixed(np.roll(y, 1)), X, y)) == sign

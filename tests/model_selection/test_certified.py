@@ -222,6 +222,7 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
         ({"on_failure": "ignore"}, "on_failure"),
         ({"candidates": []}, "candidates"),
         ({"constraint": None}, "constraint"),
+        ({"constraint": ["demographic_parity"]}, "constraint must be one of"),
         ({"slack": None}, "slack"),
         ({"slack": None, "constraint": FalseNegativeRate(max={1: 0.2}, per_group=True)}, "slack"),
     ],

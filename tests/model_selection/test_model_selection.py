@@ -146,6 +146,8 @@ def test_select_feasible_is_optimal_by_its_definition(points, bound):
 
 
 def test_select_feasible_says_what_is_wrong():
+    with pytest.raises(ValueError, match="max_violation must be a number >= 0; got nan"):
+        model_selection.select_feasible(max_violation=np.nan)
     with pytest.raises(ValueError, match=r"'eo' is not among .* \['accuracy', 'dp'\]"):
         model_selection.select_feasible(violation="eo")(results([0.9], [0.1]))
     with pytest.raises(ValueError, match="violation must name a scorer of a negated gap"):
