@@ -7,8 +7,7 @@ labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +19,7 @@ from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
 from fairconstrained.metrics.metric import (
-    Labelled,
-    metric_with,
+    metric,
     warn_absent,
     warn_single_group,
 )
@@ -126,11 +124,13 @@ class AUCGap(NamedTuple):
     notion: str
 
     @classmethod
-    def read(cls, notion: str, y_true: Any, y_score: Any, groups: Any, **how: Any) -> AUCGap:
+    def read(
+        cls, notion: str, y_true: Any, y_score: Any, groups: Any, weight: Any, pos_label: Any = None
+    ) -> AUCGap:
         """Check the arguments of a metric."""
-        codes, _, positive = two_labels(y_true, "y_true", how.get("pos_label"))
+        codes, _, positive = two_labels(y_true, "y_true", pos_label)
         scores, samples = check_scores(y_score), {"y_true": y_true, "y_score": y_score}
-        rows = grouped_rows(codes, groups, how.get("sample_weight"), **samples)
+        rows = grouped_rows(codes, groups, weight, **samples)
         return cls(Ranked.of(scores[rows.row], codes[rows.row] == positive, rows), notion)
 
     @property
@@ -156,31 +156,47 @@ class AUCGap(NamedTuple):
         return without_rounding(float(np.abs(self.ranked.differences(self.sets)).max(initial=0.0)))
 
 
-auc_metric = functools.partial(
-    metric_with,
-    """\
->>> from fairconstrained.metrics import NAME
->>> NAME([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
-""",
-)
-
-
-@auc_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)
+@metric
 def group_auc_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> AUCGap:
     r"""Return how well scores tell two groups apart, whatever the label.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
 
     (Vogel, Bellet and Clemencon, "Learning Fair Scoring Functions", 2021.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import group_auc_gap
+    >>> group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    0.5
     """
-    return AUCGap.read("group_auc", y_true, y_score, sensitive_features, **how)
+    return AUCGap.read("group_auc", y_true, y_score, sensitive_features, sample_weight, pos_label)
 
 
-@auc_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
+@metric
 def inter_group_auc_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> AUCGap:
     r"""Return the largest difference of cross-AUCs between groups.
 
@@ -189,57 +205,144 @@ def inter_group_auc_gap(
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, h^-) - \mathrm{AUC}(h^+, g^-) |
 
     (Kallus and Zhou, "The Fairness of Risk Scores Beyond Classification", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import inter_group_auc_gap
+    >>> inter_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    1.0
     """
-    return AUCGap.read("inter_group", y_true, y_score, sensitive_features, **how)
+    return AUCGap.read("inter_group", y_true, y_score, sensitive_features, sample_weight, pos_label)
 
 
-@auc_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
+@metric
 def intra_group_auc_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> AUCGap:
     r"""Return the largest difference of the AUCs within each group.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
 
     (Beutel et al., "Fairness in Recommendation Ranking through Pairwise Comparisons", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import intra_group_auc_gap
+    >>> intra_group_auc_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    1.0
     """
-    return AUCGap.read("intra_group", y_true, y_score, sensitive_features, **how)
+    return AUCGap.read("intra_group", y_true, y_score, sensitive_features, sample_weight, pos_label)
 
 
-@auc_metric("Between 0 and 1/2; nan where a group has no positives.", 0.25)
+@metric
 def positive_equality_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> AUCGap:
     r"""Return the average equality gap of the positives: one group's against all.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
 
     (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no positives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import positive_equality_gap
+    >>> positive_equality_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    0.25
     """
-    return AUCGap.read("positive_equality_gap", y_true, y_score, sensitive_features, **how)
+    return AUCGap.read(
+        "positive_equality_gap", y_true, y_score, sensitive_features, sample_weight, pos_label
+    )
 
 
-@auc_metric("Between 0 and 1/2; nan where a group has no negatives.", 0.25)
+@metric
 def negative_equality_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> AUCGap:
     r"""Return the average equality gap of the negatives: one group's against all.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
 
     (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no negatives.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import negative_equality_gap
+    >>> negative_equality_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    0.25
     """
-    return AUCGap.read("negative_equality_gap", y_true, y_score, sensitive_features, **how)
+    return AUCGap.read(
+        "negative_equality_gap", y_true, y_score, sensitive_features, sample_weight, pos_label
+    )
 
 
-@auc_metric("Between 0 and 1; nan where a group has no rows with some label.", 0.5)
+@metric
 def bpsn_bnsp_gap(
-    y_true: ArrayLike, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> AUCGap:
     r"""Return the background-positive subgroup-negative AUC against its counterpart.
 
     .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
 
     (Of one group: Borkan et al., "Nuanced Metrics for Measuring Unintended Bias", 2019.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import bpsn_bnsp_gap
+    >>> bpsn_bnsp_gap([0, 1, 0, 1], [1, 2, 4, 3], sensitive_features=list("aabb"))
+    0.5
     """
-    return AUCGap.read("bpsn_bnsp", y_true, y_score, sensitive_features, **how)
+    return AUCGap.read("bpsn_bnsp", y_true, y_score, sensitive_features, sample_weight, pos_label)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from fairconstrained.arrays import Floats
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
-    Labelled,
     choose,
     metric,
     warn_absent,
@@ -26,7 +25,10 @@ def exponential_renyi_mutual_information(
     *,
     sensitive_features: Any,
     constraint: str = "demographic_parity",
-    **how: Unpack[Labelled],
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return the chi-square mutual information of predicted labels and groups (ERMI).
 
@@ -62,7 +64,7 @@ def exponential_renyi_mutual_information(
     >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
     1.0
     """
-    sample_weight, pos_label = how.get("sample_weight"), how.get("pos_label")
+    sample_weight, pos_label = sample_weight, pos_label
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     tables, groups = _conditioned(counts, constraint, pos_label), counts.groups
     occurs = tables.sum(axis=(1, 2)) > 0  # other labels have no weight

@@ -223,7 +223,7 @@ def interval_of_counts(
     compare: Callable[..., float], counts: Counts, notion: rates.Rates, alpha: float, rng: Any
 ) -> tuple[float, float, float]:
     """Return a comparison of the counted rates, `gap` or `ratio`, and the ends of its interval."""
-    observed, ends = _value_and_interval(Rated(compare, notion, counts, {}), alpha, Draws(rng))
+    observed, ends = _value_and_interval(Rated(compare, notion, counts), alpha, Draws(rng))
     return observed, *(ends or (np.nan, np.nan))
 
 
@@ -436,8 +436,8 @@ def _rates_compared(rated: Rated, draws: Draws) -> Components | None:
         (summed_gap, "worst_case"): Combined(summed),
         (highest, "worst_case"): Highest(),
     }
-    summary = summaries.get((compare, how.get("agg", "worst_case")))
-    if summary is None or how.get("method", "between_groups") != "between_groups":
+    summary = summaries.get((compare, "mean" if "mean" in how else "worst_case"))
+    if summary is None or "to_overall" in how:
         return None
     values, errors = _rates(counts, notion, draws)
     if compare is highest:  # over all groups and events alike

@@ -10,15 +10,12 @@ from typing import (
     NamedTuple,
     ParamSpec,
     SupportsFloat,
-    TypedDict,
     TypeVar,
-    get_args,
-    get_type_hints,
 )
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.exceptions import UndefinedMetricWarning
 
 from fairconstrained.arrays import Array, Floats, as_numpy, rows_of
@@ -293,53 +290,6 @@ UndefinedMetricWarning
 """
 
 
-# Of options that metrics take by their types, such as ``**options: Unpack[Labelled]``.
-_DEFAULTS: dict[str, Any] = {**PARTS, "method": "between_groups", "agg": "worst_case"}
-_DEFAULTS |= {"interval": inspect.Parameter.empty, "threshold": 0.0}
-
-
-class Options(TypedDict, total=False):
-    """Options of every metric."""
-
-    sample_weight: ArrayLike | None
-    control_features: Any
-    attributes: str
-
-
-class Labelled(Options, total=False):
-    """Those of metrics that depend on which label is the favourable one."""
-
-    pos_label: Any
-
-
-class Compared(Options, total=False):
-    """Those of differences and ratios."""
-
-    method: str
-
-
-class LabelsCompared(Labelled, Compared, total=False):
-    """Those of both."""
-
-
-class Combined(LabelsCompared, total=False):
-    """Those of several rates."""
-
-    agg: str
-
-
-def signature_of(measure: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a metric, with each of the options that it takes by their type."""
-    signature = inspect.signature(measure)
-    *parameters, last = signature.parameters.values()
-    options = get_args(get_type_hints(measure)[last.name])[0].__annotations__
-    for name in sorted(options, key=list(PARAMETERS).index):
-        default, annotation = _DEFAULTS.get(name), options[name].__forward_arg__
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
-    return signature.replace(parameters=parameters, return_annotation="float")
-
-
 def documented(metric: Metric) -> Metric:
     """Insert the sections that metrics share into the docstring of `metric`.
 
@@ -357,11 +307,11 @@ def documented(metric: Metric) -> Metric:
 def metric(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, float]:
     """Let a metric take strata and parallel attributes, and complete its docstring.
 
-    The function measures one stratum by one attribute, without `control_features` and `attributes`:
-    the decorator reads them, and returns the worst value. A function may return an object with the
-    value as its ``float``: it is in `READERS` then.
+    The function measures one stratum by one attribute, and ignores its parameters
+    `control_features` and `attributes`: the decorator reads them, and returns the worst value. A
+    function may return an object with the value as its ``float``: it is in `READERS` then.
     """
-    signature = signature_of(measure)
+    signature = inspect.signature(measure).replace(return_annotation="float")
     # A metric that can do without groups, such as an error rate, has nothing to leave out.
     compares = signature.parameters["sensitive_features"].default is inspect.Parameter.empty
 
@@ -385,20 +335,3 @@ def metric(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, f
     if inspect.signature(measure).return_annotation != "float":
         READERS[measured] = measure
     return documented(measured)
-
-
-def metric_with(
-    example: str, returns: str, value: float
-) -> Callable[[Callable[Arguments, SupportsFloat]], Callable[Arguments, float]]:
-    """Decorate a metric whose docstring lacks the "Returns" and the "Examples" of its kind.
-
-    In the example NAME is the metric, whose value stands last.
-    """
-
-    def decorated(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, float]:
-        sections = f"Returns\n-------\nfloat\n    {returns}\n\nExamples\n--------\n{example}{value}"
-        doc = f"{inspect.getdoc(measure)}\n\n{sections}"
-        measure.__doc__ = doc.replace("NAME", measure.__name__)
-        return metric(measure)
-
-    return decorated

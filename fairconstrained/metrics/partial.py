@@ -9,8 +9,7 @@ Sources: the partial-parity paper, Definitions 4.2, 4.3, A.1, A.2 and A.3.
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +19,7 @@ from fairconstrained.arrays import Array, Ints
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import Classes, check_labels, encode_labels, two_labels
 from fairconstrained.metrics.inputs import GroupedRows, Labels, check_scores, counted, grouped_rows
-from fairconstrained.metrics.metric import Labelled, Options, gap, metric_with, zero_or_nan
+from fairconstrained.metrics.metric import gap, metric, zero_or_nan
 from fairconstrained.numerics import without_rounding
 from fairconstrained.percentiles import Intervals, Ranks, auc_inside, rank_of_scores, read_intervals
 
@@ -60,10 +59,8 @@ def read_scored(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
     sensitive_features: Any,
-    *,
     interval: Any,
     sample_weight: ArrayLike | None = None,
-    **how: Any,
 ) -> Scored:
     """Check the arguments of the metrics of distributions."""
     scores = check_scores(y_score)
@@ -74,14 +71,13 @@ def read_scored(
 
 
 def gap_inside(
-    notion: notions.Rates, y_true: Any, y_score: ArrayLike, sensitive_features: Any, **how: Any
+    notion: notions.Rates, data: Scored, threshold: float, y_true: Any = None, pos_label: Any = None
 ) -> float:
     """Return the largest difference between groups inside the interval, at a threshold."""
-    data = read_scored(y_true, y_score, sensitive_features, **how)
-    decided = data.above(how.get("threshold", 0.0))
+    decided = data.above(threshold)
     labels = Labels(decided, decided, Classes([False, True], [1], True))
     if notions.needs_labels(notion):
-        codes, classes, positive = two_labels(y_true, "y_true", how.get("pos_label"))
+        codes, classes, positive = two_labels(y_true, "y_true", pos_label)
         true = (codes[data.rows.row] == positive).astype(np.int64)
         two = [classes[1 - positive], classes[positive]]
         labels = labels._replace(true=true, classes=Classes(two, [1], True))
@@ -90,61 +86,53 @@ def gap_inside(
     return gap(rates._replace(hits=inside, rows=np.ones_like(inside)))
 
 
-class Inside(Options):
-    """Those of metrics inside an interval of ranks."""
-
-    interval: Any
-
-
-class Decided(Inside, total=False):
-    """Those of decisions at a threshold."""
-
-    threshold: float
-
-
-class LabelsDecided(Labelled, Decided, total=False):
-    """Those of decisions and favourable labels."""
-
-
-distribution_metric = functools.partial(
-    metric_with,
-    """\
-The best of group a score like the best of group b, the others do not:
-
->>> from fairconstrained.metrics import NAME
->>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
->>> NAME(None, scores, sensitive_features=groups, interval=(0, 0.5))
-0.0
->>> NAME(None, scores, sensitive_features=groups, interval=(0.5, 1))
-""",
-)
-decision_metric = functools.partial(
-    metric_with,
-    """\
->>> from fairconstrained.metrics import NAME
->>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 7, 4, 9, 2, 1, 0], list("aaaabbbb")
->>> NAME(y, scores, sensitive_features=groups, interval=(0.5, 1), threshold=6)
-""",
-)
-
-
-@distribution_metric("Between 0 and 1; nan where a group has no weight.", 1.0)
+@metric
 def partial_statistical_parity(
-    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Inside]
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return the largest distance between the groups' distributions of scores inside the interval.
 
     .. math:: \max_{g, h} \; \max_\theta \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
 
     (Definition 4.2; see :func:`ccdf_gap` for what the paper's tables report.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    The best of group a score like the best of group b, the others do not:
+
+    >>> from fairconstrained.metrics import partial_statistical_parity
+    >>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
+    >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0, 0.5))
+    0.0
+    >>> partial_statistical_parity(None, scores, sensitive_features=groups, interval=(0.5, 1))
+    1.0
     """
-    data = read_scored(y_true, y_score, sensitive_features, **how)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     return data.worst(np.ptp(data.intervals.fraction(data.ranks().rank), axis=0))
 
 
-@distribution_metric("Between 0 and 1; nan where a group has no weight.", 0.5)
+@metric
 def ccdf_gap(
-    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Inside]
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return the largest difference of ranks where at least one of them lies in the interval.
 
@@ -154,8 +142,24 @@ def ccdf_gap(
     The tables of the partial-parity paper report one minus this as "pSP fairness": not its
     Definition 4.2 (:func:`partial_statistical_parity`), but the gap of the unconditional
     distributions. Ties whose ranks reach over the whole interval count as inside it.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    The best of group a score like the best of group b, the others do not:
+
+    >>> from fairconstrained.metrics import ccdf_gap
+    >>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
+    >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0, 0.5))
+    0.0
+    >>> ccdf_gap(None, scores, sensitive_features=groups, interval=(0.5, 1))
+    0.5
     """
-    data = read_scored(y_true, y_score, sensitive_features, **how)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     rank = data.ranks().rank
     inside = data.intervals.may_contain(rank, rank)
     # Against the highest and the lowest of all groups, the group itself included: that adds zeros.
@@ -163,53 +167,120 @@ def ccdf_gap(
     return data.worst(np.where(inside, to_others, 0.0))
 
 
-@decision_metric("Between 0 and 1; nan where a group has no weight.", 0.5)
+@metric
 def partial_demographic_parity(
-    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Decided]
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return the gap between groups in the rate of positive decisions inside the interval.
 
     .. math:: \max_{g, h} \; | G_g(r_g(\theta)) - G_h(r_h(\theta)) |
 
     at the decision threshold :math:`\theta` (Definition 4.3).
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import partial_demographic_parity
+    >>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 7, 4, 9, 2, 1, 0], list("aaaabbbb")
+    >>> inside = {"interval": (0.5, 1), "threshold": 6}
+    >>> partial_demographic_parity(y, scores, sensitive_features=groups, **inside)
+    0.5
     """
-    return gap_inside(notions.selection_rates, y_true, y_score, sensitive_features, **how)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    return gap_inside(notions.selection_rates, data, threshold)
 
 
-@decision_metric("Between 0 and 1; nan where a group has no rows with the positive label.", 1.0)
+@metric
 def partial_equal_opportunity(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
-    **how: Unpack[LabelsDecided],
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return partial demographic parity among the rows of the positive label (Definition A.2).
 
     Ranks are those among the rows of the label, as in the paper's optimisation model (50); its
     Definition A.2 takes them among all rows of the group.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with the positive label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import partial_equal_opportunity
+    >>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 7, 4, 9, 2, 1, 0], list("aaaabbbb")
+    >>> inside = {"interval": (0.5, 1), "threshold": 6}
+    >>> partial_equal_opportunity(y, scores, sensitive_features=groups, **inside)
+    1.0
     """
-    return gap_inside(notions.true_positive_rates, y_true, y_score, sensitive_features, **how)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    return gap_inside(notions.true_positive_rates, data, threshold, y_true, pos_label)
 
 
-@decision_metric("Between 0 and 1; nan where a group has no rows with some label.", 1.0)
+@metric
 def partial_equalized_odds(
     y_true: ArrayLike | None,
     y_score: ArrayLike,
     *,
     sensitive_features: Any,
-    **how: Unpack[LabelsDecided],
+    interval: Any,
+    threshold: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return partial demographic parity within each label, the worse of the two (Definition A.3).
 
     Ranks are those among the rows of a label, as in :func:`partial_equal_opportunity`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import partial_equalized_odds
+    >>> y, scores, groups = [1, 1, 0, 0] * 2, [9, 8, 7, 4, 9, 2, 1, 0], list("aaaabbbb")
+    >>> inside = {"interval": (0.5, 1), "threshold": 6}
+    >>> partial_equalized_odds(y, scores, sensitive_features=groups, **inside)
+    1.0
     """
-    return gap_inside(notions.odds, y_true, y_score, sensitive_features, **how)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
+    return gap_inside(notions.odds, data, threshold, y_true, pos_label)
 
 
-@distribution_metric("Between 0 and 1/2; nan where a group has no weight.", 0.5)
+@metric
 def partial_group_auc(
-    y_true: ArrayLike | None, y_score: ArrayLike, *, sensitive_features: Any, **how: Unpack[Inside]
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: Any,
+    interval: Any,
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return how well scores tell two groups apart inside the interval.
 
@@ -217,7 +288,23 @@ def partial_group_auc(
 
     for z out of group g and z' out of group h, both of ranks in the interval (Definition A.1, which
     counts ties for one side).
+
+    Returns
+    -------
+    float
+        Between 0 and 1/2; nan where a group has no weight.
+
+    Examples
+    --------
+    The best of group a score like the best of group b, the others do not:
+
+    >>> from fairconstrained.metrics import partial_group_auc
+    >>> scores, groups = [9, 8, 5, 4, 9, 8, 2, 1], list("aaaabbbb")
+    >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0, 0.5))
+    0.0
+    >>> partial_group_auc(None, scores, sensitive_features=groups, interval=(0.5, 1))
+    0.5
     """
-    data = read_scored(y_true, y_score, sensitive_features, **how)
+    data = read_scored(y_true, y_score, sensitive_features, interval, sample_weight)
     aucs = auc_inside(data.intervals.fraction(data.ranks().rank))
     return data.worst(np.abs(aucs - 0.5))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,6 @@ from fairconstrained.inputs.labels import check_labels, classes_of, encode_label
 from fairconstrained.metrics.inputs import GroupedRows, grouped_rows
 from fairconstrained.metrics.metric import (
     GroupRates,
-    LabelsCompared,
     choose,
     documented,
     gap,
@@ -44,7 +43,11 @@ def loss_gap(
     sensitive_features: Any,
     loss: str = "log",
     labels: Sequence[Any] | None = None,
-    **how: Unpack[LabelsCompared],
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> RowLosses:
     r"""Return the largest minus the smallest mean loss of the groups.
 
@@ -66,7 +69,7 @@ def loss_gap(
     true = check_labels(y_true, "y_true")
     (codes,), seen = encode_labels(true)
     samples = {"y_true": y_true, "y_proba": y_proba}
-    rows = grouped_rows(codes, sensitive_features, how.get("sample_weight"), **samples)
+    rows = grouped_rows(codes, sensitive_features, sample_weight, **samples)
     proba = _columns(y_proba, "y_proba", [np.float64, np.float32])
     if proba.shape[1] == 1:  # of the positive class
         proba = np.hstack((1 - proba, proba))
@@ -77,7 +80,7 @@ def loss_gap(
         )
     columns = seen if labels is None else list(labels)
     if labels is None and len(seen) <= 2:  # the positive one of two comes last
-        classes, (positive,), _ = classes_of(seen, how.get("pos_label"))
+        classes, (positive,), _ = classes_of(seen, pos_label)
         columns = [classes[1 - positive], classes[positive]]
     if len(columns) != proba.shape[1] or not set(seen) <= set(columns):
         raise ValueError(
@@ -90,7 +93,7 @@ def loss_gap(
         losses = -np.log(np.maximum(likelihood, np.finfo(proba.dtype).eps))
     else:
         losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
-    method = how.get("method", "between_groups")
+    method = method
     return RowLosses(np.asarray(losses)[rows.row], rows, method)
 
 

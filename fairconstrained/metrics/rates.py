@@ -10,9 +10,8 @@ Networks", Section 2 and Table 3; for more than two groups they are the largest 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,27 +20,12 @@ from fairconstrained import rate_definitions as notions
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import Counts, count_table
 from fairconstrained.metrics.metric import (
-    Combined,
-    Compared,
     GroupRates,
-    Labelled,
-    LabelsCompared,
-    Options,
     gap,
     highest,
     metric,
-    metric_with,
     ratio,
     summed_gap,
-)
-
-rate_metric = functools.partial(
-    metric_with,
-    """\
->>> from fairconstrained.metrics import NAME
->>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
->>> round(NAME(y, y_pred, sensitive_features=groups), 4)
-""",
 )
 
 
@@ -51,17 +35,11 @@ class Rated(NamedTuple):
     compare: Callable[..., float]
     notion: notions.Rates
     counts: Counts
-    how: dict[str, str]  # options of the comparison
-
-    @classmethod
-    def read(cls, compare: Any, notion: Any, *columns: Any, **how: Any) -> Rated:
-        """Count the rows of true and predicted labels and groups, by the options of a metric."""
-        options = {name: how.pop(name, None) for name in ("sample_weight", "pos_label")}
-        return cls(compare, notion, count_table(*columns, **options), how)
+    how: tuple[str, ...] = ()  # options of the comparison
 
     def __float__(self) -> float:
         rates = self.counts.rates(self.notion, by_ratio=self.compare is ratio)
-        return self.compare(rates, **self.how)
+        return self.compare(rates, *self.how)
 
 
 def groups_or_one(sensitive_features: Any, y_pred: Any) -> Any:
@@ -69,59 +47,152 @@ def groups_or_one(sensitive_features: Any, y_pred: Any) -> Any:
     return np.zeros(len(y_pred)) if sensitive_features is None else sensitive_features
 
 
-@rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.6)
+@metric
 def demographic_parity_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the rate of positive predictions.
 
     .. math:: \max_{k, g, h} \; P(\hat y = k \mid g) - P(\hat y = k \mid h)
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import demographic_parity_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(demographic_parity_difference(y, y_pred, sensitive_features=groups), 4)
+    0.6
     """
-    return Rated.read(gap, notions.selection_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.selection_rates, counts, (method,))
 
 
-@rate_metric("Between 0 and 1 (parity); nan where a group has no weight.", 0.25)
+@metric
 def demographic_parity_ratio(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the smallest ratio between groups of the rate of positive predictions.
 
     .. math:: \min_{k, g, h} \; P(\hat y = k \mid g) \,/\, P(\hat y = k \mid h)
 
     The "p% rule".
+
+    Returns
+    -------
+    float
+        Between 0 and 1 (parity); nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import demographic_parity_ratio
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(demographic_parity_ratio(y, y_pred, sensitive_features=groups), 4)
+    0.25
     """
-    return Rated.read(ratio, notions.selection_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(ratio, notions.selection_rates, counts, (method,))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where a group has no rows with label c.", 0.6667)
+@metric
 def equal_opportunity_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the true positive rate.
 
     .. math:: \max_{c, g, h} \; P(\hat y = c \mid y = c, g) - P(\hat y = c \mid y = c, h)
 
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where a group has no rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equal_opportunity_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(equal_opportunity_difference(y, y_pred, sensitive_features=groups), 4)
+    0.6667
     """
-    return Rated.read(gap, notions.true_positive_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.true_positive_rates, counts, (method,))
 
 
-@rate_metric("Between 0 and 1 (parity); nan where a group has no rows with label c.", 0.3333)
+@metric
 def equal_opportunity_ratio(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the smallest ratio between groups of the true positive rate.
 
     .. math:: \min_{c, g, h} \; P(\hat y = c \mid y = c, g) \,/\, P(\hat y = c \mid y = c, h)
 
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1 (parity); nan where a group has no rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equal_opportunity_ratio
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(equal_opportunity_ratio(y, y_pred, sensitive_features=groups), 4)
+    0.3333
     """
-    return Rated.read(ratio, notions.true_positive_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(ratio, notions.true_positive_rates, counts, (method,))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where a group has no rows with some label.", 0.6667)
+@metric
 def equalized_odds_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Combined]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    agg: str = "worst_case",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the rates given the true label.
 
@@ -129,13 +200,35 @@ def equalized_odds_difference(
 
     With two classes: the worse of true and false positive rates.
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equalized_odds_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(equalized_odds_difference(y, y_pred, sensitive_features=groups), 4)
+    0.6667
     """
-    return Rated.read(gap, notions.odds, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.odds, counts, (method, agg))
 
 
-@rate_metric("Between 0 and 1 (parity); nan where a group has no rows with some label.", 0.0)
+@metric
 def equalized_odds_ratio(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Combined]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    agg: str = "worst_case",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the smallest ratio between groups of the rates given the true label.
 
@@ -143,24 +236,66 @@ def equalized_odds_ratio(
 
     With two classes: the worse of true and false positive rates.
     (Hardt, Price and Srebro, "Equality of Opportunity in Supervised Learning", 2016.)
+
+    Returns
+    -------
+    float
+        Between 0 and 1 (parity); nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import equalized_odds_ratio
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(equalized_odds_ratio(y, y_pred, sensitive_features=groups), 4)
+    0.0
     """
-    return Rated.read(ratio, notions.odds, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(ratio, notions.odds, counts, (method, agg))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where a group has only rows with label c.", 0.5)
+@metric
 def false_positive_rate_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the false positive rate.
 
     .. math:: \max_{c, g, h} \; P(\hat y = c \mid y \neq c, g) - P(\hat y = c \mid y \neq c, h)
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where a group has only rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_positive_rate_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_positive_rate_difference(y, y_pred, sensitive_features=groups), 4)
+    0.5
     """
-    return Rated.read(gap, notions.false_positive_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.false_positive_rates, counts, (method,))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where label c is never predicted for a group.", 0.25)
+@metric
 def predictive_parity_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the precision.
 
@@ -168,13 +303,34 @@ def predictive_parity_difference(
 
     "Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
     precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn.
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where label c is never predicted for a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import predictive_parity_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(predictive_parity_difference(y, y_pred, sensitive_features=groups), 4)
+    0.25
     """
-    return Rated.read(gap, notions.precisions, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.precisions, counts, (method,))
 
 
-@rate_metric("Between 0 and 1 (parity); nan where label c is never predicted for a group.", 0.75)
+@metric
 def predictive_parity_ratio(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the smallest ratio between groups of the precision.
 
@@ -182,52 +338,132 @@ def predictive_parity_ratio(
 
     "Predictive parity" (Chouldechova 2017). Where nobody of a group is predicted c
     precision is not defined; scikit-learn's ``precision_score`` takes 0, also in fairlearn.
+
+    Returns
+    -------
+    float
+        Between 0 and 1 (parity); nan where label c is never predicted for a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import predictive_parity_ratio
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(predictive_parity_ratio(y, y_pred, sensitive_features=groups), 4)
+    0.75
     """
-    return Rated.read(ratio, notions.precisions, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(ratio, notions.precisions, counts, (method,))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where label c is predicted for all of a group.", 0.5)
+@metric
 def false_omission_rate_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the false omission rate.
 
     .. math:: \max_{c, g, h} \; P(y = c \mid \hat y \neq c, g) - P(y = c \mid \hat y \neq c, h)
 
     Of two labels: of those predicted negative, how many are positive.
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where label c is predicted for all of a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_omission_rate_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_omission_rate_difference(y, y_pred, sensitive_features=groups), 4)
+    0.5
     """
-    return Rated.read(gap, notions.false_omission_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.false_omission_rates, counts, (method,))
 
 
-@rate_metric("Between 0 and 1 (parity); nan where label c is predicted for all of a group.", 0.0)
+@metric
 def false_omission_rate_ratio(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[LabelsCompared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the smallest ratio between groups of the false omission rate.
 
     .. math:: \min_{c, g, h} \; P(y = c \mid \hat y \neq c, g) \,/\, P(y = c \mid \hat y \neq c, h)
 
     Of two labels: of those predicted negative, how many are positive.
+
+    Returns
+    -------
+    float
+        Between 0 and 1 (parity); nan where label c is predicted for all of a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_omission_rate_ratio
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_omission_rate_ratio(y, y_pred, sensitive_features=groups), 4)
+    0.0
     """
-    return Rated.read(
-        ratio, notions.false_omission_rates, y_true, y_pred, sensitive_features, **how
-    )
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(ratio, notions.false_omission_rates, counts, (method,))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.2)
+@metric
 def error_rate_difference(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Compared]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    method: str = "between_groups",
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the error rate.
 
     .. math:: \max_{g, h} \; P(\hat y \neq y \mid g) - P(\hat y \neq y \mid h)
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import error_rate_difference
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(error_rate_difference(y, y_pred, sensitive_features=groups), 4)
+    0.2
     """
-    return Rated.read(gap, notions.error_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight)
+    return Rated(gap, notions.error_rates, counts, (method,))
 
 
-@rate_metric("Between 0 (parity) and 1; nan where a group has no weight.", 0.6)
+@metric
 def independence_gap(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest difference between groups in the rate of positive predictions.
 
@@ -235,73 +471,167 @@ def independence_gap(
 
     "Ind" in Table 3 of the benchmark of Kliachkin et al.: another name for
     :func:`~fairconstrained.metrics.demographic_parity_difference`.
+
+    Returns
+    -------
+    float
+        Between 0 (parity) and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import independence_gap
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(independence_gap(y, y_pred, sensitive_features=groups), 4)
+    0.6
     """
-    return Rated.read(gap, notions.selection_rates, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(gap, notions.selection_rates, counts)
 
 
-@rate_metric(
-    "Between 0 and the number of labels; nan where a group has no rows with some label.", 1.1667
-)
+@metric
 def separation_gap(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the sum of gaps between groups in the predictions given the true label.
 
     .. math:: \sum_v | P(\hat y = + \mid y = v, g) - P(\hat y = + \mid y = v, h) |
 
     "Sp" in Table 3 of the benchmark of Kliachkin et al.
+
+    Returns
+    -------
+    float
+        Between 0 and the number of labels; nan where a group has no rows with some label.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import separation_gap
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(separation_gap(y, y_pred, sensitive_features=groups), 4)
+    1.1667
     """
-    return Rated.read(summed_gap, notions.odds, y_true, y_pred, sensitive_features, **how)
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(summed_gap, notions.odds, counts)
 
 
-@rate_metric(
-    "Between 0 and the number of labels; nan where some label is never predicted for a group.", 0.75
-)
+@metric
 def sufficiency_gap(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the sum of gaps between groups in the labels given the prediction.
 
     .. math:: \sum_v | P(y = + \mid \hat y = v, g) - P(y = + \mid \hat y = v, h) |
 
     "Sf" in Table 3 of the benchmark of Kliachkin et al.
+
+    Returns
+    -------
+    float
+        Between 0 and the number of labels; nan where some label is never predicted for a group.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import sufficiency_gap
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(sufficiency_gap(y, y_pred, sensitive_features=groups), 4)
+    0.75
     """
-    return Rated.read(
-        summed_gap, notions.predictive_values, y_true, y_pred, sensitive_features, **how
-    )
+    counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
+    return Rated(summed_gap, notions.predictive_values, counts)
 
 
-@rate_metric("Between 0 and 1; nan where a group has no rows with label c.", 0.6667)
+@metric
 def false_negative_rate(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any = None, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest false negative rate of any group.
 
     .. math:: \max_{c, g} \; P(\hat y \neq c \mid y = c, g)
 
     Without `sensitive_features` all rows are one group.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_negative_rate
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_negative_rate(y, y_pred, sensitive_features=groups), 4)
+    0.6667
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    return Rated.read(highest, notions.false_negative_rates, y_true, y_pred, groups, **how)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return Rated(highest, notions.false_negative_rates, counts)
 
 
-@rate_metric("Between 0 and 1; nan where a group has only rows with label c.", 0.5)
+@metric
 def false_positive_rate(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any = None, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest false positive rate of any group.
 
     .. math:: \max_{c, g} \; P(\hat y = c \mid y \neq c, g)
 
     Without `sensitive_features` all rows are one group.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has only rows with label c.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import false_positive_rate
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(false_positive_rate(y, y_pred, sensitive_features=groups), 4)
+    0.5
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    return Rated.read(highest, notions.false_positive_rates, y_true, y_pred, groups, **how)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return Rated(highest, notions.false_positive_rates, counts)
 
 
-@rate_metric("Between 0 and 1; nan where a group has no weight.", 0.8)
+@metric
 def rejection_rate(
-    y_true: ArrayLike, y_pred: ArrayLike, *, sensitive_features: Any = None, **how: Unpack[Labelled]
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: Any = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> Rated:
     r"""Return the largest rejection rate of any group.
 
@@ -309,9 +639,22 @@ def rejection_rate(
 
     One minus the smallest rate of the outcome c. Without `sensitive_features` all rows are one
     group.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; nan where a group has no weight.
+
+    Examples
+    --------
+    >>> from fairconstrained.metrics import rejection_rate
+    >>> y, y_pred, groups = [0, 0, 1, 1, 1] * 2, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1], list("aaaaabbbbb")
+    >>> round(rejection_rate(y, y_pred, sensitive_features=groups), 4)
+    0.8
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    return Rated.read(highest, notions.rejection_rates, y_true, y_pred, groups, **how)
+    counts = count_table(y_true, y_pred, groups, sample_weight, pos_label)
+    return Rated(highest, notions.rejection_rates, counts)
 
 
 @metric
@@ -321,7 +664,9 @@ def expected_cost(
     *,
     costs: Any = None,
     sensitive_features: Any = None,
-    **how: Unpack[Options],
+    sample_weight: ArrayLike | None = None,
+    control_features: Any = None,
+    attributes: str = "crossed",
 ) -> float:
     r"""Return the mean cost of predictions, overall or in the worst group.
 
@@ -345,7 +690,7 @@ def expected_cost(
     (0.5, 0.667)
     """
     groups = groups_or_one(sensitive_features, y_pred)
-    counts = count_table(y_true, y_pred, groups, how.get("sample_weight"))
+    counts = count_table(y_true, y_pred, groups, sample_weight)
     table, classes = counts.table, counts.classes
     if classes.labels[-1] == UNSEEN and classes.targets == [0]:  # the negative label is unseen
         table, classes = table[:, ::-1, ::-1], classes._replace(labels=classes.labels[::-1])
