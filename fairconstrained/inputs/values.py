@@ -259,7 +259,7 @@ def described(
 
 
 def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -> None:
-    """Warn of groups that may be another spelling of groups before, of which they are none."""
+    """Warn of new groups that may be earlier ones in another spelling."""
     if set(groups) <= set(before):
         return
     every = [group if isinstance(group, tuple) else (group,) for group in [*before, *groups]]

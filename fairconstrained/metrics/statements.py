@@ -128,7 +128,7 @@ class Certificate:
         entries = {
             "left out": ["; ".join(self.left_out)] if self.left_out else [],
             "model": [shorten(self.estimator, 120, placeholder=" ...")],
-            "sample": [f"{self.name}: {self.n_samples} rows"],
+            "sample": [f"{self.name}: {in_rows(self.n_samples)}"],
             "groups": [groups],
             "population": [f"{of}: {told}" for of, told in (self.population or {}).items()],
             "measured": measured,

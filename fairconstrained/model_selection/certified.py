@@ -17,7 +17,14 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import indexable
 
-from fairconstrained.arrays import as_numpy, check_all_samples, check_array, check_number, rows_of
+from fairconstrained.arrays import (
+    as_numpy,
+    check_all_samples,
+    check_array,
+    check_number,
+    in_rows,
+    rows_of,
+)
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     MissingSensitiveFeaturesWarning,
@@ -379,7 +386,7 @@ class CertifiedClassifier(DelegatingClassifier):
                 f"No useful model was found that is certified: the strictest, {best.words}, has "
                 f"{best.found.constraint} of at most {best.found.upper:.3g} (confidence "
                 f"{self.confidence:g}), above the slack of {best.found.slack:g} "
-                f"({best.found.binding}; {best.found.n_samples} rows). More rows, a larger "
+                f"({best.found.binding}; {in_rows(best.found.n_samples)}). More rows, a larger "
                 "certify_size or slack, or stricter candidates can help."
             )
         if self.on_failure == "raise":

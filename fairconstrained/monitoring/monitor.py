@@ -104,7 +104,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         the rule of fits and certificates: they are no part of `estimate_`. Also pairs of groups
         that no call has together: they are no part of `evidence_` and `interval_`.
     history_ : dict of str to list
-        "rows", "evidence", "estimate", "low" and "high" at some 200 times, for a picture.
+        From the first update on: "rows", "evidence", "estimate", "low" and "high" at some 200
+        times, for a picture.
     n_rows_, n_unknown_, n_unlabelled_ : int
         Rows that count; rows of unknown group, and rows without the label that the criterion needs,
         which do not.

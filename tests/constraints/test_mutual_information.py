@@ -103,8 +103,9 @@ def test_the_envelope_theorem_holds(notion, shape):
     def sums(scores):
         return constraint.statistic.sums(scores, rows.on(constraint))
 
-    value = lambda scores: information.value(sums(scores)).reshape(1)  # noqa: E731
-    numerical = numerical_jacobian(value, rows.scores)[0]
+    numerical = numerical_jacobian(
+        lambda scores: information.value(sums(scores)).reshape(1), rows.scores
+    )[0]
     best = information.optimal_dual(sums(rows.scores))
     scores = rows.scores.clone().requires_grad_()
     total = (information.weights(best) * sums(scores)).sum()

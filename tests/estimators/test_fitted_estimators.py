@@ -104,7 +104,10 @@ def test_a_warm_start_goes_on_from_the_last_network():
     X, y, group = table()
     seen = []
     params = {"model": Network, "solver": SGDA(n_steps=300), "slack": np.inf, "warm_start": True}
-    note = lambda iterate: seen.append(float(iterate.soft[0]))  # noqa: E731
+
+    def note(iterate):
+        seen.append(float(iterate.soft[0]))
+
     clf = fitted(random_state=0, callbacks=note, **params)
     end = clf.history_["objective"].min()
     former, scores = clf.module_, clf.decision_function(X)

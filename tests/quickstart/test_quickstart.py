@@ -173,8 +173,9 @@ def test_missing_data_end_in_a_sentence(tmp_path, monkeypatch, capsys):
 
 def test_without_fairlearn_the_rest_runs(tmp_path, monkeypatch, capsys):
     find = importlib.util.find_spec
-    found = lambda name: None if name == "fairlearn" else find(name)  # noqa: E731
-    monkeypatch.setattr(importlib.util, "find_spec", found)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "fairlearn" else find(name)
+    )
     table = run(tmp_path)
     assert "reductions" not in set(table["method"])
     assert "pip install fairlearn" in capsys.readouterr().out

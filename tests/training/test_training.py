@@ -239,7 +239,11 @@ def test_one_row_in_so_many_of_each_group_is_held_out_and_of_each_label_of_a_not
 
 def test_loaders_hold_no_row_out():
     seen = []
-    callback = lambda iterate: seen.append(iterate) or len(seen) == 3  # noqa: E731
+
+    def callback(iterate):
+        seen.append(iterate)
+        return len(seen) == 3
+
     loader = DataLoader(TensorDataset(*DATA), batch_size=40)
     result = trained(of_outputs, data=loader, groups=None, solver=None, callbacks=[callback])
     chosen = solvers.EarlyStoppedSGDA().select(seen)
