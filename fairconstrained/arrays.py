@@ -30,7 +30,10 @@ def check_array(values: Any, **options: Any) -> NDArray[Any]:
 
 
 def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
-    """Return rows of a table, an array, a list or a dict of columns; numbers and texts stay."""
+    """Return rows, by positions or a mask, of a table, an array, a list, or the columns of a dict.
+
+    Values without an entry for each row, such as numbers and texts, stay as they are.
+    """
     if isinstance(values, dict):
         return {name: rows_of(column, rows) for name, column in values.items()}
     whole = isinstance(values, (str, bytes)) or not hasattr(values, "__len__")

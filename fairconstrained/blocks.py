@@ -13,8 +13,9 @@ class Blocks:
 
     Pass it to ``fit`` as X: all estimators take it with a linear model and without `epsilon`.
     Labels, sensitive features and weights are ordinary arrays, for the rows of all blocks in order.
-    Predictions take the rows of one block as X. Every pass over the rows calls `read` again, tens
-    to hundreds of times. AUCs and gaps at all thresholds of over 400,000 rows are as on shards
+    Predictions take the rows of one block as X. Every pass over the rows calls `read` again: once
+    for the values at a point and once for the gradient, tens to hundreds of times in a fit.
+    AUCs and gaps at all thresholds of more than 400,000 rows are measured as on shards
     (:func:`~fairconstrained.distributed.sharded_rows`).
 
     Parameters

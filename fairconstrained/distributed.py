@@ -210,7 +210,10 @@ class Workers:
         return self.sum(mine)
 
     def gather(self, mine: T) -> list[T]:
-        """Return small objects of all workers, in order; a WorkerError if one is missing."""
+        """Return the objects of all workers, in their order: small ones that can be pickled.
+
+        Raise WorkerError if some worker is gone, or is not where the others are.
+        """
         if self.size == 1:
             return [mine]
         self._turn += 1
@@ -243,7 +246,10 @@ class Workers:
 
     @contextmanager
     def agreeing(self) -> Iterator[None]:
-        """Raise an error of one worker on all, a WorkerError elsewhere; none may wait inside."""
+        """Raise an error of one worker on all; on the others as a WorkerError.
+
+        Within it no worker may wait for another.
+        """
         if self.size == 1:
             yield
             return

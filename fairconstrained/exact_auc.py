@@ -36,7 +36,10 @@ def wins(rank: Ints, second_weight: Floats) -> Floats:
 
 
 def win_table(scores: NDArray[Any], cell: Ints, weight: Floats, n_cells: int) -> Floats:
-    """Return the weight of the pairs in which a row of cell a ranks above one of cell b, (a, b)."""
+    """Return the weight of the pairs in which a row of cell a ranks above one of cell b, (a, b).
+
+    The cost is one sort of n scores and n additions for each cell.
+    """
     rank = ranks(scores)
     table = np.empty((n_cells, n_cells))
     for b in range(n_cells):
@@ -55,7 +58,10 @@ def auc_differences(table: Floats, cell_weight: Floats, comparisons: Floats) -> 
 
 
 def distinct_sets(comparisons: Floats) -> tuple[Floats, Ints]:
-    """Return the distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and indices."""
+    """Return the distinct sets (n_sets, n_cells) of comparisons (m, 4, n_cells), and their indices.
+
+    Pairs of G groups are some G^2 comparisons of some G sets.
+    """
     rows = comparisons.reshape(4 * len(comparisons), comparisons.shape[-1]) > 0
     if not rows.size:
         return np.zeros((0, rows.shape[1])), np.zeros((len(comparisons), 4), dtype=np.int64)
@@ -79,8 +85,8 @@ def auc_influences(scores: NDArray[Any], cell: Ints, weight: Floats, comparisons
 
     The delta method (DeLong, DeLong and Clarke-Pearson 1988): with a row of G, which has the
     fraction p of all rows, an AUC moves by :math:`(P(z' < z) - \mathrm{AUC}) / p`, as it does with
-    one of G'. The sizes of the sets are random. Cells beyond the last of the comparisons (m, 4,
-    n_cells) are in no set.
+    one of G'. Rows are draws, and so are the sizes of the sets. Comparisons are (m, 4, n_cells);
+    cells beyond the last are in no set.
     """
     fraction = weight / weight.sum()
     rank = ranks(scores)

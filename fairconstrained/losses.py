@@ -37,8 +37,9 @@ def n_outputs(n_classes: int) -> int:
 def class_probabilities(scores: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Apply the tempered softmax :math:`\sigma_\tau(z)_k = e^{\tau z_k} / \sum_l e^{\tau z_l}`.
 
-    Paper (RaCO-DP, Section 2): :math:`e^{-\tau z}`; here: plus, because only then do the
-    probabilities, (n, n_classes), tend to the one-hot arg max as :math:`\tau \to \infty`.
+    The paper (RaCO-DP, Section 2) prints :math:`e^{-\tau z}`. Here the sign is plus, because only
+    then do the probabilities, (n, n_classes), tend to the one-hot arg max as
+    :math:`\tau \to \infty`.
     """
     # With contiguous columns, sums and products along rows are twice as fast, a softmax five times.
     z = (scores if temperature == 1 else temperature * scores).T.contiguous()
@@ -87,8 +88,9 @@ class BrierLoss:
 def through_probabilities(p: Tensor, weights: Tensor, temperature: float = 1.0) -> Tensor:
     r"""Return the gradient by the scores of the weighted class probabilities of each row, (n, K).
 
-    It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)` for probabilities p and weights w, (n,
-    n_classes), and for two classes, of scores (0, z), :math:`\tau\, p_0 p_1 (w_1 - w_0)`.
+    It is :math:`\tau\, p_k (w_k - \sum_l w_l p_l)` for probabilities p and weights w, both of shape
+    (n, n_classes). Two classes have the scores (0, z), and the gradient is
+    :math:`\tau\, p_0 p_1 (w_1 - w_0)`.
     """
     if p.shape[1] == 2:
         (p_0, p_1), (w_0, w_1) = p.unbind(1), weights.unbind(1)
@@ -110,7 +112,8 @@ def linearized(
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, ...]]]:
     """Return values of a function, and the map from weights on them to gradients of their sum.
 
-    Both take or return one tensor for each of `at`; the map may be called more than once.
+    The function takes one tensor for each of `at`. The map takes weights of the values' shape and
+    returns one gradient for each of `at`; it may be called more than once.
     """
     # Detached copies, so that nothing is added to the caller's graph.
     leaves = [tensor.detach().requires_grad_() for tensor in at]

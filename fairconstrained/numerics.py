@@ -9,7 +9,8 @@ ROUNDING = 1e-12
 NEGLIGIBLE = 1e-9
 # In place of a probability of zero: its logarithm is finite, and below any that classifiers say.
 TINY = 1e-300
-# Fraction of the promised change that a line search must bring (Nocedal and Wright, Section 3.1).
+# Fraction of the promised change that a step of a line search must bring (Nocedal and Wright,
+# Numerical Optimization, 2nd ed., Section 3.1, which recommends this value).
 SUFFICIENT = 1e-4
 
 # Values of a vector at a time: 0.5 MB, which stay in the cache. Log losses of 4 million scores take
@@ -21,7 +22,8 @@ PIECE_ROWS = 16_384
 # Rows at a time that are read twice in a row: distances of rows in double precision take an eighth
 # of the time that they take at once, and 0.6 of that in pieces of 16,384.
 CACHE_ROWS = 1024
-# Scores or label changes that workers send at a time, 3 MB: of more, evenly spaced ones.
+# Scores or changes of labels that workers send at a time: 3 MB. Where there are more, evenly spaced
+# ones stand for them.
 SENT_SCORES = 400_000
 
 

@@ -63,7 +63,10 @@ class Intervals(NamedTuple):
         return np.asarray(inside)
 
     def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
-        """Find the lowest and highest rank, each (n_groups, m), at which G has these values."""
+        """Find the lowest and highest rank at which G has these values, each (n_groups, m).
+
+        They differ where a value falls in a gap between two intervals.
+        """
         ranks = np.empty((2, len(self.lower), len(fraction)))
         for i, union in enumerate(zip(*self, strict=True)):
             ranks[:, i] = [_inverse(*union, fraction, side) for side in ("left", "right")]
@@ -88,11 +91,11 @@ def fraction_inside(rank: Numbers, lower: Numbers, upper: Numbers) -> Numbers:
 
 
 def auc_inside(fraction: Numbers) -> Numbers:
-    """Return AUCs of all pairs of sets within the interval, (n_sets, n_sets); ties count one half.
+    r"""Return AUCs of all pairs of sets within the interval, (n_sets, n_sets); ties count one half.
 
-    The argument holds G at thresholds in ascending order, (n_sets, m). Entry (g, h) is :math:`P(z >
-    z') + P(z = z') / 2` for z from set g and z' from set h. Scores between the same two thresholds
-    count as tied.
+    The argument holds G at thresholds in ascending order, (n_sets, m), so its rows fall from 1 to
+    0. Entry (g, h) is :math:`P(z > z') + P(z = z') / 2` for z from set g and z' from set h. Scores
+    between the same two thresholds count as tied.
     """
     left, right = fraction[:, :-1], fraction[:, 1:]
     inside, middle = left - right, 0.5 * (left + right)

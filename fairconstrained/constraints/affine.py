@@ -16,7 +16,8 @@ from torch.nn.functional import pad
 from fairconstrained.constraints.tables import look_up, sum_by
 from fairconstrained.numerics import ROUNDING
 
-# Entries up to which matrices are dense, 0.5 MB: products of small ones are faster.
+# Entries up to which a matrix is stored densely, 0.5 MB: dense products of small matrices are
+# faster.
 _DENSE = 2**16
 
 
@@ -131,10 +132,14 @@ def as_tensor(matrix: Any, like: Tensor) -> Tensor:
 class AffineMap:
     r"""Values :math:`g(M) = C\, R\, \mathrm{vec}(M) + b` of a table M.
 
-    R, the scipy matrix `rates`, gives rates, which are few. C, with `combinations` as its diagonal
-    blocks, combines them, often pair by pair; `offset` is b, with the dtype and device of tables of
-    this `shape`. As counts never change, the matrices are built once, and so is the product of C
-    and R if it is small: a step on a mini-batch is mostly the overhead of small operations.
+    R gives rates, which are few. C combines them, often pair by pair. As counts never change, the
+    matrices are built once. Estimates from any number of draws then take one sum by parts and one
+    product, and their gradients one product and one look-up: a step on a mini-batch is mostly the
+    overhead of small operations.
+
+    `combinations` are the diagonal blocks of C, `rates` is R, a scipy matrix, and `offset` is b,
+    with the dtype and device of tables of this `shape`. The product of C and R is precomputed if it
+    is small.
     """
 
     def __init__(
@@ -184,7 +189,11 @@ class AffineMap:
     def draw_values(
         self, statistics: Tensor, part: Tensor, weight: Tensor, sizes: Sequence[int]
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return values (n_draws * m,) of draws of rows, and the pullback to their statistics."""
+        """Return values (n_draws * m,) of several draws, and the pullback to statistics of rows.
+
+        Rows have statistics (n, n_columns), parts (n,) or fractions of them, and weights, draw by
+        draw; `sizes` are their numbers.
+        """
         shape = len(sizes), self.n_parts + 1, self.n_columns
         draw, column = _draw_of_row(tuple(sizes)).to(part.device), weight[:, None]
         if part.ndim == 1:  # one sum by draw and part, in place of one sum for each draw

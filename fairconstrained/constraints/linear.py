@@ -29,10 +29,11 @@ class LinearMoments(MomentConstraint):
         \rho_r = \frac{\sum_{q,s} A_{rqs} M_{qs}}{\sum_q B_{rq} N_q}, \qquad
         g_j = \sum_r C_{jr}\, \rho_r - \mathrm{slack}_j .
 
-    Arrays or sparse matrices give :math:`A`, (n_rates, n_cells * n_columns), :math:`B`, (n_rates,
-    n_cells), weights of rows, and :math:`C`, (m, n_rates), for (label, group) cells, ordered by
-    label. Cells with equal coefficients are joined into parts. The title is the name in
-    descriptions.
+    Every rate constraint and every loss parity has this form, so a new criterion needs no new
+    class of constraints. Arrays or sparse matrices give :math:`A`, (n_rates, n_cells * n_columns),
+    :math:`B`, (n_rates, n_cells), weights of rows, and :math:`C`, (m, n_rates), for (label, group)
+    cells, ordered by label. Cells with equal coefficients are joined into parts. The title is the
+    name in descriptions of values.
     """
 
     #: The columns whose values make each rate's group; see `compared_rates`.
@@ -111,8 +112,8 @@ class LinearMoments(MomentConstraint):
     def scatter(self, scores: Tensor, rows: Placement) -> Tensor:
         """Return sums from which :meth:`deviations_of` computes errors, (n_parts, k, k + 1).
 
-        Of each part: of (s, 1) by weight, and of its products by squared weight. Fractions of a row
-        count as rows.
+        For each part they are those of (s, 1) by weight, and of its products by squared weight. The
+        fractions of a row count as if they were those of several rows.
         """
         hard = self.statistic.hard(scores, rows.y)
         row = torch.cat((hard, torch.ones_like(hard[:, :1])), dim=1)

@@ -84,7 +84,8 @@ class LossParity(Parity):
         return Losses(chosen(self, "loss", LOSSES))
 
 
-# Paper: equalized odds bounds the sum of the labels' gaps; here: each, as all slacks are of gaps.
+# Paper: equalized odds bounds the sum of the gaps of all labels; here each gap, because the slack
+# of every criterion in this package is in units of a gap.
 LOSS_PARITIES: Mapping[str, Callable[..., LossParity]] = {
     name: partial(LossParity, within=within) for within, name in _NAMES.items()
 }

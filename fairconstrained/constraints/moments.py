@@ -6,7 +6,8 @@ a row and its weight :math:`w_i`, the table is
 .. math:: M_q = \sum_{i \in q} w_i s(z_i, y_i), \qquad N_q = \sum_{i \in q} w_i ,
 
 and a constraint is a function of the table: :math:`g(M, N) \le 0`. Tables of chunks, batches and
-workers add up, and private training has to protect only these. Any constraints are one, on a table.
+workers add up. Gradients pass through a few numbers, and private training has to protect only
+these. Any number of constraints are one, on a common table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ NEVER_BINDS = 1e6
 class MomentConstraint:
     """Base of constraints, from a partition, a statistic and a function of the table.
 
-    A subclass implements :meth:`evaluate`, :meth:`describe` and :meth:`without_small`.
+    A subclass implements :meth:`evaluate`, :meth:`describe` and :meth:`without_small`. It
+    overrides other methods if it supports more.
     """
 
     space: Space  # the labels and groups that the constraint is bound to
@@ -95,7 +97,8 @@ class MomentConstraint:
     ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor]]]:
         """Return soft statistics (n, n_columns), and the derivatives of their weighted sums.
 
-        These are by the scores, (n, K), and by the extra variables, (n_aux,).
+        The pullback maps weights (n, n_columns) to derivatives by the scores, (n, K), and by the
+        extra variables, (n_aux,).
         """
         if self.n_aux:
             soft, pullback = linearized(lambda z, a: self.statistic_at(a).soft(z, y), scores, aux)
@@ -130,14 +133,16 @@ class MomentConstraint:
 
     def narrowed(self, by: Tensor) -> Self:
         """Subtract `by` (m,) from the slacks, down to zero from those that are not negative."""
-        # Below zero no two rates are close enough; negative slacks already mean something else.
+        # Below zero no two rates are close enough; slacks that are negative already mean something
+        # else.
         less = self.slack - by.to(self.slack)
         return self._with(slack=torch.where(self.slack < 0.0, less, less.clamp_min(0.0)))
 
     def without_rounding(self, hard: Tensor) -> Tensor:
         """Replace hard values by 0 where only rounding makes them differ from it.
 
-        Gaps of labels are left as users count them, unless no slack is allowed.
+        Gaps of labels are rounded as those who count them round: only without a slack may sums of
+        weights make one of nothing.
         """
         rounds = (self.slack.to(hard) <= 0.0) | (not self.label_based)
         return torch.where(rounds & (hard.abs() <= ROUNDING), 0.0, hard)
@@ -167,9 +172,10 @@ class MomentConstraint:
     def without_small(
         self, rows: NDArray[np.int64], min_rows: int | str
     ) -> tuple[MomentConstraint, list[str]]:
-        """Drop the values of rates that are not compared; also return words for each of these.
+        """Drop the values of rates that are not compared.
 
         `rows` (n_classes, n_groups) are numbers of rows, by which :func:`compared_rates` decides.
+        Returns the constraint, and words for each rate that was left out.
         """
         raise NotImplementedError
 
@@ -197,7 +203,11 @@ class MomentConstraint:
 
 
 class Stack(MomentConstraint):
-    """Several moment constraints as one, on the coarsest common refinement of their parts."""
+    """Several moment constraints as one constraint on a common table.
+
+    The parts are the coarsest common refinement of the partitions of all members, of which there is
+    at least one. Equal statistics are computed once.
+    """
 
     members: tuple[MomentConstraint, ...] = ()
 

@@ -64,20 +64,22 @@ class MutualInformation:
         return cls(condition.to(counts.device), constraint.statistic.n_columns, counts)
 
     def value(self, sums: Tensor) -> Tensor:
-        r"""Return the ERMI of a table (n_parts, n_classes), (), without cancellation near zero.
+        r"""Return the ERMI of a table (n_parts, n_classes), ().
 
-        It is :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)`.
+        As :math:`\sum_{rj} (\hat P_{rj} - \hat p_r \hat P_j)^2 / (\hat p_r \hat P_j)`, which is the
+        same sum: near independence nothing cancels, however large the penalty.
         """
         total = self._over_condition(sums).clamp_min(ROUNDING)
         apart = sums / self._root - self._root * total
         return (apart**2 / total).sum() / self._total
 
     def weights(self, dual: Tensor) -> Tensor:
-        r"""Differentiate the saddle form by the table, in which it is linear, (n_parts, n_classes).
+        r"""Differentiate the saddle form by the table, (n_parts, n_classes).
 
-        In the mean of :math:`\psi_i(\theta, W)` over the rows, a row of part r adds :math:`F_j`
-        times :math:`(2 W_{rj} / \sqrt{\hat p_r} - \sum_q W_{qj}^2) / N` over the parts q of its
-        condition.
+        The form is linear in the table: the sum of their products, less 1, is the mean of
+        :math:`\psi_i(\theta, W)` over the rows. A row of part r adds :math:`F_j` times
+        :math:`(2 W_{rj} / \sqrt{\hat p_r} - \sum_q W_{qj}^2) / N`, where q runs over the parts with
+        the condition of r.
         """
         return self.group_weights(dual) - self.shared @ dual**2
 

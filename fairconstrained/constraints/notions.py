@@ -36,7 +36,8 @@ from fairconstrained.rate_definitions import Rate, is_symmetric
 T = TypeVar("T")
 StaticRates: TypeAlias = "staticmethod[[Sequence[Any], Sequence[int]], Iterator[Rate]]"
 
-# Values, each with a multiplier: 1,000 groups pairwise, within each of two labels.
+# Values of a criterion: 1,000 groups pairwise, within each of two labels. Each has a multiplier,
+# and the history of a fit would hold all of them.
 _MOST_VALUES = 2_000_000
 
 
@@ -45,9 +46,11 @@ class Event(NamedTuple):
 
     Examples
     --------
+    The condition "any label" and the event "the second class is predicted":
+
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event
-    >>> selected = Event(condition=np.ones(2), pairs=np.array([[0, 1], [0, 1]]))  # any label
+    >>> selected = Event(condition=np.ones(2), pairs=np.array([[0, 1], [0, 1]]))
     >>> selected.pairs[0]  # columns that count for rows of the first label
     array([0, 1])
     """
@@ -88,10 +91,13 @@ class Notion(BaseEstimator):  # type: ignore[misc]
     def positive(self, classes: Sequence[Any]) -> list[int]:
         """Return the places of the favourable class, or of each of several classes.
 
+        Given by ``pos_label``; by default the second of two classes.
+
         Raises
         ------
         ValueError
-            If ``pos_label`` is none of the classes, or is not given where it has to be.
+            If ``pos_label`` is none of the classes, or is not given where the criterion depends on
+            it and which label is the favourable one is not known.
         """
         name = f"{type(self).__name__}.pos_label"
         read = classes_of(np.asarray(classes).tolist(), self.pos_label, parameter=name)
@@ -109,6 +115,7 @@ class Notion(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         space : Space
+            Labels and groups of the training data.
         slack : float, optional
             The slack of the estimator, used if the criterion has none of its own.
 
@@ -143,11 +150,15 @@ class Parity(EventNotion):
 
     Parameters
     ----------
-    slack, ratio, reference, attributes, temperature
+    slack, ratio, reference, attributes
+        As in :class:`DemographicParity`.
+    temperature : float, default=1.0
         As in :class:`DemographicParity`.
 
     Examples
     --------
+    A custom criterion lists its events:
+
     >>> import numpy as np
     >>> from fairconstrained.constraints import Event, Parity, Space
     >>> class SelectionParity(Parity):
@@ -198,7 +209,8 @@ class Parity(EventNotion):
             if self.ratio is None:
                 gap = checked_number(self, "slack", set_slack)
                 slacks = np.append(slacks, np.full(differences.shape[0], gap))
-            # The largest of all pairs is a range: no product with all pairs is needed.
+            # Where all pairs are compared, the largest value is a range, and no product with all
+            # pairs is needed.
             families += (n_sets,) if reference.all_pairs else ()
             # Sets of all others, or of everybody, are no group: one row is enough for them.
             group_columns += [columns] * n_sets + [()] * (members.shape[0] - n_sets)
@@ -306,7 +318,8 @@ class ComparedSets(NamedTuple):
 def compared_sets(notion: Parity, space: Space, slack: Any) -> list[ComparedSets]:
     """List the sets of groups to compare, stratum by stratum of the control features.
 
-    Of parallel attributes they are the groups with the same value in one column, column by column.
+    Of parallel attributes the sets are the groups with the same value in one column, column by
+    column, each of which may have its own slack.
     """
     every = space.labels_of(notion.attributes)
     labels = [group if isinstance(group, tuple) else (group,) for group in every]

@@ -138,12 +138,12 @@ class PartialRates(WithinIntervals):
         \tilde G_q(r_q(t)) - \tilde G_{q'}(r_{q'}(t)) - \mathrm{slack}, \qquad
         \tilde G(r) = G(r) + \mathrm{leak} \, (r / L - G(r)) .
 
-    Hard values are those of G, which is flat outside the intervals: the leak, which the paper does
-    not have, gives violated constraints a gradient there. Solvers that follow hard values correct
-    its bias.
+    Hard values are those of G. Where both rates are outside their intervals, G is flat and a
+    violated constraint has no gradient. The leak gives it one. Solvers that follow the hard values
+    correct its bias.
 
-    A row adds to one column of :class:`Above` for each threshold. With :class:`ScoreBins` it adds 1
-    in all for any number of thresholds, as private training needs.
+    With :class:`Above` a row adds to one column for each threshold. With :class:`ScoreBins` it adds
+    1 in all to the table for any number of thresholds, as private training needs. Paper: no leak.
     """
 
     _extra = ("leak",)
@@ -189,9 +189,10 @@ class PartialRates(WithinIntervals):
 class PartialGroupAUCs(WithinIntervals):
     r"""AUCs between the scores of two parts inside the intervals, at most `gap` from 1/2.
 
-    Fixed ascending thresholds divide scores into bins, whose rows count as tied. Bin b holds the
-    fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators, the
-    error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
+    Fixed thresholds divide scores into bins, and rows of the same bin count as tied. Bin b holds
+    the fraction :math:`m_b = G(r(t_b)) - G(r(t_{b+1}))` of a part. For steps that are indicators,
+    the error of the AUC is at most :math:`\frac12 \sum_b m_{gb} m_{hb}`. Hard values are exact.
+    The thresholds of the statistic ascend.
     """
 
     def evaluate(self, sums: Tensor, counts: Tensor, aux: Tensor) -> Tensor:
@@ -243,9 +244,10 @@ class FractionsInside:
 class RanksOfThresholds:
     r"""Comparison of parts by the ranks r of all thresholds that lie in the interval of some part.
 
-    If for every c in :math:`[\alpha - \kappa/2, \beta + \kappa/2]` there is a threshold at which
-    all parts have :math:`|r - c| \le \kappa/2`, no two parts differ by more than :math:`\kappa`
-    where one of them is inside (:func:`fairconstrained.metrics.ccdf_gap`).
+    Levels c are in :math:`[\alpha - \kappa/2, \beta + \kappa/2]`. Suppose that for every such c
+    there is a threshold at which all parts have :math:`|r - c| \le \kappa/2`. Then no two parts
+    differ by more than :math:`\kappa` where one of them is inside
+    (:func:`fairconstrained.metrics.ccdf_gap`).
     """
 
     @staticmethod
@@ -279,15 +281,17 @@ class PartialDistributions(WithinIntervals):
 
     By Lemma 5.1 of the paper the gap is at most :math:`\kappa` if and only if for every c in
     :math:`[\kappa/2, 1 - \kappa/2]` there is a threshold :math:`\theta_c` at which all parts have
-    :math:`|G - c| \le \kappa / 2`. Here c is on a grid, a column of the statistic each, and the
-    thresholds are extra variables. Let :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is
-    :math:`c \mp \kappa/2`. The values :math:`2 (r_q(\theta_c) - b_{cq}) / L_q` and :math:`2 (a_{cq}
-    - r_q(\theta_c)) / L_q` are those of problem (15) of the paper, with p = a, in units of the gap.
+    :math:`|G - c| \le \kappa / 2`. Here c is on a grid, and the thresholds are extra variables. Let
+    :math:`a_{cq}, b_{cq}` be the ranks at which G of part q is :math:`c \mp \kappa/2`. The values
+    :math:`2 (r_q(\theta_c) - b_{cq}) / L_q` and :math:`2 (a_{cq} - r_q(\theta_c)) / L_q` for all c
+    and q are those of problem (15) of the paper, with p = a, in units of the gap.
 
     Hard values are exact. Every threshold belongs to the nearest :math:`\theta_c`. The hard value
-    of (c, q) is the maximum over these of twice the distance by which part q is above (or below)
-    the middle of the parts, minus slack. Compared by :class:`RanksOfThresholds`, replace G by r
-    above.
+    of (c, q) is the maximum over these thresholds of twice the distance by which part q is above
+    (or below) the middle of the parts, minus slack. The largest hard value is the gap minus slack.
+
+    The statistic has one column for each c. With `compared_by` :class:`RanksOfThresholds` instead
+    of :class:`FractionsInside`, replace G by r above.
     """
 
     _extra = ("compared_by",)
@@ -338,7 +342,8 @@ class PartialDistributions(WithinIntervals):
             if float(excess.abs().max()) <= ROUNDING:
                 break
             low, high = torch.where(excess > 0, theta, low), torch.where(excess > 0, high, theta)
-            # The mean rate falls with the threshold; where slopes vanish, bisection takes over.
+            # The mean rate falls with the threshold, hence the sign; where slopes vanish the step
+            # is infinite and bisection takes over.
             newton = theta + excess / (weight @ steps.slopes(soft))
             theta = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
         return theta
@@ -390,7 +395,10 @@ class PartialDistributions(WithinIntervals):
 
 
 def _largest_near(values: Floats, thresholds: Floats, centres: Floats) -> Floats:
-    """Return each row's largest value near each centre; columns begin at the thresholds."""
+    """Return the largest value of each row near each centre, (n_rows, n_centres).
+
+    Column i of `values` belongs to all thresholds from thresholds[i] up to the next one.
+    """
     order = np.argsort(centres, kind="stable")
     # Every threshold belongs to the nearest centre.
     borders = 0.5 * (centres[order][1:] + centres[order][:-1])

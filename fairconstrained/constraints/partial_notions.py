@@ -107,7 +107,8 @@ class PartialRankParity(PartialStatisticalParity):
     r"""Equal ranks of all thresholds in the interval: :func:`fairconstrained.metrics.ccdf_gap`.
 
     The tables of the paper report this gap. Definition 4.2 divides by the length of the interval,
-    while this criterion compares fractions of whole groups above a threshold. Parameters are as in
+    while this criterion compares fractions of whole groups: with a slack of 0.1, the fraction of
+    one group above a threshold may exceed that of another by 0.1. Parameters are as in
     :class:`PartialStatisticalParity`.
 
     Examples
@@ -208,7 +209,8 @@ class PartialEqualizedOdds(PartialDemographicParity):
 class PartialStatisticalParityInBins(PartialNotion):
     r"""Partial statistical parity at fixed thresholds, from a table of counts alone.
 
-    It is for private training, where other thresholds would have to be released.
+    It is for private training, where thresholds that depend on the data would have to be released.
+    It does not see gaps between the thresholds.
 
     Parameters
     ----------

@@ -80,13 +80,16 @@ class PredictiveParity(ParityOfClass):
 
     Positive predictions mean the same in all groups ("predictive parity", Chouldechova 2017). It
     says nothing about how many of a group are predicted positive, nor about those who should have
-    been. Where base rates differ, it excludes equal false positive and false negative rates.
+    been: a model that finds few positives of one group, and these for sure, passes. Where base
+    rates differ, it excludes equal false positive and false negative rates (see the reference).
 
     A group without positive predictions has no precision. Metrics are then nan, and a fit counts
     the largest possible gap, 1: a model that is ``feasible_`` predicts the class in every group.
     Precision of few predictions jumps with each; a floor under their rate
-    (:class:`RejectionRate`) makes it stable. With `epsilon`, ``excess_error_`` allows for any rate
-    of predictions, and is large.
+    (:class:`RejectionRate`) makes it stable.
+
+    The constraint is not linear in the rates. Labels are bounded like those of other criteria. With
+    `epsilon`, ``excess_error_`` allows for any rate of predictions, and is large.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 r"""Rate constraints: demographic parity, equalized odds, error rates, caps, costs, and custom ones.
 
-Each criterion lists its events (see :mod:`fairconstrained.constraints.notions`), one for each class
-of more than two; the rates of two classes add up to 1.
+Each criterion lists its events (see :mod:`fairconstrained.constraints.notions`). With more than two
+classes there is one event per class. Two classes need only one event, because their rates add up to
+1.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class DemographicParity(notions.ParityOfClass):
         for each column.
     ratio : float, optional
         In place of `slack`: the smallest rate is at least this fraction of the largest, as in the
-        four-fifths rule (0.8). ``violation_`` is then 1 less the smallest ratio; ``excess_`` and
-        margins are in units of rates. A ratio says nothing about the size of the rates: 0.01
-        against 0.0125 is as good as 0.4 against 0.5. Nor is it the same for both of two outcomes:
-        those who are refused may differ by more (`pos_label`).
+        four-fifths rule (0.8). ``violation_`` is then 1 less the smallest ratio, by predicted
+        labels, and a fit that is ``feasible_`` keeps the ratio exactly; ``excess_`` and margins are
+        in units of rates. A ratio says nothing about the size of the rates: 0.01 against 0.0125 is
+        as good as 0.4 against 0.5. Nor is it the same for both of two outcomes: those who are
+        refused may differ by more (`pos_label`).
     reference : {"pairwise", "rest", "overall"}, default="pairwise"
         Compare each pair of groups (largest minus smallest rate), each group with all others
         together (RaCO-DP, Definition 3.1), or each group with the overall rate (fairlearn's form).
@@ -50,13 +52,18 @@ class DemographicParity(notions.ParityOfClass):
         labels do not follow the soft rates.
     pos_label : label, optional
         The favourable class, whose rates are compared; default: 1 of 0 and 1, True, the last of
-        ordered categories, each of several. Ratios need it of two words; gaps are the same for
-        both.
+        ordered categories, each of several. Gaps between the rates of two classes are the same for
+        both, ratios are not: of two words it must be given with `ratio`.
 
     Examples
     --------
-    >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.constraints import DemographicParity
+    >>> DemographicParity(slack=0.02, reference="overall")
+    DemographicParity(reference='overall', slack=0.02)
+
+    The four-fifths rule:
+
+    >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.metrics import demographic_parity_ratio
     >>> data = make_biased_classification(1000, random_state=0)
@@ -101,6 +108,8 @@ class EqualOpportunity(notions.ParityOfClass):
 
     Examples
     --------
+    Of words the favourable one is named:
+
     >>> from fairconstrained.constraints import EqualOpportunity, Space
     >>> space = Space(["bad", "good"], ["f", "m"])
     >>> EqualOpportunity(slack=0.05, pos_label="good").bind(space).describe(0)
@@ -161,6 +170,8 @@ class FalseNegativeRate(notions.CapOfClass):
 
     Examples
     --------
+    At most a fifth of the positives of each group may be missed:
+
     >>> from fairconstrained import RateConstrainedClassifier
     >>> from fairconstrained.constraints import FalseNegativeRate
     >>> from fairconstrained.datasets import make_biased_classification
@@ -196,9 +207,10 @@ class RejectionRate(notions.CapOfClass):
     r"""Cap on :math:`P(\hat y \neq c)`: a floor of ``1 - max`` under the rate of the outcome c.
 
     In each group it makes a parity criterion *level up*: no group gets the favourable outcome less
-    often than the floor says, which may be its rate without the parity criterion. It bounds rates
-    and not persons: some who were accepted may be refused while others are accepted in their place.
-    Nor does it say that those who are accepted in addition are better off.
+    often than the floor says, which may be its rate without the parity criterion.
+
+    It bounds rates and not persons: some who were accepted may be refused while others are accepted
+    in their place. Nor does it say that those who are accepted in addition are better off.
 
     Parameters
     ----------
@@ -244,9 +256,11 @@ class ExpectedCost(notions.Cap):
     It keeps a model useful while another criterion makes it fair:
     ``ExpectedCost(0.2)`` is an accuracy of at least 0.8, ``ExpectedCost(0.2, costs="balanced")`` a
     balanced accuracy of at least 0.8. A floor under a mean utility u is a cap on the cost
-    :math:`\max u - u`. It is a mean over everybody, or with `per_group` over each group, and says
-    nothing about who bears the costs. That costs are the same for all people of one outcome is an
-    assumption of yours.
+    :math:`\max u - u`.
+
+    It is a mean over everybody, or with `per_group` over each group, and says nothing about who
+    bears the costs. That costs are the same for all people of one outcome is an assumption of
+    yours.
 
     Parameters
     ----------

@@ -62,8 +62,9 @@ class RobustParity(notions.Notion):
     References
     ----------
     Wang, Guo, Narasimhan, Cotter, Gupta and Jordan, "Robust optimization for fairness with noisy
-    protected groups", NeurIPS 2020. There errors may depend on labels, and the worst are searched
-    for; here they depend on the group only, and the worst are corners that are known beforehand.
+    protected groups", NeurIPS 2020. There the set has the true groups of the rows given records and
+    labels, and multipliers are updated by the worst one; here errors of the record depend on the
+    group only, and the worst ones are corners that are known beforehand.
 
     Examples
     --------
@@ -132,8 +133,8 @@ class RobustParity(notions.Notion):
 def fractions_of_groups(confusion: Floats, bounds: Floats) -> tuple[Floats, Ints]:
     """Compute the fractions of recorded groups in each true group, at each corner.
 
-    Returns the fractions (n_sets, n_groups), by the first corner's matrix but for the rows that the
-    rate of a set depends on, and the true group of each set.
+    Returns the fractions (n_sets, n_groups) and the true group of each set: rows of the matrix that
+    its rate does not depend on are those of the first corner.
     """
     corners = {}
     for index, matrix in matrices_within(confusion, bounds).items():

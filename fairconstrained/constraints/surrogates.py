@@ -1,6 +1,7 @@
 r"""Smooth surrogates of the probability that a row of one part does not rank above one of another.
 
-Each is a function of means of a statistic in both parts: its cost is linear in the number of rows.
+Each is a function of the means of a statistic of the scores in both parts. It therefore needs no
+pairs, and its cost is linear in the number of rows.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class ScoreMoments(Statistic):
 class SplineBins(Fractions):
     r"""Weights of a row in `n_columns` bins: cubic B-splines of its squashed score.
 
-    The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`,
-    which gives scores near zero a fine resolution and every score a slope. Knots are equally spaced
-    on [-r, r]. A row at the relative position t between two knots has the weights
+    The score is squashed to :math:`\tilde z = z / \sqrt{1 + (z / r)^2}` with the reach :math:`r`.
+    Knots are equally spaced on [-r, r]. A row at the relative position t between two knots has the
+    weights
 
     .. math::
 
@@ -41,7 +42,11 @@ class SplineBins(Fractions):
         \tfrac16 + \tfrac12 (t + t^2 - t^3), \quad \tfrac16 t^3
 
     in the four bins around it (there are three more bins than intervals). They add up to 1, and
-    their second derivatives are continuous, as Newton steps and L-BFGS require.
+    their second derivatives are continuous, as Newton steps and L-BFGS require. Only four weights
+    of a row are nonzero, so the cost of a table hardly depends on the number of bins.
+
+    Squashing gives scores near zero a fine resolution and every score a slope: features with heavy
+    tails give some log odds beyond 8.
     """
 
     n_columns: int
@@ -157,7 +162,10 @@ class Quadratic(Surrogate):
         return self.c1 * (_variance(first) + _variance(second) + margin**2)
 
     def form(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return F, of means of (x, 1)(x, 1)', so that (w, 1)' F (w, 1) / 2 is the loss of x'w."""
+        r"""Return the matrix F for which (w, 1)' F (w, 1) / 2 is the loss of scores x'w.
+
+        Arguments are the means of :math:`(x, 1)(x, 1)'` over each part, (..., p + 1, p + 1).
+        """
         mean, other = first[..., :-1, -1], second[..., :-1, -1]
         cross = mean[..., :, None] * other[..., None, :]
         form = first + second
@@ -192,8 +200,8 @@ class Binormal(Surrogate):
 class SoftBins(Surrogate):
     """Pairs counted in smooth bins of the score, where rows of the same bin count one half.
 
-    It tends to the true probability as the number of bins grows, at hardly more cost. Fewer bins
-    smooth more: 64 bins rank test samples better than 256.
+    It tends to the true probability as the number of bins grows. The cost hardly depends on the
+    number of bins. Fewer bins smooth more: 64 bins rank test samples better than 256.
 
     Parameters
     ----------

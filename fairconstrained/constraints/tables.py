@@ -65,9 +65,10 @@ class Space(NamedTuple):
         return [*self.groups, *(self.partly if attributes == "parallel" else ())]
 
     def factors_by(self, place: int) -> Any:
-        """Return the weights of cells by which one attribute is compared, over :meth:`factors`.
+        """Return the weights of cells, of :attr:`shape`, by which one attribute is compared.
 
-        Rows of which this attribute is known stand for all rows of their label.
+        Rows of which this attribute is known stand for all rows of their label. The weights are
+        relative to :meth:`factors`.
         """
         every, labels = np.ones(self.shape), self.labels_of("parallel")
         if self.weights is None:
@@ -79,7 +80,8 @@ class Space(NamedTuple):
         """Return shares of rows in groups, (n, n_indices), the last for unknown groups.
 
         A row of known group stands for as many rows of its label in its group, itself included. The
-        last column is what is left: shares of a row add up to one.
+        last column has the rows of unknown group, less those that are stood for: shares add up to
+        one, and sums over all groups are those of the rows themselves.
         """
         factor = self.factors().to(y.device)[y, group]
         shares = factor.new_zeros((len(y), self.shape[1]))
@@ -137,7 +139,11 @@ class Space(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Label, weight and part of each row, by :meth:`Partition.place`."""
+    """Label, weight and part of each row, as a constraint sees them.
+
+    :meth:`Partition.place` creates them. A row is in one part, or belongs to parts by
+    fractions where its group is known with a probability only.
+    """
 
     y: Tensor  # (n,) class indices
     part: Tensor  # (n,) from 0 to n_parts, which is no part; or (n, n_parts): fractions of rows
@@ -229,7 +235,8 @@ class Partition:
     def place(self, y: Tensor, group: Tensor, weight: Tensor) -> Placement:
         """Assign each row to its part, which constraints use in place of groups.
 
-        `y` and `group` (n,) are indices, or `group` (n, n_groups) are fractions that add up to one.
+        `y` (n,) and `group` (n,) are indices; or fractions (n, n_groups) that add up to one say how
+        much of each row belongs to each group.
         """
         # The number after the last part, in place of -1, is an index that sums can drop.
         part_of_cell = self.part_of_cell.to(y.device).remainder(self.n_parts + 1)
@@ -280,9 +287,9 @@ def look_up(table: Tensor, index: Tensor, like: Tensor) -> Tensor:
 class Statistic:
     """Base of statistics of a row, functions of its scores and its label.
 
-    A subclass has ``n_columns``, :meth:`soft` and, to be released privately, ``widths``: the
-    numbers of neighbouring columns from 0 that add up to one for every row, and 1 for a column from
-    0 to 1.
+    A subclass has ``n_columns`` and :meth:`soft`. To be released privately it has ``widths``: the
+    numbers of neighbouring columns that are not negative and add up to one for every row, and 1 for
+    a column from 0 to 1 by itself.
     """
 
     n_columns: int

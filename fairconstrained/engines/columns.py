@@ -66,7 +66,10 @@ class RowsToPredict:
 
 
 def accepts_tables(*roles: str, models: Sequence[str] = ()) -> Callable[[Function], Function]:
-    """Let a function take a table of an engine as X, and its `roles` as names or columns."""
+    """Let a function of columns take a table of Dask, Ray or Spark as X.
+
+    Its parameters `roles` are then given by name, or as columns of this table, or some as `models`.
+    """
 
     def decorated(function: Function) -> Function:
         parameters = signature(function)

@@ -65,6 +65,8 @@ class AUCFairClassifier(PrivateFairClassifier):
         and the objective is the quadratic one.
     slack : float, default=0.05
         Largest allowed difference of AUCs.
+    margin : float, default=0.0
+        As in :class:`RateConstrainedClassifier`.
     objective : {"auc", "log"}, default="auc"
         Minimise 1 - AUC, by the surrogate, or the log loss. With few samples per column the log
         loss ranks new samples better.
@@ -74,10 +76,12 @@ class AUCFairClassifier(PrivateFairClassifier):
         Train a linear model with (epsilon, delta)-differential privacy of the record, from noisy
         group moments that are released once: see Notes. Against any other record with
         ``Budget(epsilon, delta, "record_replacement")`` of ``fairconstrained.privacy``.
+    delta : float, default=1e-5
+        Should be well below 1 / n.
     feature_range : (low, high), optional
         Publicly known range of the columns, with `epsilon`; default: (0, 1). It sets their units.
         Samples outside the range count less, and the guarantee still holds.
-    margin, delta, model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
+    model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`, with networks of one output. ``QCQP()`` solves the
         surrogate problem of the paper exactly, and ``LevelSet()`` is the stochastic method of the
         paper. Both need ``surrogate="quadratic"``, and bound the gap of the surrogate instead of

@@ -100,7 +100,10 @@ def accepts_tables(method: Method) -> Method:
 
 @contextmanager
 def unchanged_on_error(estimator: object) -> Iterator[list[PrivacyGuarantee]]:
-    """Yield the ledger of a fit; after an error restore the estimator and name what is spent."""
+    """Restore the estimator after an error, which names the privacy spent by then.
+
+    Yield the ledger in which a fit notes what it may have released.
+    """
     ledger: list[PrivacyGuarantee] = []
     # A shallow copy is enough: fits replace attributes, and change none in place.
     before = dict(vars(estimator))

@@ -62,6 +62,8 @@ class DPFermiClassifier(PrivateFairClassifier):
     epsilon : float, Budget or None, default=1.0
         Budget of differential privacy, as in :class:`RateConstrainedClassifier`; None trains
         without privacy.
+    delta : float, default=1e-5
+        Should be well below 1 / n.
     protect : {"sensitive_features", "record", "record_replacement"}, default="sensitive_features"
         Who is protected. "sensitive_features": replacing one row's sensitive features changes the
         probability of any outcome by at most a factor :math:`e^\epsilon`, up to ``delta``;
@@ -71,7 +73,7 @@ class DPFermiClassifier(PrivateFairClassifier):
     feature_range : (low, high), optional
         Publicly known range of the columns, with ``protect="record"``: see
         :class:`RateConstrainedClassifier`.
-    delta, model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
+    model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`. Default solvers without privacy are
         ``LabelRounds()`` for linear models, whose penalty follows predicted labels, and ``FERMI()``
         for networks. With privacy they are ``ReleasedMoments()`` for sensitive features and

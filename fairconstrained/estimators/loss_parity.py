@@ -38,9 +38,11 @@ class LossParityClassifier(FairClassifier):
         the first), or within each label. An object may compare a loss that differs from `loss`.
     slack : float, default=0.005
         Largest allowed gap of any two groups, in units of the loss.
+    margin : float, default=0.0
+        As in :class:`RateConstrainedClassifier`.
     loss : {"log", "brier"}, default="log"
         The loss that is minimised and compared.
-    margin, model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
+    model, solver, alpha, max_iter, tol, missing_sensitive, min_group_size
         As in :class:`RateConstrainedClassifier`.
     callbacks, random_state, verbose, device, warm_start
         As in :class:`RateConstrainedClassifier`.

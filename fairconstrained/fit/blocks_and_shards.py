@@ -161,7 +161,10 @@ def encoded(
 
 
 def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> TrainingRows:
-    """Return the rows with labels, groups and units of weight on which all workers agree."""
+    """Return the rows with labels, groups and units of weight of all workers, which must agree.
+
+    The columns of X are those that scikit-learn has noted on the estimator.
+    """
     names, start = getattr(estimator, "feature_names_in_", None), None
     if task.last is not None:  # a fingerprint of where it begins
         last = [task.last.get(name, ()) for name in ("coef_", "intercept_", "multipliers_")]

@@ -140,7 +140,7 @@ def check_inputs(task: Task, inputs: FitInputs) -> None:
 
 
 def with_noise(fit: Fit) -> Fit:
-    """Return the fit with noise of the system, unless seeded; refuse or name callers that learn."""
+    """Return the fit with noise from the operating system, unless it is seeded."""
     rng: Generator = SystemGenerator() if fit.task.random_state is None else fit.rng
     if fit.task.random_state is not None:
         warn_caller(

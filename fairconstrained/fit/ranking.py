@@ -43,7 +43,10 @@ def surrogate_of(task: Task) -> Any:
 
 
 def as_ranking(task: Task) -> Task:
-    """Return the task without privacy, from moments if these suffice and the solver takes them."""
+    """Return the task with the steps of a fit without privacy.
+
+    Its problem is one of moments only if the solver, where one is given, takes it.
+    """
     suffice = task.params["objective"] == "auc" and surrogate_of(task).uses_score_moments
     free = task.solver is None or solves(task.solver, MomentERM)
     problem_class = MomentERM if task.is_linear and suffice and free else FairERM

@@ -158,7 +158,11 @@ def validated(
     before: Description | None,
     needed: int | None = None,
 ) -> TrainingRows:
-    """Validate this worker's samples; note columns on the estimator, drop rows of weight zero."""
+    """Validate the samples of this worker; drop rows of weight zero.
+
+    scikit-learn notes the columns of X on the estimator. Groups agree with the description of an
+    earlier fit, if there is one. See :func:`required` for the columns of groups that are `needed`.
+    """
     # First, because scikit-learn's messages about X and y are those that users know.
     X, y = specification.training_rows(estimator, inputs.X, inputs.y)
     check_classification_targets(y)
@@ -185,14 +189,20 @@ def validated(
 
 
 def required(task: Task, inputs: FitInputs) -> int | None:
-    """Return how many of the last columns a row needs to be compared by the others; None: all."""
+    """Return how many of the last columns a row needs to be compared by the others; None: all.
+
+    Private fits need all, since the groups of their releases are a public domain.
+    """
     parallel = any(getattr(notion, "attributes", None) == "parallel" for notion in task.notions)
     # Groups of private releases are a public domain, whatever is missing.
     return inputs.n_control if parallel and not task.is_private else None
 
 
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the criteria are defined for them."""
+    """Return the rows, in one group if none are known, if the criteria are defined for them.
+
+    Groups are of the kinds of an earlier fit from which this one goes on, wherever the rows are.
+    """
     name, classes, groups = task.name, rows.classes, rows.groups
     names = [] if groups is None else groups.tolist()
     is_crossed = bool(names) and isinstance(names[0], tuple)
@@ -243,7 +253,7 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
 
 
 def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known; warn of missing groups, or refuse them."""
+    """Return the rows, in one group if none are known; warn of constraints without a say."""
     groups, declared = rows.groups, rows.unknown and not rows.partly
     messages = []
     names = [] if groups is None else [*groups.tolist(), *rows.partly]

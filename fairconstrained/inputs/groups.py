@@ -34,7 +34,10 @@ _STRATA = "control_features "  # before names of columns that groups are crossed
 
 
 class Groups(NamedTuple):
-    """The place of each row's group in the sorted labels, -1 for none; or shares in groups."""
+    """The group of each row: its position in the sorted labels, or -1 where it is not known.
+
+    Or the shares (n, n_groups) of each row in the groups, which add up to one.
+    """
 
     codes: NDArray[Any]
     labels: NDArray[Any]  # (n_groups,): values, or tuples of the values of several columns
@@ -111,7 +114,9 @@ def encode_groups(
 ) -> Groups:
     """Cross the columns of `sensitive_features` into one group per combination that occurs.
 
-    A group is not known if a value is missing: None, NaN or pandas.NA.
+    These are a list, an array, a Series or DataFrame (pandas, polars or dask), an array or table of
+    pyarrow, a dict of columns, or groups that are uncertain. A group is not known if a value is
+    missing: None, NaN or pandas.NA.
 
     >>> encode_groups([["f", 1], ["m", None], ["f", 1]])
     Groups(codes=array([ 0, -1,  0]), labels=array([('f', 1)], dtype=object))
@@ -157,7 +162,10 @@ def read_groups(
 def _crossed(
     columns: dict[Any, Array], name: str, required: int | None = None
 ) -> tuple[Groups, Sequence[Array]]:
-    """Cross columns into groups, those that lack a value last; return each column's values too."""
+    """Cross columns into one group per combination that occurs; return the values of each too.
+
+    Groups that lack a value, if it is not `required`, come after all others.
+    """
     if len(columns) == 1:
         ((key, column),) = columns.items()
         level, code = levels_of(column, _column_name(key, name))

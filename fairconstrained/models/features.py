@@ -132,7 +132,10 @@ class Features(ABC):
 
 
 class DenseFeatures(Features):
-    """A dense tensor on any device; results have double precision, and so have blocks of rows."""
+    """A dense tensor on any device, of single or double precision.
+
+    Results have double precision: a table of single precision is converted block by block.
+    """
 
     X: Tensor
 
@@ -160,7 +163,10 @@ class DenseFeatures(Features):
         return self.X.double()
 
     def _blocks(self, *columns: Tensor, size: int = PIECE_ROWS) -> Iterator[tuple[Tensor, ...]]:
-        """Iterate over blocks of rows in double precision, each valid until the next."""
+        """Iterate over blocks of rows in double precision, and of other columns.
+
+        A block is valid until the next one: to allocate each anew leaves holes in the memory.
+        """
         split = partial(torch.split, split_size_or_sections=size)
         blocks = zip(*map(split, (self.X, *columns)), strict=True)
         if self.X.dtype == torch.float64:
@@ -303,7 +309,10 @@ def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
 
 
 def as_features(X: Any, device: str = "cpu") -> Features:
-    """Wrap a checked array, tensor or sparse matrix; mostly zeros become CSR on the CPU."""
+    """Wrap a checked array, tensor or sparse matrix of float64 or float32.
+
+    A dense array that is mostly zeros, as one-hot tables are, is stored as CSR on the CPU.
+    """
     on_cpu = torch.device(device).type == "cpu"
     if sp.issparse(X):
         if not on_cpu:

@@ -230,7 +230,10 @@ def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
 
 
 def with_sums(transform: Tensor, run: Tensor) -> Tensor:
-    """Return a sparse transform to scaled columns and sums of runs, by each column's run or -1."""
+    """Return a sparse (d, d + k) transform into scaled columns and into the sums of k runs of them.
+
+    `run` has the index of each column's run, -1 for none. Without runs it is `transform`.
+    """
     n_columns, n_runs = len(run), int(run.max()) + 1
     if not n_runs:
         return transform

@@ -129,7 +129,10 @@ class NetworkModel:
         return scores.detach(), lambda cotangent: flat_gradient(scores, leaves, cotangent)
 
     def linearize_rows(self, w: Tensor, X: Features) -> tuple[Tensor, ClippedPullback]:
-        """Return scores in training mode, and the sum of clipped gradients, row by row alone."""
+        """Return scores in training mode, and the sum of the rows' clipped gradients.
+
+        No row changes another one's scores or gradient, whatever numbers it has.
+        """
         self.network.train()
         dense, w = X.to_dense(), w.detach()
 
@@ -182,7 +185,10 @@ class NetworkModel:
             norm.momentum = momentum
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
-        """Return ``module_`` for prediction: parameters and buffers in one that saw no row."""
+        """Return ``module_``: a network with these parameters, ready for prediction.
+
+        The one that was trained may hold rows: parameters and buffers alone are taken over.
+        """
         fresh = copy.deepcopy(self._unused)
         with torch.no_grad():
             for name, value in self._unflatten(w).items():
@@ -234,7 +240,10 @@ def _chunks(X: Features) -> Iterator[Features]:
 
 
 def check_rows_independent(network: nn.Module, n_features: int) -> None:
-    """Raise ValueError if rows depend on others, by trials on random rows at random parameters."""
+    """Raise ValueError if a row's scores depend on other rows, of its batch or of earlier ones.
+
+    This is tried on random rows at random parameters, not on data.
+    """
     for name, module in network.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise ValueError(
@@ -280,7 +289,10 @@ def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
 
 
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
-    """Return the linear layers of a plain sequence of them and functions of a row, else none."""
+    """Return the linear layers of a plain sequence of them and of functions of a row, else none.
+
+    A subclass, a hook or a shared weight may do more than the rule for norms knows.
+    """
     # A subclass, a hook or a shared weight may do more than the rule for norms knows.
     layers = plain_sequence(network) or []
     linear = [layer for layer in layers if type(layer) is nn.Linear]

@@ -532,7 +532,10 @@ class PartModel(NamedTuple):
 def part_model(
     task: GroupTask, evidence: tuple[Floats, Floats], rows: tuple[Ints, Ints, Ints], weight: Floats
 ) -> PartModel:
-    """Return a task, calibrated out of fold, from label, group and kind of group of `rows`."""
+    """Return a task with its fractions, calibrated on out-of-fold evidence of label and group.
+
+    Of the rows there are labels and groups, -1 where unknown, and the kind of each group.
+    """
     label, group, kind = rows
     part, has_label = task.part_of_kind[kind[group]], task.labels[label]
     used = has_label & (group >= 0)

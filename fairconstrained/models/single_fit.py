@@ -126,7 +126,10 @@ class SingleFit(PlainClassifier, Posteriors):
             )
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Return columns of posteriors, out of fold, and keep those of rows seen in each fold."""
+        """Return columns of posteriors, out of fold, and keep columns of rows seen in each fold.
+
+        A row then has columns by the models of every fold, out of one of which it was.
+        """
         # scikit-learn takes seeds of 32 bits.
         self.seed_ = rng.initial_seed() % (1 << 32)
         cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(self.seed_)

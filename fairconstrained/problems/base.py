@@ -68,8 +68,9 @@ class Linearization(NamedTuple):
 class Evaluation(NamedTuple):
     """Soft values, which are optimised, and hard values, measured on predicted labels.
 
-    The objective comes first, or the criterion among feasible points, such as the error rate. The
-    next m values are the constraints, and further ones are measured but not constrained.
+    The first soft value is the objective. The first hard value is the criterion among feasible
+    points, such as the error rate. The next m values are the constraints. Any further values are
+    measured but not constrained, because a penalty in the objective takes their place.
     """
 
     soft: Tensor  # (1 + m + k,)
@@ -106,26 +107,34 @@ class Problem(Protocol):
 
 
 class SampledProblem(Problem, Protocol):
-    """A problem that can be estimated without bias from draws of rows, or hold some of them out."""
+    """A problem whose values and gradients can be estimated without bias from draws of rows.
+
+    Some of its rows can be held out, to judge a model trained on the others.
+    """
 
     @property
     def strata(self) -> Tensor:
-        """The part of each row that constraints compare, (n_rows,): 0, 1, ..., or -1 for none."""
+        """The part of each row, (n_rows,): 0, 1, ... without gaps, or -1 for rows in no part.
+
+        Constraints compare parts, so a draw for them should have rows of each.
+        """
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
         """Linearize (f, c_1, ..., c_m), estimated from uniformly drawn `rows` if given."""
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimate f from `rows`, drawn uniformly, and c from each draw in turn, if any.
+        """Estimate f from `rows`, drawn uniformly, and c from each draw in turn.
 
-        A draw consists of row indices and scales: the number of rows of the data that each
-        represents, which is the inverse of its expected number in a draw.
+        A draw consists of row indices and scales. The scale of a row is the number of rows of the
+        data that it represents: the inverse of its expected number in a draw. Without draws the
+        result is f alone.
         """
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on the training rows, and the rows held out, where these are enough.
+        """Return the problem on the training rows, and the indices of the rows held out.
 
-        One in `every` rows of each label and group, at random; of few rows all are both.
+        One in `every` rows of each label and group, at random; all rows are both where these are
+        few.
         """
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 r"""Baselines that no result may be clearly worse than, and hard values along lines :math:`x + t d`.
 
-Along a line scores are linear, and predicted labels change at finitely many t, where another class
-gets the largest score of a row, and AUCs where two rows change places. One sort gives all values.
+Along a line scores are linear, and predicted labels change at finitely many t: where another class
+gets the largest score of a row. One sort of these changes therefore gives all hard values. So do
+the changes of the order of two rows for AUCs.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from fairconstrained.problems.rows import GOLDEN, Rows
 from fairconstrained.problems.thresholds import thresholds_by_group
 from fairconstrained.problems.values import ERM
 
-# A baseline must gain more than this, since single rows do not matter and losses do.
+# A baseline replaces a result whose violation or error is larger by more than this. Smaller
+# differences come from single rows, and the result has the better loss.
 ERROR_TOL = 1e-3
-# The same for points of a relaxation, which users do not expect, unlike constants.
+# The same for points of a relaxation. Users do not expect these, unlike constants and the model
+# without constraints, and a converged result has the better loss.
 RELAXED_TOL = 1e-2
 # Entries of the tables of one line, 8 MB; longer lines use fewer points.
 MOST_ENTRIES = 1_000_000
@@ -41,7 +44,10 @@ PairValues = Callable[[Tensor, Tensor], Tensor]  # indices (k,) and (k,) of rows
 
 
 class Baseline(NamedTuple):
-    """A point that replaces a result if its hard objective is lower by more than `by`."""
+    """A point that replaces a result if its hard objective is lower by more than `by`.
+
+    With a `direction`, the best point between x and x + direction competes.
+    """
 
     x: Tensor  # (n_variables,)
     by: float = ERROR_TOL
@@ -78,8 +84,9 @@ def _relaxed(problem: ERM, free: Tensor) -> list[Baseline]:
     At scores zero soft rates are linear in the scores, and gaps of rates are gaps of mean scores.
     Setting these to zero is the covariance constraint of Zafar et al. (2017, "Fairness
     constraints"). In the coordinates of solvers the Hessian is near the identity, so projecting the
-    unconstrained solution gives nearly the best point that meets it. There are none for criteria
-    with thresholds of their own, and none where the solution without constraints is feasible.
+    unconstrained solution gives nearly the best point that meets it. On few rows the best
+    of the whole line is one of them. There are none for criteria with thresholds of their own,
+    which are not defined here, and none where the solution without constraints is feasible.
     """
     start = problem.variables(torch.zeros_like(free))
     # The relaxation needs a gradient of each constraint.
@@ -183,7 +190,8 @@ def _sent_changes(
     for place, rows in enumerate(local.pieces()):
         changes = changes_of_labels(*on_line(rows), reach)[1]
         if spacing > 1.0:
-            # Steps of the golden and of the plastic ratio favour no rank among pieces and workers.
+            # Steps of the golden and of the plastic ratio are even in two dimensions, pieces and
+            # workers, so no rank is favoured.
             offset = (GOLDEN * place + 0.7548776662466927 * local.workers.rank) % 1.0
             ranks = ((offset + torch.arange(len(changes) / spacing)) * spacing).long()
             changes = changes.sort().values[ranks[ranks < len(changes)].to(changes.device)]
@@ -203,9 +211,9 @@ def rank_line(
 ) -> Line:
     """Return hard values between any two changes of the order of rows, from all pairs.
 
-    Rows have scores (n,) at t = 0, and slopes of at most `reach`. Of (f, c_1, ..., c_m),
-    `pair_values` gives what pairs add whose first row ranks higher, (k, 1 + m), and `hard` the
-    values at a point.
+    Rows have scores (n,) at t = 0, and slopes by t, of which the largest absolute value is `reach`.
+    Of (f, c_1, ..., c_m), `pair_values` gives the contributions of pairs whose first row ranks
+    higher, (k, 1 + m), and `hard` the values at one point.
     """
     first, second = torch.triu_indices(len(scores), len(scores), 1, device=scores.device)
     faster = slopes[first] - slopes[second]
@@ -233,8 +241,8 @@ def sums_at(
 ) -> Tensor:
     """Return sums at sorted points between changes, (T, 1 + n_parts n_columns).
 
-    Of the two `functions` of scores and labels, the sum of the error comes first, then the
-    flattened table of the statistic. Both depend on predicted labels only.
+    Sums of the error over the rows come first, then the flattened table of the statistic: the two
+    functions of scores and labels in `functions`. Both depend on predicted labels only.
     """
     error, statistic = functions
     total = scores.new_zeros(())
@@ -257,8 +265,8 @@ def sums_at(
 def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
     """Find all changes of predicted labels on the line up to this distance from t = 0.
 
-    Returns scores (n, K) with the labels where the line begins, the steps and rows of the changes
-    (k,), in any order, and scores (k, K) with the labels before and after each.
+    Returns the scores (n, K) with the labels where the line begins; the steps and rows of the
+    changes, (k,), in any order; the scores (k, K) with the label before each, and after it.
     """
     rounding = _SLOPE_ROUNDING * scores.abs().amax(dim=1, keepdim=True)
     # A slope that is only rounding would put a change at an arbitrary far point.

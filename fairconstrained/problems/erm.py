@@ -26,9 +26,10 @@ from fairconstrained.problems.values import ERM
 class FairERM(ERM):
     """Empirical risk minimisation with the capabilities that solvers need.
 
-    The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows, so
-    linear constraints are estimated without bias, and a group may be missing in the draw; so are
-    mean losses. If rows are not drawn uniformly, each row has a scale.
+    The table of a draw of rows is scaled up to all rows and divided by the counts N of all rows.
+    Linear constraints are then estimated without bias, and a group may be missing in the draw. In
+    the same way mean losses are divided by the weight of all rows. If rows are not drawn uniformly,
+    as with equally many from each part, each row has a scale.
     """
 
     offers: ClassVar[frozenset[str]] = frozenset(
@@ -55,7 +56,7 @@ class FairERM(ERM):
     # ------------------------------------------------------------------ estimates from draws
 
     def linearize(self, x: Tensor, rows: Tensor | None = None) -> Linearization:
-        """Linearize objective and constraints on all rows, or estimate both from drawn rows."""
+        """Linearize objective and constraints on all rows, or estimate them from drawn rows."""
         if rows is None:
             return super().linearize(x)
         if self.affine is not None:
@@ -234,8 +235,9 @@ class FairERM(ERM):
         .. math:: g(z, a) = c^+(z, a) - c^-(z_0, a_0)
                   - \nabla c^-(z_0, a_0)' \big( (z, a) - (z_0, a_0) \big) \ge c(z, a) .
 
-        For a linear model this gives the subproblem (31) of the partial-parity paper; for others it
-        is still a bound, unlike a linearization in the parameters.
+        For a linear model this gives the subproblem (31) of the partial-parity paper. For other
+        models it is still a bound, because c is a function of scores. A linearization in the
+        parameters would give no bound.
         """
         w_0, aux_0 = anchor.tensor_split([self.model.n_params])
         parts = self.constraint.convex_parts
@@ -247,7 +249,8 @@ class FairERM(ERM):
             at = (scores_0.requires_grad_(), aux_0.clone().requires_grad_())
             placed = self.placed_rows(rows)
             concave = parts(at[0], placed, at[1])[1]
-            # J d is the derivative in u of u -> (J'u)'d: forward mode would compile scripts.
+            # The slopes times a step, J d, are the derivative in u of the linear map u -> (J'u)'d.
+            # torch's forward mode would give them directly, but compiles scripts on first use.
             u = torch.ones_like(concave, requires_grad=True)
             slopes = torch.autograd.grad(concave @ u, at, create_graph=True, materialize_grads=True)
             along = (slopes[0] * (scores - scores_0.detach())).sum()

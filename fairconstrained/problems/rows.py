@@ -24,12 +24,14 @@ T = TypeVar("T")
 Representatives = tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]
 Sums = tuple[Tensor, Callable[[Tensor], Tensor]]  # (S,), and the map from (k, S) to gradients
 
-# With more rows a solver starts on a subsample of at most about this size (decisions: many rows).
+# With more rows a solver starts on a subsample of about this size or less (decisions: many rows are
+# seen late).
 _MANY_ROWS = 200_000
 # A sixteenth of the rows is cheap beside the passes over all rows that follow; of a label and group
 # there are more, because a rate on 1,000 rows has a standard error of .016 at most.
 _MOST_FRACTION, _FEW_OF_CELL = 1 / 16, 1_000
-# Multiples of the golden ratio modulo 1 are evenly spread: periods of the table have no effect.
+# Multiples of the golden ratio modulo 1 are evenly spread, whatever the order of rows: periods of
+# the table have no effect.
 GOLDEN = 0.6180339887498949
 
 
@@ -37,13 +39,15 @@ GOLDEN = 0.6180339887498949
 class Rows:
     """Rows divided among workers, in blocks.
 
-    :meth:`total` is the only place that takes sums over rows: over the pieces of this worker's
-    blocks, then over the workers. Rows in memory are one piece: a tuple of one block.
+    All results are sums over rows, and :meth:`total` is the only place that takes such sums: over
+    the pieces of this worker's blocks, then over the workers. Rows in memory are one piece: a tuple
+    of one block.
     """
 
     blocks: Iterable[Features]  # this worker's rows, iterated over in every pass
     y: Tensor  # (n,) class indices, integers of any size
-    # (n,) indices, integers of any size; or fractions, (n, n_groups), that add up to one.
+    # (n,) group indices, integers of any size; or where groups are known with a probability only,
+    # (n, n_groups): fractions of each row that belong to the groups, which add up to one.
     group: Tensor
     weight: Tensor  # (n,) positive; ones that are expanded from one number take no memory
     workers: Workers = field(default=ALONE)  # the processes that share the rows
@@ -86,7 +90,11 @@ class Rows:
     # ------------------------------------------------------------------ sums over all rows
 
     def sum(self, function: Callable[[Rows], Tensor]) -> Tensor:
-        """Sum a function of each worker's rows, which is sent with all that it refers to."""
+        """Sum a function of each worker's rows over the workers.
+
+        Problems need only this and :meth:`gather` from the data backend. The function may be sent
+        to the workers, with everything it refers to.
+        """
         return self.workers.sum(function(self))
 
     def gather(self, function: Callable[[Rows], T]) -> list[T]:
@@ -116,8 +124,8 @@ class Rows:
         """Return sums over all rows, and the map from weights on them to sums of gradients.
 
         `function` gives for some rows their sums, (S,), and a function from weights (k, S) on them
-        to gradients, (k, n_variables). Pieces of rows that are not in memory are computed again for
-        these.
+        to gradients, (k, n_variables). Rows in memory are passed once. For others nothing is
+        stored: a second pass computes each piece again for the gradients.
         """
         if self.in_memory:
             return function(self)
@@ -166,8 +174,9 @@ class Rows:
     def subsample(self, constraint: MomentConstraint) -> Rows:
         """Return a weighted subsample, or all rows if these are few or some worker had none.
 
-        The fraction is the same for each label and group, but small cells keep at least 1,000 rows.
-        Rows are spaced by the golden ratio, the same ones however they are shared.
+        The fraction is the same for each label and group, except that small cells keep at least
+        1,000 rows: all rows, if most cells are small. Rows are spaced by the golden ratio, so no
+        periodic order matters. Workers choose the same rows as one who has them all in their order.
         """
         if self.n_rows <= _MANY_ROWS:
             return self
@@ -230,18 +239,19 @@ class Rows:
 
     @cached_property
     def quantiles(self) -> Rows:
-        """Rows whose scores have the distributions of all rows within each label and group.
+        r"""Rows whose scores have the distributions of all rows within each label and group.
 
         They are the rows themselves if these are in memory or at most 400,000 in all. Otherwise
-        each of W workers sends, for each of its cells (labels in groups, C at most), all rows if
-        they are at most :math:`K = 400000 / (W C)`, else K quantiles of their scores, of equal
-        weight. The levels of worker w are :math:`(k + o_w) / K` for k = 0, ..., K - 1 and
+        each of W workers sends, for each of its cells (labels in groups, C at most), all
+        rows if they are at most :math:`K = 400000 / (W C)`, else K quantiles of their scores, of
+        equal weight. The levels of worker w are :math:`(k + o_w) / K` for k = 0, ..., K - 1 and
         :math:`o_w = (w + 1/2) / W`.
 
         A quantile is above a threshold if its level is above the fraction u of weight at or below
         the threshold. The fraction of such levels differs from 1 - u by less than 1 / K (by at most
-        1 / (2 K) for one worker, and about 1 / (2 K W) where the rows of workers are alike). So do
-        the fractions of unions of cells of any workers, which are means of these. It follows that
+        1 / (2 K) for one worker). So do the fractions of unions of cells of any workers, which are
+        means of these. Where the rows of workers are alike, these errors are about 1 / (2 K W) at
+        most, because the levels of all workers together are evenly spaced. It follows that
 
         - AUCs are exact up to 2 / K, since each is the mean rank of one distribution in another,
           and differences of two AUCs up to 4 / K;
@@ -342,7 +352,10 @@ def _as_index(group: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TravellingScores:
-    """Columns of representatives of all rows, whose scores the workers send: 8 bytes each."""
+    """Columns of representatives of all rows, whose scores the workers send: 8 bytes each.
+
+    AUCs and gaps at all thresholds need the scores of all workers, as they are no sums over rows.
+    """
 
     data: Rows
     representatives: Callable[[Rows], Representatives]

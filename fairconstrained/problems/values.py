@@ -39,10 +39,13 @@ class ERM:
         \min_{w, a}\; f(z) + \frac{\alpha}{2} \lVert \beta(w) \rVert^2
         \quad \text{s.t.} \quad g(M(z), N, a) \le 0, \qquad z_i = f_w(x_i),
 
-    with an objective such as the mean loss, :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i
-    \omega_i`. The variables x = (w, a) are the parameters of the model and the extra variables of
-    the constraint. Where it depends on the order of all scores, hard values of more than 400,000
-    rows that are not in memory are of :attr:`~fairconstrained.problems.rows.Rows.quantiles`.
+    with an objective such as the mean loss,
+    :math:`f(z) = \sum_i \omega_i\, \ell(z_i, y_i) / \sum_i \omega_i`. The variables x = (w, a) are
+    the parameters of the model and the extra variables of the constraint.
+
+    Rows in memory, in blocks and of several workers give the same values. Where a constraint
+    depends on the order of all scores, hard values of more than 400,000 rows that are not in memory
+    are those of quantiles (:attr:`~fairconstrained.problems.rows.Rows.quantiles`).
     """
 
     model: Model  # linear, if the rows are not in memory
@@ -51,10 +54,12 @@ class ERM:
     constraint: MomentConstraint
     alpha: float  # weight of half the squared norm of the coefficients
     initial: Tensor | None = None  # parameters (n_params,) to start from in place of the model's
-    # Of baselines: the unconstrained solution, and log odds on which thresholds are found.
+    # Parameters of baselines: of the unconstrained solution, and of the log odds of two classes in
+    # a linear model, on which group thresholds are found.
     free: Tensor | None = None
     log_odds: Tensor | None = None
-    # Returns the point and multipliers of a simpler model of a problem's rows: a warm start.
+    # Returns the point and multipliers of a simpler model fitted to the rows of a problem: a warm
+    # start for training on them.
     simpler: Callable[[Any], tuple[Tensor, Tensor]] | None = None
 
     @cached_property
@@ -223,9 +228,9 @@ class ERM:
     ) -> tuple[Tensor, OnScores]:
         """Sum risk and statistics, and return the map from weights on sums to scores.
 
-        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). Of many
-        rows only scores are stored: statistics of a block fit into the cache and are computed
-        again.
+        Autograd takes 1.4 times as long for a pass over 40,000 rows (docs/decisions.md). With many
+        rows only the scores are stored: the statistics of a block fit into the cache and are
+        computed again for the gradient. Storing them would take five vectors of length n.
         """
         total = self.data.total_weight
         risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, total)
@@ -261,8 +266,8 @@ class ERM:
     ) -> Sums:
         """Sum where extra variables are thresholds, with many gradients in one product.
 
-        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long
-        (docs/decisions.md).
+        With one pullback for each, 20 gradients over 40,000 rows take 4.0 times as long. One
+        gradient takes about the same time (docs/decisions.md).
         """
         total = self.data.total_weight
         risk, risk_gradient = self.risk.linearize(scores, rows.y, rows.weight, total)

@@ -41,21 +41,24 @@ class ALM(StochasticSolver):
     max_dual : float, default=10.0
         :math:`M`.
     batch_size : int, default=128
-        Rows of each of the three draws, for constraints equally many from each part.
+        Rows of each of the three draws; draws for constraints take equally many from each part.
     n_steps : int, optional
         Default: 1000, or ten passes over the data if that is more.
     n_evaluations : int, default=30
         Iterations: evaluations on all the data, evenly spread over the steps. Each is a pass.
     optimizer : callable, optional
-        ``(parameters, lr=...) -> torch.optim.Optimizer`` for the step in x; default: a plain step.
+        ``(parameters, lr=...) -> torch.optim.Optimizer``, such as ``torch.optim.Adam``, whose
+        update rule takes the place of the plain step in x.
     schedule : callable, default=constant
         Maps the completed fraction of the run to the factor of all step sizes, such as
         :func:`fairconstrained.solvers.cosine`.
 
-    Notes ----- Slack starts at :math:`[-c(x)]_+` of the full data: an inactive constraint exerts no
-    force. Constraints are shifted by the difference of hard and soft values on all rows, measured
-    after each iteration: multipliers follow predicted labels. The feasible iterate of least error
-    is kept.
+    Notes
+    -----
+    Slack starts at :math:`[-c(x)]_+` of the full data: a constraint that stays inactive keeps
+    :math:`C = 0` and exerts no force. Constraints are shifted by the difference of hard and
+    soft values on all rows, measured after each iteration: multipliers follow predicted labels.
+    The feasible iterate with the smallest error is kept.
 
     References
     ----------
@@ -64,9 +67,13 @@ class ALM(StochasticSolver):
 
     Examples
     --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import ALM
-    >>> ALM(step_size=0.1)
-    ALM(step_size=0.1)
+    >>> data = make_biased_classification(1000, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=ALM(step_size=0.1), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).feasible_
+    True
     """
 
     dual_step_size: float = positive(0.05)
@@ -79,6 +86,7 @@ class ALM(StochasticSolver):
 
     def prepare(self, estimates: Estimates, now: Memory) -> None:
         now.y = now.dual
+        # Slack fills inactive constraints, so that these exert no force at the start.
         now.slack = (-estimates.problem.evaluate(now.x).soft[1:]).clamp_min(0.0)
         now.centre = torch.cat((now.x, now.slack))
 
@@ -120,7 +128,7 @@ class SSLALM(ALM):
 
     References
     ----------
-    As of :class:`ALM`; defaults follow its experiments, except for the batch size (there 8).
+    See :class:`ALM`; defaults follow its experiments, except for the batch size (there 8).
 
     Examples
     --------
@@ -171,7 +179,8 @@ class SwitchingSubgradient(StochasticSolver):
 
     References
     ----------
-    As of :class:`ALM`: Algorithm 3, after Huang and Lin (2023), with batches of 8 to 16 rows.
+    See :class:`ALM`, Algorithm 3, after Huang and Lin (2023). Defaults follow its experiments,
+    except for the batch size (there 8 to 16).
 
     Examples
     --------
@@ -200,7 +209,8 @@ class SwitchingSubgradient(StochasticSolver):
     def step(self, estimates: Estimates, now: Memory) -> None:
         _, deciding, weighted = estimates.independent(now.x)
         weights = torch.zeros_like(now.dual)
-        # Paper: the tolerance falls; here: it is constant, as 1e-4 is below the noise.
+        # Paper: the tolerance falls by 3 % an epoch after 500 steps; here: it is constant,
+        # because 1e-4 is already below the noise of a batch.
         if max(deciding.tolist(), default=0.0) <= self.tolerance:
             descent, size, gradient = now.descent, self.step_size, weighted(1.0, weights)
         else:

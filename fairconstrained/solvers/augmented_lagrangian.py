@@ -41,9 +41,9 @@ class AugmentedLagrangian(Solver):
 
     With up to 10,000 rows, or up to 1,000,000 entries and no solution, this is repeated with soft
     rates twice as sharp, and the result of smaller error wins. If soft rates lead to no feasible
-    point, they are made four times as sharp, up to three times. With many rows the solution of a
-    subsample is the start. A start that is feasible, and optimal without constraints, is the
-    result.
+    point, they are made four times as sharp, up to three times. With many rows a subsample
+    is solved first, and its solution is the start. If the start is optimal without constraints and
+    feasible, it is the result.
 
     Parameters
     ----------
@@ -55,16 +55,16 @@ class AugmentedLagrangian(Solver):
     Notes
     -----
     An iteration is one update of the multipliers. The first costs about 30 passes over the data,
-    later ones, which reuse the curvature, 1 to 20. The residual is the largest entry of the KKT
-    conditions of the shifted problem, and infinite while the targets still move.
+    and later ones, which reuse the curvature, cost 1 to 20. The residual is the largest entry of
+    the KKT conditions of the shifted problem, and infinite while the targets still move.
 
-    With more than 1,000 rows, rounds end if the Lagrangian at its minimiser, which in convex
-    problems bounds the objective from below, exceeds the objective at equal scores that meet the
-    constraints: rates of many small groups differ by chance.
+    In convex problems the Lagrangian at its minimiser is a lower bound on the objective of all
+    points that meet the targets. With more than 1,000 rows, rounds end if it exceeds the objective
+    at equal scores that meet the constraints: rates of many small groups differ by chance.
 
     If rounds end without a solution, nearly feasible iterates are repaired by searching hard values
-    along lines, and again with the sharpest rates. If that fails, the result is the best point
-    along an offset: far out all predictions are equal.
+    along lines, and again with the sharpest rates if none has become feasible. If that fails, the
+    result is the best point along an offset: far out all predictions are equal.
 
     References
     ----------
@@ -265,7 +265,8 @@ class _Targets:
         overshot = float((gap * self._last).sum()) < 0
         self._step = 0.5 * self._step if overshot else min(1.3 * self._step, 1.0)
         self._last = gap
-        # With separate steps, the shifts of a pair could contradict each other (a > b and b > a).
+        # All constraints take the same step: with separate steps, the shifts of a pair could
+        # contradict each other (a > b and b > a).
         self.shift = self.shift + self._step * (hard - soft - self.shift)
         return iterate.x, iterate.dual
 

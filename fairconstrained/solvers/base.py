@@ -19,7 +19,8 @@ from fairconstrained.exceptions import IncompatibleSolverError
 
 # Largest violation of a feasible point: none, as users compare numbers to the last digit.
 FEASIBILITY_TOL = 0.0
-# A larger violation comes neither from one of a thousand rows nor from limited accuracy.
+# A larger violation comes neither from a single row of a table of a thousand nor from limited
+# accuracy.
 NEARLY = 1e-3
 
 
@@ -116,7 +117,8 @@ Callback = Callable[[Iterate], bool | None]
 class Solver(BaseEstimator):  # type: ignore[misc]
     """Base of all solvers, with parameters in ``__init__`` and the algorithm in :meth:`iterate`.
 
-    It can be cloned and searched: ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
+    It can be cloned, printed and searched as a scikit-learn estimator:
+    ``GridSearchCV(..., {"clf__solver__step_size": [...]})``.
 
     Attributes
     ----------
@@ -128,7 +130,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
     keeps_last : bool
         Whether the last iterate is the result, instead of the best feasible one.
     takes_known : bool
-        Whether a better baseline replaces the result. Otherwise estimators warn about it.
+        Whether a better baseline, such as constant predictions, replaces the result, as for the
+        solvers of this package. Otherwise estimators warn about it.
     length : int or None
         Number of iterations of a full run, if it is known in advance.
     scope : str
@@ -188,8 +191,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
     """Return whether a solver can solve a problem, or None if one of them does not say.
 
-    A problem, or its class before there is one, must offer what the solver requires; less is on
-    offer for rows that are not `in_memory`.
+    The problem, or its class before there is one, must offer what the solver requires, which is
+    less for rows that are not `in_memory`; an object must suit it as well.
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None

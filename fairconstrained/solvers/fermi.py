@@ -32,10 +32,11 @@ class FERMI(StochasticSolver):
         W &\leftarrow \Pi \Big( W + \eta_w\, \tfrac{1}{|B|} \sum_{i \in B}
             \nabla_W \psi_i(x, W) \Big),
 
-    starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches.
-    After a quarter of the steps, when scores have left the threshold, the gradient in W is taken
-    with predicted labels in place of class probabilities. Once W settles, the penalty is that of
-    the labels, with slopes of probabilities, as in :class:`LabelRounds`.
+    starting from W = 0. Unlike ERMI itself, the saddle form is estimated without bias from batches
+    of any size. Fairness is measured on labels: after a quarter of the steps, when scores have left
+    the threshold, the gradient in W is taken with predicted labels, 0 or 1, in place of class
+    probabilities. Once W settles, the penalty is the penalty of the labels, with slopes of
+    probabilities, as in :class:`LabelRounds`.
 
     Parameters
     ----------
@@ -56,8 +57,9 @@ class FERMI(StochasticSolver):
     References
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1
-    without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, for one step size
-    for all penalties. Paper: plain steps, ``table="probabilities"``.
+    without noise. Paper: ascent on :math:`\lambda \psi`; here: on :math:`\psi`, so that the step
+    size that suits does not depend on the penalty. Paper: both gradients from class probabilities,
+    as with ``table="probabilities"``, and plain steps.
 
     Examples
     --------
@@ -125,11 +127,11 @@ class LabelRounds(LBFGS):
     .. math:: \frac{1}{\sum_i \omega_i} \sum_i \omega_i 1[\hat y_i \neq y_i]
         + \lambda\, \mathrm{ERMI}(H(x_k), N) .
 
-    From there the rounds start again with probabilities that are twice as sharp, up to four times.
-    With more than 10,000 rows a sharpness that brings nothing better is the last. Short moves in x,
-    along intercepts and against the slope of the penalty, end the run; they lower this objective
-    and the mutual information of labels. The first round is the paper's problem if
-    :math:`\lambda \leq 100`.
+    From there the rounds start again with probabilities that are twice as sharp, up to four times:
+    the sharper, the nearer M to H. With more than 10,000 rows a sharpness that brings nothing
+    better is the last. Short moves in x, along intercepts and against the slope of the penalty, end
+    the run; they lower this objective and the mutual information of labels. The first round is the
+    paper's problem if :math:`\lambda \leq 100`.
 
     Parameters
     ----------
@@ -139,12 +141,14 @@ class LabelRounds(LBFGS):
 
     Notes
     -----
+    Each round is minimised by :class:`LBFGS`.
+
     Larger penalties are 100 at first, and ten times as large at each sharpness until they are
     reached: if there are hardly more parameters than equations of independence, exactly independent
     *probabilities* are nearly constant, and labels need not be.
 
-    Each round is minimised by :class:`LBFGS`, of which an iteration is one. With more than 200,000
-    rows the first rounds use a subsample. The residual is infinite before the end.
+    With more than 200,000 rows the first rounds use a subsample. The residual is that of the chosen
+    round's minimisation, and infinite before the end. An iteration is one of :class:`LBFGS`.
 
     References
     ----------
@@ -191,7 +195,8 @@ class LabelRounds(LBFGS):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator, best: _Best
     ) -> Iterator[Iterate]:
         """Yield the iterates of the rounds at increasing sharpness."""
-        # Little but constant predictions would remain: the largest weight grows with the sharpness.
+        # If flat probabilities of many cells are exactly independent, little but constant
+        # predictions remains: the largest weight grows with the sharpness.
         largest, growth = 100.0, 10.0
         posed = problem.with_weight(min(problem.weight, largest))
         for _ in range(1 + 4):  # each doubles the sharpness

@@ -52,9 +52,9 @@ class IDCA(FromFeasible):
     :math:`c \le g`, the surrogate constraints hold up to :math:`\epsilon` from the first iterate
     on. True gaps are not used.
 
-    From starts other than constant scores the same steps first reduce the largest :math:`g_i`,
-    until all are at most :math:`\epsilon`: it is an error if that takes over `max_outer`
-    iterations.
+    Constant scores are feasible if all groups have the same interval. From any other start the same
+    steps first reduce the largest :math:`g_i`, until all are at most :math:`\epsilon`. It is an
+    error if that takes more than `max_outer` iterations.
 
     Parameters
     ----------
@@ -65,10 +65,13 @@ class IDCA(FromFeasible):
     max_outer : int, default=100
         K, subproblems.
 
+    Notes
+    -----
+    The paper takes T from 150 to 200, K from 100 to 400 and :math:`\epsilon` from 5e-4 to 5e-3.
+
     References
     ----------
-    The partial-parity paper, Algorithms 1 and 2, with T from 150 to 200, K from 100 to 400 and
-    :math:`\epsilon` from 5e-4 to 5e-3.
+    The partial-parity paper, Algorithms 1 and 2.
 
     Examples
     --------
@@ -97,7 +100,8 @@ class IDCA(FromFeasible):
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Solve one subproblem after another; deterministic."""
-        # Paper: from a feasible point; here: from any, because intervals may differ between groups.
+        # Paper: from a feasible point; here: from any, because constant scores are not feasible
+        # for intervals that differ between groups.
         for _ in range(self.max_outer):
             path = subgradient_path(convex_subproblem(problem, x), x, self.epsilon)
             x = best_of(islice(path, self.inner_steps), self.epsilon)
@@ -144,7 +148,8 @@ class DirectSwitching(FromFeasible):
         self, problem: Problem, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
         """Yield the best nearly feasible point so far, a hundred times; deterministic."""
-        # Paper: constant or c / (t + 1); here: constant, as nearly feasible results are, too.
+        # Paper: a constant tolerance or c / (t + 1), whichever validates better; here: the constant
+        # one, because it also defines nearly feasible results.
         path = subgradient_path(problem.linearize, x, self.epsilon)
         best = merit(problem.linearize(x).value, self.epsilon)
         for _ in range(self.length):
@@ -188,7 +193,8 @@ class StochasticIDCA(StochasticSolver):
 
     Notes
     -----
-    Memory does not grow with the data. The feasible iterate of least error is kept.
+    A step costs three forward passes over its rows for constraints and one backward pass; memory
+    does not grow with the data. The feasible iterate of least error is kept.
 
     References
     ----------
@@ -197,9 +203,15 @@ class StochasticIDCA(StochasticSolver):
 
     Examples
     --------
+    >>> from fairconstrained import PartialParityClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
+    >>> from fairconstrained.models import Network
     >>> from fairconstrained.solvers import StochasticIDCA
-    >>> StochasticIDCA(n_steps=300)
-    StochasticIDCA(n_steps=300)
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> network, solver = Network((8,), n_bins=None), StochasticIDCA(n_steps=30)
+    >>> clf = PartialParityClassifier(slack=0.2, model=network, solver=solver, random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
     """
 
     requires = ("draws", "convex_bounds")
@@ -226,7 +238,8 @@ class StochasticIDCA(StochasticSolver):
         draw = estimates.balanced_rows() if len(now.dual) else ()
         terms = problem.estimates(now.x, estimates.rows())
         gradient = terms.pullback(torch.ones_like(terms.value))
-        # Paper: linearised in the parameters; here: in the scores, a bound for networks, too.
+        # Paper: concave parts linearised in the parameters; here: in the scores, because for
+        # networks only that is a bound on the constraints (for linear models both are the same).
         if draw:
             bounds = problem.convex_bounds(now.x, now.anchor, *draw)
             gradient = gradient + bounds.pullback(now.dual)

@@ -19,9 +19,11 @@ Function = Callable[[Floats], tuple[float, Floats]]  # x to value and gradient
 Point = tuple[Floats, float, Floats]  # x, value, gradient
 Minimum = tuple[Floats, Floats]  # x, gradient
 
-# Up to so many rows weights and repetitions agree to 1e-7, as scikit-learn's checks require.
+# With at most this many rows solutions are accurate to rounding, so that weights and repetitions,
+# dense and sparse data agree to 1e-7, as the checks of scikit-learn require.
 FEW_ROWS = 1000
-# With more rows a temperature of 1 no longer misleads (decisions: temperature 1).
+# With more rows a temperature of 1 no longer misleads (decisions: temperature 1), and time matters
+# more than another attempt.
 MANY_ROWS = 10_000
 # Iterations of one minimisation: the outer loop moves on from where it ends.
 _MAX_ITER = 60
@@ -44,7 +46,8 @@ class Curvature:
     def learn(self, step: Floats, change: Floats) -> None:
         """Add a step and the change of the gradient along it, if the curvature is positive."""
         bend = float(step @ change)
-        # Negative curvature would make the estimate indefinite; less than 1e-10 is rounding.
+        # Pairs of negative curvature would make the estimate indefinite; less than 1e-10 of both
+        # lengths is rounding.
         if bend > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
             self.pairs.append((step, change, bend))
             self._scale = bend / float(change @ change)
@@ -129,10 +132,12 @@ def lbfgs_then_newton(
     def bend(direction: Floats) -> Floats:
         step = 1e-5 / max(float(np.linalg.norm(direction)), 1e-30)
         there, back = function(x + step * direction)[1], function(x - step * direction)[1]
-        # Without curvature, as along equal intercepts, a step would be a quotient of roundings.
+        # Without curvature, as along equal intercepts of all classes, a step would be a quotient of
+        # rounding errors.
         return (there - back) / (2.0 * step) + 1e-7 * direction
 
-    # Values differ by rounding near the minimum, and steps from smaller gradients are rounding.
+    # Without values, which differ by rounding near the minimum. Steps from smaller gradients are
+    # rounding errors, and long where there is no curvature.
     while np.abs(at_x).max() > _NOISE:
         hessian = LinearOperator((len(x), len(x)), matvec=bend, dtype=x.dtype)
         step, _ = cg(hessian, at_x, rtol=1e-3, maxiter=_MAX_ITER)
@@ -148,10 +153,11 @@ class LBFGS(Solver):
 
     Notes
     -----
-    A recorded iteration reduces the gradient to a tenth, by at most 60 iterations of L-BFGS. The
-    residual is the largest entry of the gradient in the coordinates of the model. The last
-    iterations go well beyond ``tol``, with at most 1000 rows to rounding, so the result does not
-    depend on the order of the data. Of ERMI, which is not convex, it is a stationary point.
+    A recorded iteration reduces the gradient to a tenth, by at most 60 iterations of L-BFGS, which
+    keeps 20 pairs of steps and gradient changes. The residual is the largest entry of the gradient
+    in the coordinates of the model. The last iterations go well beyond ``tol``, and to rounding
+    with at most 1000 rows, so the result does not depend on the order of the data. Of ERMI, which
+    is not convex, it is a stationary point.
 
     References
     ----------

@@ -52,7 +52,7 @@ def upper_bound(u: Tensor, v: Tensor, bound: float, owner: Tensor) -> float:
 
 @dataclass(frozen=True)
 class MirrorDescent:
-    """State of Algorithm 2: iterates, and sums from which averages weighted by tau follow."""
+    """State of Algorithm 2: iterates, and their averages weighted by tau."""
 
     x: Tensor
     y: Dual
@@ -90,8 +90,9 @@ class LevelSet(Solver):
 
     has its root at the optimum. From r above it, Algorithm 1 of the paper takes
     :math:`r \leftarrow r + U(r) / (2 \theta)` until :math:`U(r) \ge -\epsilon_{opt}`, with an upper
-    bound U of H from `n_steps` mirror steps (Algorithm 2) on batches and on the min-max form of the
-    AUCs (``fairconstrained.problems.saddle``). The result is the last point with U < 0.
+    bound U of H from `n_steps` mirror steps (Algorithm 2) on the min-max form of the quadratic
+    AUCs (``fairconstrained.problems.saddle``), each on one mini-batch, or one row. The last point
+    with U < 0 is the result. True gaps are not used.
 
     Parameters
     ----------
@@ -116,10 +117,10 @@ class LevelSet(Solver):
     -----
     An iteration is a level. Multipliers are the averaged weights over that of the objective.
 
-    Paper: as many steps as bound the error of U by :math:`\epsilon_{opt} (\theta - 1) / (2 \theta
-    (\theta + 1))` (Proposition 1); here: a fixed number, because that error depends on unknown
-    constants. So nothing is certified: the residual is infinite, ``converged_`` is False, and a run
-    may stop well above the optimum.
+    Paper: the error of U is at most :math:`\epsilon_{opt} (\theta - 1) / (2 \theta (\theta + 1))`
+    (Proposition 1), by as many steps as that takes; here: a fixed number of steps, because their
+    error depends on unknown constants. So nothing is certified: the residual is
+    infinite, ``converged_`` is False, and a run may stop well above the optimum.
 
     ``AUCFairClassifier.partial_fit`` takes a step for each `batch_size` rows of the stream. A step
     on a single row wants a `step_size` many times smaller (0.0005) and more `n_steps`.
@@ -193,7 +194,8 @@ class LevelSet(Solver):
             bound = self.upper_bound(saddle, state, rho)
             if first:
                 accuracy = self.accuracy(bound)
-            # Paper: halts at the current point; here: at the last of U < 0, before inaccuracy.
+            # Paper: halts with the current point; here: with the last one of U < 0, because U >= 0
+            # above the optimum means that these steps were too inaccurate.
             if bound < 0 or first:
                 w = saddle.parameters(state.average())
                 yield Iterate(w, *problem.evaluate(w), state.multipliers(), torch.inf)
@@ -279,7 +281,8 @@ class ProximalLevelSet(Solver):
 
     Notes
     -----
-    An iteration is a level of a round. Paper: a round drawn at random; here: the best feasible one.
+    An iteration is a level of a round. Paper: a round drawn at random; here: the point of highest
+    AUC among those that keep the true gaps, or the nearest to it.
 
     References
     ----------
@@ -313,9 +316,11 @@ class ProximalLevelSet(Solver):
     ) -> Iterator[Iterate]:
         """Yield the levels of each proximal problem, centred at the last solution."""
         saddle, inner = problem.saddle(), self._inner()
-        # Paper: starts nearly feasible; here: at the network's own, as constants have no gradient.
+        # Paper: starts nearly feasible; here: at the network's own start, because constants, which
+        # are feasible, have no gradient in the layers below.
         for _ in range(self.n_rounds):
-            # Paper: the centre has a and b; here: 0, because the next steps find them again.
+            # Paper: the centre has a and b; here: they are 0 in each, because they are the means
+            # of scores that the next steps find again.
             for iterate in inner.levels(saddle, saddle.extended(x), self.rho, rng):
                 yield iterate
             x = iterate.x
@@ -363,6 +368,7 @@ class LevelSetStream:
         done = replace(moved, n_levels=self.n_levels + 1, accuracy=accuracy, falling=falling)
         if not falling:
             return done
-        # Paper: each level starts where the first did; here: where the last one ended.
+        # Paper: each level starts where the first did; here where the last one ended, because the
+        # first steps of a level are all that a stream may have until its next row.
         level = self.level + bound / (2.0 * solver.theta)
         return replace(done, level=level, descent=MirrorDescent.begin(done.x, saddle))

@@ -40,8 +40,9 @@ class QCQP(Solver):
 
     The gradient of the dual is the vector of constraint values at :math:`x(\lambda)`. Its Hessian
     is :math:`-J (P_0 + \sum_j \lambda_j P_j)^{-1} J'` with the Jacobian J of the constraints. Each
-    iteration is a Newton step in the free multipliers, with backtracking along the projected arc.
-    True gaps can be far from the surrogate's, which :class:`AugmentedLagrangian` corrects.
+    iteration is a Newton step in the free multipliers, with backtracking along the projected arc
+    and a d x d factorisation for each trial. True gaps can be far from those of the quadratic
+    surrogate, which :class:`AugmentedLagrangian` corrects.
 
     Notes
     -----

@@ -61,8 +61,8 @@ def run(
     callbacks : sequence of callables
         Each is called with every iterate. Returning True ends the run. Exceptions pass through.
     known : sequence of Baseline
-        Points, moved along their offsets if infeasible, that the result must not be worse than. The
-        problem must be ``Sharpenable``.
+        Points that the result must not be worse than, each with the difference that matters.
+        Infeasible ones are moved along their offsets. The problem must be ``Sharpenable``.
     record : callable, optional
         Returns the history's entry for an iterate; default: the iterate itself.
 
@@ -76,8 +76,10 @@ def run(
 
     Raises
     ------
-    ValueError, IncompatibleSolverError
-        If a parameter is not valid or the solver cannot solve this problem, before any work.
+    ValueError
+        If a parameter of the solver is not valid, before any work.
+    IncompatibleSolverError
+        If the solver cannot solve this problem, before any work.
     DivergenceError
         If the variables or the objective are no longer finite.
 
@@ -115,7 +117,8 @@ def run(
             history.append(record(iterate) if record else iterate)
             converged, stop = iterate.residual <= tol, False
             candidates = [iterate] if chosen is None or converged else [chosen, iterate]
-            # A converged point counts, although an earlier one may have had a smaller error.
+            # A converged point counts, although an earlier one may have had a smaller error by
+            # chance.
             chosen = iterate if converged else solver.select(candidates)
             times.append(time.perf_counter() - start)
             for callback in callbacks:
@@ -207,7 +210,8 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
     """Return the best point reached by line moves from the iterates of least violation."""
     best, *nearest = seen
     candidates = [best]
-    # Moves along coordinates cost a sort each (decisions: the parts of `AugmentedLagrangian`).
+    # Moves along coordinates cost a sort of all rows each. Eight groups end at an error of .495
+    # without them, in place of .414 (decisions: the parts of `AugmentedLagrangian`).
     moves, longest, cheap = 10, 1.0, 20_000
     for iterate in nearest:
         small = problem.n_rows * len(iterate.x) <= cheap
@@ -229,7 +233,8 @@ def repair(problem: Sharpenable, seen: Sequence[Iterate]) -> Iterate:
 def _directions(problem: Sharpenable, iterate: Iterate) -> list[Tensor]:
     """Return directions of the offsets, and three against the violated constraints.
 
-    They change the worst, the worst alone of those that nearly bind, and all of these at once.
+    These are the gradient of the worst, a direction that changes only the worst of the nearly
+    binding constraints, and one that corrects all at once.
     """
     x, hard = iterate.x, iterate.hard[1:]
     directions = list(one_hot(problem.offsets, len(x)).to(x))

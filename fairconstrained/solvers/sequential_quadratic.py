@@ -26,11 +26,15 @@ from fairconstrained.solvers.run import MOVABLE, repair, repair_candidates
 _NEAR_BINDING = 0.02
 # Larger violations are halved in a step: thresholds for small gaps say nothing about large ones.
 _LARGE_VIOLATION = 0.02
-# Unused slack, as hard values move by rows, and multiples of the excess where nothing is feasible.
+# Hard values move row by row: steps leave this much slack unused. Where nothing else is feasible,
+# some leave a multiple of the excess besides: a row of a small group moves its ranks by more.
 _ROOM, _MORE_ROOM = 5e-4, (2.0, 4.0, 8.0)
-# Bounded multipliers are a compromise of contradictory constraints (decisions: two sharpnesses).
+# Contradictory constraints would have infinite multipliers; bounded ones make a compromise, and a
+# small bound keeps the error low where small groups contradict each other. The large one gives up
+# error for constraints, for problems in which no step was feasible (decisions: two sharpnesses).
 _LARGEST_MULTIPLIERS = (5.0, 100.0)
-# Random moves: from so many points, without progress in so many, and in all rows that are read.
+# Random moves end, from each of so many points, after so many moves in a row without progress, or
+# when they have read so many rows, which limits their share of the time.
 _N_MOVED, _PATIENCE, _ROWS_READ = 6, 150, 2_000_000
 # Error that they accept for less of a violation; with twice as much they end at the same points.
 _ERROR_OF_EXCESS = 4.0
@@ -51,13 +55,15 @@ class SequentialQuadratic(base.Solver):
     arc to the second-order correction until :math:`f + \mu \lVert [c + s]_+ \rVert_1` decreases,
     where the shifts :math:`s = h(x) - c(x)` are those at the start of the step.
 
-    Then soft values are sharpened, as sharper gradients are closer to changes of the hard values.
-    All of this is done twice, the second time with sharper values from the first step on, because
-    the problem has many local optima. Nearly feasible points of less error than the best feasible
-    one are moved at random until the last rows are within the slack. The result is the feasible
-    point of least error, or of least violation. With up to 1000 rows the shifts are then fixed and
-    the problem is solved to rounding. If no point is feasible, larger multipliers, then
-    :class:`AugmentedLagrangian`, and then steps that leave more slack unused are tried.
+    Then soft values are sharpened, as sharper gradients are closer to changes of the hard values,
+    and the next steps start from the last point. All of this is done twice, the second time with
+    sharper values from the first step on, because the problem has many local optima. Nearly
+    feasible points of less error than the best feasible one are moved at random until the last rows
+    are within the slack: gradients do not see single rows. The result is the feasible point of
+    least error. With up to 1000 rows the shifts are then fixed and the problem is solved to
+    rounding. If no point is feasible, all is repeated with larger multipliers, and then
+    :class:`AugmentedLagrangian` goes on for some iterations, and then steps that leave more of the
+    slack unused. If that fails as well, the result is the point of least violation.
 
     The solver is for constraints whose hard values change almost continuously, such as gaps of
     distributions. From a start far from feasible it first solves problems with more slack, which
@@ -72,8 +78,9 @@ class SequentialQuadratic(base.Solver):
 
     Notes
     -----
-    A step takes the gradient of every constraint that nearly binds, and two to ten other passes.
-    Problems without constraints are passed on to :class:`AugmentedLagrangian`.
+    A step takes the gradient of every constraint that nearly binds, in one product with the data
+    for gaps of distributions, and two to ten other passes. Problems without constraints are passed
+    on to :class:`AugmentedLagrangian`.
 
     References
     ----------
@@ -102,7 +109,8 @@ class SequentialQuadratic(base.Solver):
             yield from AugmentedLagrangian().iterate(problem, x, dual, tol, rng)
             return
         sharper = problem.sharpened()
-        # Another sharpness leads to another local optimum, unless the start is close to one.
+        # From one point, soft values of another sharpness lead to another local optimum; a warm
+        # start is already close to the solution.
         alone = bool(dual.any()) or sharper is problem
         starts = [problem] if alone else [problem, sharper]
         seen: list[tuple[Sharpenable, Iterate]] = []
@@ -334,7 +342,8 @@ class _QuadraticProgram:
         self.curved = torch.as_tensor(curvature.inverse(gradients.T.cpu().numpy())).to(values)
         gram = (self.slopes @ self.curved).cpu().numpy()  # (k, 1 + k)
         self._free, inner = gram[:, 0], gram[:, 1:]
-        # With more constraints than variables the Gram matrix is singular. The trace may be zero.
+        # With more constraints than variables the Gram matrix is singular.
+        # The trace is zero where no constraint has a gradient.
         ridge = NEGLIGIBLE * (np.trace(inner) + 1e-30) / max(len(inner), 1)
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 

@@ -57,9 +57,13 @@ class SGDA(StochasticSolver):
 
     Examples
     --------
+    >>> from fairconstrained import RateConstrainedClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import SGDA
-    >>> SGDA(batch_size=128)
-    SGDA(batch_size=128)
+    >>> data = make_biased_classification(500, random_state=0)
+    >>> clf = RateConstrainedClassifier(slack=0.1, solver=SGDA(batch_size=128), random_state=0)
+    >>> clf.fit(data.data, data.target, sensitive_features=data.sensitive_features).status_
+    'the solver came to the end of its schedule'
     """
 
     dual_step_size: float = positive(0.2)
@@ -97,13 +101,14 @@ class EarlyStoppedSGDA(SGDA):
 
     The first iterate is the start: a perceptron starts at the constrained linear model of the rows
     that train. Step sizes grow linearly at first and then fall to zero along a cosine. After each
-    of `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. The shift s
-    is the difference of the hard and soft values of its constraints on all rows, plus a fifth of
-    each violation so far, since the average may stay away from where multipliers settle. Its
-    objective is the loss of the held-out rows, plus the amount by which their error exceeds the
-    start's: a network of worse labels than the linear model must have a much smaller loss. The
-    result is the feasible iterate of least objective. Training ends after `patience` iterates
-    without a smaller objective plus violation, if one was feasible.
+    of `n_evaluations` equal numbers of steps the average :math:`\bar x` is an iterate. Its
+    constraints are measured on all rows, and the shift s is the difference of their hard and soft
+    values. The average may stay away from the points where multipliers settle, so a fifth of each
+    violation is added to s, and removed again if labels leave slack. The error of an iterate is
+    measured on the held-out rows. Its objective is their loss, plus the amount by which its error
+    exceeds the start's: if a network predicts worse labels than the linear model, its loss
+    must be much smaller. The result is the feasible iterate with the smallest objective. Training
+    ends after `patience` iterates without a smaller objective plus violation, if one was feasible.
 
     Parameters
     ----------
@@ -111,7 +116,8 @@ class EarlyStoppedSGDA(SGDA):
         Largest step size of the descent.
     dual_step_size : float, optional
         Largest :math:`\eta_\lambda`; default: 0.2 from a simpler model, whose multipliers are near
-        the final ones, else 0.05.
+        the final ones, else 0.05. A network that starts at random follows larger steps to constant
+        predictions and back.
     batch_size : int, default=256
         Rows of each of the two draws.
     n_steps : int, optional

@@ -59,7 +59,7 @@ class Balanced:
     """Equal numbers of rows from each stratum (n_rows,), independent and uniform within it.
 
     Rows of a negative stratum are never drawn, unless all are. A draw of size n holds n tuples of
-    one row per stratum. Private training needs Poisson samples in place of it.
+    one row per stratum. Not for private training, whose batches must be Poisson samples.
     """
 
     def __init__(self, strata: Tensor):
@@ -105,9 +105,10 @@ def shuffled(n_rows: int, batch_size: int, rng: Generator) -> Iterator[Tensor]:
 class Estimates:
     """Estimates of a problem's values and gradients, from new rows in each call.
 
-    The objective comes from uniform rows, the constraints from equal numbers of rows of each part,
-    moved by `shift`, the latest difference of hard and soft values. The second of two independent
-    draws for constraints has `constraint_batch_size` rows.
+    The objective comes from uniform rows (every pass visits each row once), the constraints from
+    equal numbers of rows of each part. They are moved by `shift`, the latest difference of hard
+    and soft values, so that algorithms follow predicted labels. The second of two
+    independent draws for constraints has `constraint_batch_size` rows.
     """
 
     def __init__(
@@ -135,7 +136,10 @@ class Estimates:
         return next(self._streams[1]), self._scale
 
     def independent(self, x: Tensor) -> tuple[Tensor, Tensor, Callable[[float, Tensor], Tensor]]:
-        """Estimate constraints twice, and map weights of f and the first ones to a gradient."""
+        """Estimate the constraints, (m,), twice from independent rows.
+
+        Also return the map from weights of the objective and the first estimates to a gradient.
+        """
         rows, first = self.rows(), self.balanced_rows()
         second = next(self._streams[2]), self._second_scale
         terms = self.problem.estimates(x, rows, first, second)
@@ -145,7 +149,8 @@ class Estimates:
             weight, unused = constraints.new_full((1,), objective), torch.zeros_like(constraints)
             return terms.pullback(torch.cat((weight, constraints, unused)))
 
-        # Paper (Kliachkin et al.): c as it is; here: moved by the shift, as users measure labels.
+        # Paper (Kliachkin et al., Algorithms 2 and 3): c as it is; here: moved by the shift, which
+        # is 0 for losses, because rates are judged on predicted labels.
         return c_1 + self.shift, c_2 + self.shift, gradient
 
     def moved(self, terms: Linearization) -> Linearization:

@@ -67,15 +67,17 @@ class StochasticGhost(StochasticSolver):
     tau : float, default=1.0
         :math:`\tau`.
     batch_size : int, default=1
-        :math:`S_J` has J times as many rows for the objective, and from each part for constraints.
+        Rows that an estimate starts from: :math:`S_J` has J times as many for the objective, and J
+        times as many from each part of the table for the constraints. 1 is the paper.
     n_steps : int, default=3000
     n_evaluations : int, default=30
         As in :class:`ALM`.
 
     Notes
     -----
-    With levels up to L the bias equals that of a batch of :math:`2^{L+1}` rows. Multipliers come
-    from the largest batch of the last step. Steps with one row exclude batch normalisation.
+    With levels up to `max_level` L, whose probabilities sum to one, the remaining bias equals that
+    of a batch of :math:`2^{L+1}` rows. Multipliers come from the largest batch's programme in the
+    last step. Steps with one row do not go with batch normalisation.
 
     References
     ----------
@@ -177,8 +179,8 @@ def direction(
     r"""Solve :math:`\min_d g'd + \tfrac{\tau}{2} \lVert d \rVert^2` s.t. :math:`c + A d \le`
     `level`, :math:`\lVert d \rVert_\infty \le` `bound`.
 
-    For multipliers v, :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`. The dual is concave, and
-    nonnegative least squares if no bound is active.
+    For multipliers v the minimiser is :math:`d(v) = \mathrm{clip}(-(g + A'v) / \tau)`. The dual is
+    concave in few variables, and nonnegative least squares if no bound is active.
     """
     if not len(value):
         return Direction(np.clip(-gradient / curvature, -bound, bound), np.zeros(0))
@@ -197,7 +199,8 @@ def direction(
     dual = np.zeros(len(value)) if step is None else step.dual
     options, bounds = {"gtol": 1e-10, "ftol": 0.0, "maxiter": 1000}, [(0.0, None)] * len(value)
     how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options}
-    # It ends early at kinks of the dual, in 1 of 3,000 random problems: start again from there.
+    # L-BFGS-B ends early if a line search meets kinks of the dual, in 1 of 3,000 random problems:
+    # start again from there.
     for _ in range(5):
         dual = minimize(negative_dual, dual, **how).x
         excess = -negative_dual(dual)[1]

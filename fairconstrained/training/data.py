@@ -20,7 +20,10 @@ Batch = tuple[Tensor, ...]
 
 
 class Source:
-    """Rows that can be chosen, by `fetch` of indices; `whole` is all of them if in memory."""
+    """Rows that can be chosen: `fetch` gives a batch of some of the indices in `rows`.
+
+    Where all of them are in memory, they are one chunk, `whole`.
+    """
 
     streams = False  # whether the data choose the rows of their batches themselves
 

@@ -232,7 +232,10 @@ class ModuleProblem(FixedSoftness):
         return Evaluation(soft, hard)
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on most rows, and one in `every` of each group and label."""
+        """Return the problem on most rows, and one in `every` rows of each group, and label.
+
+        If there are too few rows for that, or the data are a stream, every row is in both.
+        """
         cell = self.strata
         for term in self.constraints:
             cell = cell * (int(term.cell.max()) + 1) + term.cell
@@ -265,7 +268,10 @@ class ModuleProblem(FixedSoftness):
         return part
 
     def _measured(self, terms: Sequence[Term], x: Tensor) -> list[Tensor]:
-        """Return soft and hard moments (2, k) of terms; functions see all rows at once."""
+        """Return soft and hard moments of each term on all rows, (2, k).
+
+        Functions see all outputs at once; the features of all rows only if they read them.
+        """
         whole = [term for term in terms if isinstance(term, FunctionConstraint)]
         moments: dict[Term, Any] = dict.fromkeys(terms, 0.0)
         kept: list[tuple[Tensor, Batch]] = []

@@ -82,7 +82,10 @@ def read_once(X: Any) -> Any:
 
 
 def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
-    """Return each model with the rows to ask it: boosters with codes, if all of them read these."""
+    """Return each model with the rows to ask it about: boosters with codes in place of words.
+
+    If one of them reads the rows for itself, all do. The rows may be those of `read_once`.
+    """
     X = read_once(X)
     if all(getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models):
         # Converted once for all of them.

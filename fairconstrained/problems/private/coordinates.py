@@ -1,8 +1,9 @@
 r"""Coordinates for private training: released centre and scales of the columns.
 
-Gradient descent suits rows with a mean near zero and norms of a few units, and public ranges do not
-ensure that. Nor do they tell a frequent category from a rare one, whose coefficient plain steps
-would learn a hundred times slower.
+Gradient descent suits rows with a mean near zero and norms of a few units. Public ranges alone do
+not ensure that: rows of a hundred columns that fill a quarter of their ranges all point the same
+way. Nor do they tell a frequent category from a rare one, whose coefficient plain steps would learn
+a hundred times slower.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
     "mean squared norm",
     "moments of the columns",
 )
-# Entries are told apart by powers of 4, up to the largest numbers of double precision.
+# Entries are told apart by their size, by powers of 4: up to the largest numbers that double
+# precision has.
 _FACTOR, _BINS = 4.0, 500
 LARGEST = _FACTOR**_BINS  # beyond it entries are cut, so that no sum of them overflows
-# Where noise hides variances as large as this, columns need not be rare (see the decisions).
+# Where noise hides variances of columns of a range of one as large as this, they need not be rare
+# categories: at epsilon 0.1 on Parkinsons runs cost .014 of error (see the decisions).
 _SMALL = 0.1
-# Neighbouring columns of small variance that also count together (see the decisions).
+# Neighbouring columns of small variance that also count together: errors fall from .218 to .211 on
+# ACSIncome (see the decisions).
 _RUN = 16
 
 
@@ -53,9 +57,10 @@ def release_scales(
               \qquad b = 1, \dots, 500, \quad w_i = \min(1, C / \sqrt{k_i}),
 
     where :math:`k_i` is the number of entries of row i beyond 4, and :math:`C = \min(d, 16)^{1/2}`:
-    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C. The last bin has all
-    larger entries. The scale of column j is :math:`4^{b+1}` with the largest b whose count is
-    beyond the noise and at least 1 % of the `n_rows` rows, of which X has this worker's.
+    a row adds :math:`w_i` to :math:`k_i` entries, a vector of norm at most C, however many bins
+    there are. The last one has all larger entries. The scale of column j is :math:`4^{b+1}` with
+    the largest b whose count is beyond the noise and at least 1 % of the rows. Of `n_rows` rows,
+    those of X are this worker's.
     """
     n_columns = X.shape[1]
     # Rows with more than 16 large entries count less in each.
@@ -127,10 +132,11 @@ def release_coordinates(
 def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
     r"""Return fourth roots of the columns' variances v, times a common factor.
 
-    In columns :math:`x_j / s_j` noise costs about :math:`\sum_j s_j^2 / v_j` in the loss, and rows
-    may have norms of :math:`(\sum_j s_j^{-2})^{1/2}`, which the clip bounds. For a given product of
-    both, :math:`s_j \propto v_j^{1/4}` costs least. Variances below `least` are noise: these
-    columns share one scale, and the rest of the `total` variance is theirs.
+    In columns :math:`x_j / s_j` noise costs about :math:`\sum_j s_j^2 / v_j` in the loss, because
+    the curvature along a coefficient is in proportion to the variance. Rows may have norms of
+    :math:`(\sum_j s_j^{-2})^{1/2}`, which the clip bounds. For a given product of both,
+    :math:`s_j \propto v_j^{1/4}` costs least. Variances below `least` are noise: these columns
+    share one scale, and the rest of the `total` variance is theirs.
     """
     known = variance > least
     known_variance = variance[known].sum()
@@ -142,12 +148,12 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
 
 
 def _runs(variance: Tensor, least: float) -> Tensor:
-    """Number the runs of columns whose variances v are not told from noise; -1 for others.
+    r"""Number the runs of columns whose variances v are not told from noise; -1 for others.
 
-    Models get a coefficient for the sum of each run: a rare category can hardly be learnt by
-    itself, but encoders sort categories by their codes, and neighbours are often alike. Runs have
-    16 to 31 of these columns, in their order; there are none where noise would hide variances of
-    `_SMALL`, too.
+    A rare category can hardly be learnt by itself, but its neighbours are often alike, because
+    encoders sort categories by their codes: models get a coefficient for the sum of each run. Runs
+    have 16 to 31 of these columns, in their order. Where noise would hide variances of `_SMALL`
+    too, there are none: such columns need not be rare.
     """
     small = (variance <= least) & (least < _SMALL)
     n_small = int(small.sum())
@@ -158,7 +164,10 @@ def _runs(variance: Tensor, least: float) -> Tensor:
 def chunk_sums(
     X: Features, centre: Tensor, scale: Tensor, chunk_sum: Callable[[slice, Tensor], Tensor]
 ) -> Tensor:
-    """Sum a function of some rows at a time, of their places and dense (x - centre) / scale."""
+    """Sum a function of some rows at a time, given their places and dense (x - centre) / scale.
+
+    The difference comes first: far from zero sums of x and of the centre differ by rounding errors.
+    """
 
     def some_sum(index: Tensor) -> Tensor:
         entries = (X.rows(index).to_dense() - centre) / scale

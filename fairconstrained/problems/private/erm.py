@@ -2,8 +2,12 @@ r"""Empirical risk minimisation as private solvers see it: noisy tables and nois
 
 Each step draws one Poisson batch and makes one joint release of it, a noisy table of moments and a
 noisy sum of clipped gradients. Private problems give nothing exact away: they have neither
-``linearize`` nor ``evaluate``. :class:`PrivateERM` is for constraints, :class:`RecordFermi` and
-:class:`AttributeFermi` are for a penalty on mutual information and protect records or groups.
+``linearize`` nor ``evaluate``, and are no :class:`~fairconstrained.problems.Problem`.
+
+:class:`PrivateERM` is for constraints. Of the two problems with a penalty on mutual information,
+:class:`RecordFermi` protects the record and clips the whole gradient of each row, and
+:class:`AttributeFermi` protects the sensitive features: features and labels are public, and noise
+is added to the terms that depend on a row's group.
 """
 
 from __future__ import annotations
@@ -120,9 +124,9 @@ class PrivateERM:
     ) -> tuple[Tensor, Tensor]:
         """Make one step: release a table and, at the multipliers chosen for it, a gradient.
 
-        The table, (n_parts, n_columns), estimates that of all rows' labels or probabilities. The
-        gradient, of rows clipped to `max_norm`, is divided by one plus the mean spread of the
-        weights.
+        The table, (n_parts, n_columns), estimates that of the labels or probabilities of all rows.
+        The gradient is that of the Lagrangian and the penalty, divided by one plus the mean spread
+        of the weights; gradients of rows are clipped to `max_norm`.
         """
         batch = self.data.take(self._batches.draw(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
@@ -146,7 +150,10 @@ class PrivateERM:
         return table
 
     def one_label(self, x: Tensor) -> tuple[int, str] | None:
-        """Return the label of all compared rows by the table released at `x`, if any, in words."""
+        """Return the label of all compared rows by the table released at `x`, and in which sense.
+
+        None if there are other labels, or if the noise leaves that open.
+        """
         table = next((table for point, table in self._measured if torch.equal(point, x)), None)
         if table is None:
             return None
@@ -180,7 +187,8 @@ class PrivateERM:
     def deviations_of_estimates(self) -> Tensor:
         """Approximate standard deviations of the noise on the values of the final table, (m,).
 
-        Of values that are not linear they are the largest over tables of equal rates.
+        For values that are not linear it is the largest over tables of equal rates, as some are
+        flat in places.
         """
         noise = self.plan.noise(FINAL) * self._norms[FINAL]
         return self._slopes.square().sum(dim=(1, 2)).sqrt() * noise
@@ -233,9 +241,10 @@ class PrivateERM:
 
 
 class RecordFermi(PrivateERM):
-    """Loss plus `weight` times ERMI: every row's whole gradient is clipped, nothing is constrained.
+    """Loss plus `weight` times ERMI: every row's whole gradient is clipped.
 
-    The multipliers are W of the saddle form.
+    The multipliers are W of the saddle form, which answers to tables of predicted labels or class
+    probabilities. Nothing is constrained.
     """
 
     offers = frozenset({"noisy_saddle"})

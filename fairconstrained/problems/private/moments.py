@@ -7,9 +7,10 @@ follow, of the rows :math:`u = (x - c) / \max(C, |x - c|)`, for every (label, gr
 .. math:: \Big( \sqrt{s_0}\, N, \; \sqrt{s_1} \sum u, \; \sqrt{s_2} \sum u u' \Big)
           + \text{noise} , \qquad s_0 + s_1 + s_2 = 1 .
 
-and the binned scores of the solution computed from these moments, whose gaps are too small, since
-it fits their noise: this release corrects them. A row is in one cell and one bin, and
-:math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
+and the binned scores of the solution computed from these moments. A row is in one cell and one bin,
+and :math:`|u| \le 1`: it adds to each of the four at most 1 in the l2 norm.
+A solution fits the noise in the moments that it was computed from, whose gaps are too small (a9a,
+inter-group, epsilon 1: 0.02 for a true 0.046): the last release corrects them.
 """
 
 from __future__ import annotations
@@ -169,11 +170,11 @@ class PrivateMomentERM(MomentERM):
     noise: Tensor = field(kw_only=True)  # (m,): deviations of the gaps by the released score table
 
     def one_label(self, x: Tensor) -> tuple[int, str] | None:
-        """Return the label that nearly all rows are predicted to have, if any, and in which sense.
+        r"""Return the label that nearly all rows are predicted to have, and in which sense.
 
-        Of scores with variance v at most :math:`v / (v + t^2)` are further from their mean than a
-        threshold at distance t, on its side (Cantelli's inequality); noise may have moved mean and
-        variance.
+        None if the released moments leave that open. Of scores with variance v at most
+        :math:`v / (v + t^2)` are further from their mean than a threshold at distance t, on its
+        side (Cantelli's inequality); noise may have moved the mean and the variance.
         """
         slope, offset = self.log_odds_scale(x)
         mean, square = self._score_moments(x).T

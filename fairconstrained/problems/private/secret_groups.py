@@ -48,7 +48,8 @@ def noisy_sums(
     overall = data.workers.sum(mean)
     if n_groups == 1:
         return overall, 0.0
-    # Groups are sqrt(2) apart, and we account for 2: without sampling, only the distance matters.
+    # We account for antipodal contributions, a distance of 2; groups are sqrt(2) apart,
+    # and of all rows, without sampling, nothing but the distance matters.
     largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
     sums = sums.reshape(n_conditions, n_groups, -1) - mean
     noisy = releases.noisy(name, sums, largest * half, rng)
@@ -64,12 +65,13 @@ class SecretGroups:
 
     .. math:: \sum_{i \in c} \omega_i q_i \otimes (e_{s_i} - \tfrac1k \mathbf 1) + \text{noise},
 
-    to which the public sums are added. Another group for a row moves them by :math:`\sqrt 2\,
-    \omega_i \lVert q_i \rVert`. Labels that the constraint treats alike are one condition; in
-    condition 0 nothing is compared.
+    to which the public sums are added. Another group for a row moves them by
+    :math:`\sqrt 2\, \omega_i \lVert q_i \rVert`. Labels that the constraint treats alike are one
+    condition; in condition 0 nothing is compared. The attribute `data` has the rows without their
+    groups.
 
-    The `public` problem, as `data`, has all rows in the first group; the groups of this worker's
-    rows are the secret. Counts are the released weights of the parts of the constraint.
+    The `public` problem has all rows in the first group; the groups of this worker's rows are the
+    secret. Counts are the released weights of the parts of the constraint.
     """
 
     offers = frozenset({"noisy_moments"})
@@ -123,7 +125,10 @@ class SecretGroups:
         self._released.append((queries, sums, queries.new_full((queries.shape[1],), deviation**2)))
 
     def estimated(self) -> FairERM:
-        """Return the problem with fractions of groups as estimated from all releases so far."""
+        """Return the problem of the groups as estimated from all releases so far.
+
+        The fractions of the groups in each row, (n, n_groups), add up to 1.
+        """
         condition, workers = self._secret.y, self.data.workers
         fractions, n_conditions = self._prior[condition], len(self._prior)
         if self._released:
@@ -150,9 +155,9 @@ class SecretGroups:
     def deviations_of_estimates(self) -> Tensor:
         """Return standard deviations of the noise of the last release on values of its sums, (m,).
 
-        That release was of hard statistics. The noise on totals, which is undone, is not
-        subtracted: of caps these are bounds. A solver that `max_iter` stops before it leaves them
-        infinite.
+        That release was of the hard statistics. The noise on totals over groups, which is undone,
+        is not subtracted: of differences between groups these are the deviations, of caps a bound.
+        A solver that `max_iter` stops before that leaves them unknown: infinite.
         """
         planned = len(self.plan.releases)
         if not planned:  # of a single group nothing is secret

@@ -17,7 +17,8 @@ from fairconstrained.solvers.fermi import followed, last_step, output_after
 from fairconstrained.solvers.private.dpsgda import NoisySteps, sampling_rate, unreleased
 from fairconstrained.solvers.stochastic import evaluated_steps
 
-# Shares of the budget beside the steps: both are accurate for little.
+# Shares of the budget beside the steps: counts are sums of ones, and the last release reads all
+# rows without sampling, so both are accurate for little.
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
 _OF_COLUMNS = dict.fromkeys(SCALING, 0.015 / len(SCALING))
 
@@ -79,8 +80,9 @@ class DPFERMI(_NoisySaddle):
         W &\leftarrow \Pi \big( W + \eta_w \tilde\nabla_W \psi(x, W) \big),
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
-    noisy table, that in x a noisy sum of clipped gradients. The noise is calibrated to the budget
-    for both, the group counts, the final table and (for records) the scales of columns, jointly.
+    noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients. The
+    noise is calibrated to the budget for both, the group counts, the final table and (for records)
+    the centre and scale of the rows, jointly.
 
     Parameters
     ----------
@@ -102,15 +104,17 @@ class DPFERMI(_NoisySaddle):
 
     Notes
     -----
-    The defaults do better: :class:`NoisyTables`, and :class:`ReleasedMoments` for secret groups.
+    The default solvers do better: :class:`NoisyTables` for records, :class:`ReleasedMoments` for
+    sensitive features.
 
     References
     ----------
     Lowy, Gupta and Razaviyayn, "Stochastic Differentially Private and Fair Learning", Algorithm 1.
     Paper: group proportions are exact; here: released with the budget, or public. Paper: the whole
-    epsilon for each of both gradients; here: joint accounting. Paper: noise on :math:`W F` and on
-    :math:`e_s F'`; here: on the table alone, of which both are functions. Paper: a random point or
-    the last; here: the average by default. The rest differs as in :class:`FERMI`.
+    epsilon for each of both gradients; here: joint accounting. Paper: noise on
+    :math:`W F` and on :math:`e_s F'`; here: on the table alone, of which both are functions. Paper:
+    a random point is returned in theory, the last in experiments; here the average by default. The
+    table and the ascent differ from the paper as in :class:`FERMI`.
 
     Examples
     --------
@@ -145,8 +149,9 @@ class DPFERMI(_NoisySaddle):
 class NoisyTables(_NoisySaddle):
     r"""As :class:`DPFERMI`, with W in closed form from an average of noisy tables.
 
-    The best W is a function of the table, :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q
-    \tilde P_{qj})`, and averages of released tables cost nothing.
+    The best W is a function of the table,
+    :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q \tilde P_{qj})`, and averages of released
+    tables cost nothing: there is no second player to follow the first.
 
     Parameters
     ----------
@@ -157,9 +162,14 @@ class NoisyTables(_NoisySaddle):
 
     Examples
     --------
+    >>> from fairconstrained import DPFermiClassifier
+    >>> from fairconstrained.datasets import make_biased_classification
     >>> from fairconstrained.solvers import NoisyTables
-    >>> NoisyTables(n_steps=50)
-    NoisyTables(n_steps=50)
+    >>> data = make_biased_classification(5000, random_state=0)
+    >>> clf = DPFermiClassifier(epsilon=1.0, solver=NoisyTables(n_steps=50), random_state=0)
+    >>> clf = clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+    >>> clf.privacy_.n_steps
+    50
     """
 
     memory: float = nonnegative(0.8, below=1)

@@ -16,9 +16,11 @@ from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.solvers.base import Iterate, Solver, choice, count, number, positive
 
-# Of points that may be the result, for 1 % of the budget each (decisions: the returned average).
+# Of points that may be the result: the plain average, and five to bisect, for 1 % of the budget
+# each (decisions: the returned average).
 MOST_RELEASES = 6
-# Of bisection: at 5, weights of iterates one standard deviation apart differ 150-fold.
+# Bisection is over these. At 5, iterates that are one standard deviation apart have weights that
+# differ 150-fold: more tilt would leave few of them.
 _TILTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 # Recorded points of one run, as progress bars and callbacks see them: each costs no release.
 _ITERATIONS = 30
@@ -102,8 +104,9 @@ class DPSGDA(NoisySteps):
     labels and groups are released (5 % of the budget), and the mean squared norm of the rows and
     the means and mean squares of the columns (2 % each, and 2 % for the sizes of columns without a
     public range), by which columns are centred and scaled, and neighbouring rare columns joined.
-    After them come up to six times the predicted labels of what may be the result (6 % together).
-    The penalty is on the coefficients of the scaled columns.
+    After them come up to six times the predicted labels of what may be the result (6 % together),
+    from which it is chosen and ``violation_`` is estimated. The penalty is that of the coefficients
+    of the scaled columns.
 
     *Number of steps.* T steps of size s leave an error of order :math:`1 / (T s)`, and noise of a
     variance in proportion to :math:`(T s / n \mu)^2`: their sum is least for T in proportion to
@@ -122,8 +125,9 @@ class DPSGDA(NoisySteps):
     rates for the multipliers; here: predicted labels, because a soft slack of 0.05 can end at 0.10.
     Paper: orthogonal projection on a bounded set of multipliers; here: their sum is bounded by
     scaling them down, which keeps ratios, because hundreds of pairs of small groups follow their
-    noise and leave nothing of the loss. Paper: the last iterate; here: an average, which has less
-    noise. Paper: counts from each batch; here: released once, with less noise for less budget.
+    noise and leave nothing of the loss (seen with the 20 groups of ACSIncome). Paper: the last
+    iterate is returned; here: an average, which has less noise.
+    Paper: counts from each batch; here: released once, which is less noise for less budget.
 
     Examples
     --------
@@ -172,7 +176,8 @@ class DPSGDA(NoisySteps):
         """Yield after every thirtieth of the steps, and once more for the average."""
         n_steps = problem.plan.n_steps
         ends = torch.linspace(0, n_steps, _ITERATIONS).round().int().tolist()[1:]
-        # Many multipliers move the same rate of a small group, and full steps oscillate.
+        # Many multipliers move the same rate of a small group, and full steps oscillate: twenty
+        # groups end at an error of .354 even without noise.
         steps = (5.0 / problem.gains()).clamp_max(self.dual_step_size)
         # With the step of linear models convolutional networks end with constant predictions.
         default = 4.0 if isinstance(problem.model, LinearModel) else 1.0
@@ -205,9 +210,9 @@ class DPSGDA(NoisySteps):
 class TiltedAverages:
     r"""Averages of the second half of a run, with weights that fall with what iterates violate.
 
-    Iterates of a descent-ascent swing around the point where the constraints hold: on average they
-    hold, and the more accurate average of the iterates may violate them, with networks by much.
-    Among
+    Iterates of a descent-ascent swing around the point where the constraints hold: on average over
+    iterates they do, and the average of the iterates, which is more accurate than any of them, may
+    violate them. With networks the difference is large (a slack of 0.05 ended at 0.17). Among
 
     .. math::
 
@@ -243,8 +248,9 @@ class TiltedAverages:
         """Return the least tilted average that violates nothing by over two deviations of noise.
 
         Bisection on what the plain average violates: too much tilt violates the opposite. `release`
-        gives noisy values of a point, which are returned with it. Where none keeps the constraints,
-        it is the average that violates them least.
+        gives noisy constraint values of a point, with these deviations of the noise. Returned are
+        the point and what was released of it; where none keeps the constraints, the one that
+        violates them least.
         """
         tried: list[tuple[float, float, Tensor, Tensor]] = []
         low, high, position = 0.0, len(_TILTS) - 1.0, 0.0

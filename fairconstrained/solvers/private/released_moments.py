@@ -57,12 +57,14 @@ class ReleasedMoments(Solver):
 
     Notes
     -----
-    What is released does not grow with the accuracy of the minimisation, where an iterative method
-    pays for every step. Memory beyond the data: n times three times the number of components.
+    The number of numbers released does not grow with the accuracy of the minimisation, where an
+    iterative method pays for every step. Memory beyond the data: n times three times the number of
+    components.
 
     References
     ----------
-    The penalised objective is DP-FERMI's; the method, a linear Bayes estimate, is not in the paper.
+    The penalised objective is that of DP-FERMI; the method is not in the paper. The estimate is the
+    linear Bayes estimate of the posterior mean given noisy linear measurements.
 
     Examples
     --------
@@ -141,7 +143,8 @@ class ReleasedMoments(Solver):
         if planned:
             problem.release(_LABELS, problem.predictions(x)[1], rng)
         last = _measured(problem, found)
-        # It corrects the labels of a linear model; of another network's nothing was released.
+        # What was released of the labels corrects them. A linear model's move little by that; a
+        # network would be trained to others, of which nothing was released.
         if last.excess > NEARLY and isinstance(problem.model, LinearModel):
             found = yield from _solution(inner, problem, x, dual, tol, rng)
             last = _measured(problem, found)
