@@ -85,9 +85,7 @@ def cases() -> dict[str, Case]:
     population = Proportions(groups=dict(enumerate(shares)), positives=dict(enumerate(positives)))
     # The gap grows with the positive labels of the first sex, and falls with those of the other.
     ends = np.array([positives[0] + 0.1, positives[1] - 0.1])
-    intervals = Proportions(
-        positives={0: (positives[0], ends[0]), 1: (ends[1], positives[1])},
-    )
+    intervals = Proportions(positives={0: (positives[0], ends[0]), 1: (ends[1], positives[1])})
     widest = within * (shares[:, None] * np.stack((1 - ends, ends), axis=1))[:, None]
     weights = LATER / ROWS
     return {

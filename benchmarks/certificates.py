@@ -39,12 +39,7 @@ from fairconstrained import RateConstrainedClassifier
 from fairconstrained.datasets import load_dataset, make_biased_classification
 from fairconstrained.inputs.groups import encode_groups
 from fairconstrained.metrics.bounds import clopper_pearson, difference_p_value
-from fairconstrained.model_selection.certified import (
-    CAUTION,
-    FRACTIONS,
-    in_sequences,
-    sequences,
-)
+from fairconstrained.model_selection.certified import CAUTION, FRACTIONS, in_sequences, sequences
 from fairconstrained.rate_definitions import CAPS
 
 Array = NDArray[Any]

@@ -27,11 +27,7 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.any_classifier import Split, load, trees
 from benchmarks.command import Job, command, complete
-from fairconstrained import (
-    DPFermiClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
+from fairconstrained import DPFermiClassifier, PartialParityClassifier, RateConstrainedClassifier
 from fairconstrained.model_selection import tradeoff_curve
 from fairconstrained.sharing import follow
 

@@ -64,10 +64,7 @@ with warnings.catch_warnings():
     reference = judged(None, 0)
 
 at = np.arange(len(results))
-measures = {
-    "test error": ("#0072B2", (0.2, 0.27)),
-    "test gap": ("#D55E00", (0, None)),
-}
+measures = {"test error": ("#0072B2", (0.2, 0.27)), "test gap": ("#D55E00", (0, None))}
 for column, (name, (color, limits)) in enumerate(measures.items()):
     values = np.stack([r[:, column] for r in results.values()])
     figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")

@@ -64,17 +64,9 @@ plt.show()
 # sphinx_gallery_thumbnail_number = 3
 figure, ax = plt.subplots(figsize=(4.8, 3.8), layout="constrained")
 ParityCurveDisplay.from_estimator(
-    plain,
-    X,
-    sensitive_features=groups,
-    interval=interval,
-    ax=ax,
-    name="no constraint",
+    plain, X, sensitive_features=groups, interval=interval, ax=ax, name="no constraint"
 )
 ParityCurveDisplay.from_predictions(
-    scores_of["partial parity"],
-    sensitive_features=groups,
-    ax=ax,
-    name="partial parity",
+    scores_of["partial parity"], sensitive_features=groups, ax=ax, name="partial parity"
 )
 plt.show()

@@ -18,11 +18,7 @@ from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.labels import two_labels
 from fairconstrained.inputs.samples import check_weights
 from fairconstrained.metrics.inputs import GroupedRows, check_scores, grouped_rows
-from fairconstrained.metrics.metric import (
-    metric,
-    warn_absent,
-    warn_single_group,
-)
+from fairconstrained.metrics.metric import metric, warn_absent, warn_single_group
 from fairconstrained.numerics import without_rounding
 
 

@@ -10,12 +10,7 @@ from numpy.typing import ArrayLike
 
 from fairconstrained.arrays import Floats
 from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.metric import (
-    choose,
-    metric,
-    warn_absent,
-    warn_single_group,
-)
+from fairconstrained.metrics.metric import choose, metric, warn_absent, warn_single_group
 
 
 @metric

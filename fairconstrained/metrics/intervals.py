@@ -29,15 +29,7 @@ from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics.auc import AUCGap
 from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts
-from fairconstrained.metrics.metric import (
-    PARTS,
-    READERS,
-    choose,
-    gap,
-    highest,
-    ratio,
-    summed_gap,
-)
+from fairconstrained.metrics.metric import PARTS, READERS, choose, gap, highest, ratio, summed_gap
 from fairconstrained.metrics.probabilities import RowLosses
 from fairconstrained.metrics.rates import Rated
 from fairconstrained.metrics.summaries import (

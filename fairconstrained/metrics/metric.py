@@ -5,13 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import (
-    Any,
-    NamedTuple,
-    ParamSpec,
-    SupportsFloat,
-    TypeVar,
-)
+from typing import Any, NamedTuple, ParamSpec, SupportsFloat, TypeVar
 
 import numpy as np
 import pandas as pd

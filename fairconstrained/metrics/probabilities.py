@@ -13,14 +13,7 @@ from fairconstrained.arrays import Array, Floats, check_array, check_number
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.labels import check_labels, classes_of, encode_labels
 from fairconstrained.metrics.inputs import GroupedRows, grouped_rows
-from fairconstrained.metrics.metric import (
-    GroupRates,
-    choose,
-    documented,
-    gap,
-    metric,
-    zero_or_nan,
-)
+from fairconstrained.metrics.metric import GroupRates, choose, documented, gap, metric, zero_or_nan
 
 
 class RowLosses(NamedTuple):

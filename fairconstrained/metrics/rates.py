@@ -19,14 +19,7 @@ from numpy.typing import ArrayLike
 from fairconstrained import rate_definitions as notions
 from fairconstrained.inputs.labels import UNSEEN
 from fairconstrained.metrics.inputs import Counts, count_table
-from fairconstrained.metrics.metric import (
-    GroupRates,
-    gap,
-    highest,
-    metric,
-    ratio,
-    summed_gap,
-)
+from fairconstrained.metrics.metric import GroupRates, gap, highest, metric, ratio, summed_gap
 
 
 class Rated(NamedTuple):
