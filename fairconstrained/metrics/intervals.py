@@ -171,6 +171,8 @@ def confidence_interval(
     >>> print(f"{low:.2f} to {high:.2f}")
     0.08 to 0.17
     """
+    if not callable(metric):
+        raise ValueError(f"metric must be a function of fairconstrained.metrics; got {metric!r}.")
     check_confidence(confidence)
     inverts = choose({"auto": True, "inversion": True, "bootstrap": False}, "method", method)
     if n_draws is not None:

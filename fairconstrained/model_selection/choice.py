@@ -218,6 +218,8 @@ def tradeoff_curve(
     >>> bool(curve["mean_test_accuracy"].diff()[1] > 0.1)
     True
     """
+    if param_name is not None and (isinstance(param_range, str) or not np.iterable(param_range)):
+        raise ValueError(f"param_range must list values of {param_name!r}; got {param_range!r}.")
     if cv is None or isinstance(cv, int):
         cv = StratifiedSensitiveKFold(n_splits=5 if cv is None else cv)
     # As in scikit-learn, other metadata need not have a row for each sample.

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 from torch import Tensor
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, is_number
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.boosters import FAMILIES, Family, Finish, Step, Task, family_of
 from fairconstrained.models.cross_fitting import seeded_where_unset
@@ -115,6 +115,9 @@ class Boosting(PlainClassifier):
 
     def check(self) -> None:
         family, why = self.family, self.family.refusal(self.estimator)
+        for name in (family.rounds, "learning_rate"):
+            if not is_number(value := getattr(self.estimator, name)) and value is not None:
+                raise ValueError(f"Boosting.estimator: {name} must be a number; got {value!r}.")
         rounds, rate = (ask(self.estimator) for ask in (family.n_rounds, family.learning_rate))
         if why is None and not (rounds >= 1 and rate > 0):
             why = f"{family.rounds} must be >= 1 and learning_rate > 0; got {rounds} and {rate}"

@@ -349,6 +349,8 @@ def test_settings_that_scikit_learn_refuses_and_a_random_forest_of_xgboost_are_r
     xgboost = pytest.importorskip("xgboost")
     with pytest.raises(ValueError, match="no random forest; got 5"):
         fitted(model=xgboost.XGBRFClassifier(n_estimators=5))
+    with pytest.raises(ValueError, match="n_estimators must be a number; got 'foo'"):
+        fitted(model=xgboost.XGBClassifier(n_estimators="foo"))
 
 
 # ------------------------------------------------------------------ stability

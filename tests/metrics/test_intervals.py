@@ -241,13 +241,15 @@ def test_rows_are_read_once_and_options_are_those_of_the_metric():
     [
         ({"confidence": 2}, "confidence"),
         ({"method": "best"}, "method"),
+        ({"metric": "dp"}, "metric must be a function"),
         *(({"n_draws": number}, "None or an integer >= 100") for number in (99, 100.5, True)),
     ],
 )
 def test_wrong_parameters(options, match):
-    options = {"sensitive_features": [0, 1], **options}
+    metric, rows = metrics.error_rate_difference, {"y_true": [0, 1], "y_pred": [0, 1]}
+    options = {"metric": metric, "sensitive_features": [0, 1], **rows, **options}
     with pytest.raises(ValueError, match=match):
-        confidence_interval(metrics.error_rate_difference, [0, 1], [0, 1], **options)
+        confidence_interval(**options)
 
 
 def test_bootstrap_ignores_warnings_of_single_draws():
