@@ -313,8 +313,7 @@ def metric(measure: Callable[Arguments, SupportsFloat]) -> Callable[Arguments, f
     def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> float:
         places: dict[str, Any] = {name: kwargs.pop(name, value) for name, value in PARTS.items()}
         # The usual call has neither, and binding arguments takes longer than small metrics.
-        usual = places["control_features"] is None and places["attributes"] == "crossed"
-        if usual and kwargs.keys() <= signature.parameters.keys():
+        if places["control_features"] is None and places["attributes"] == "crossed":
             return float(measure(*args, **kwargs))
         bound = signature.bind(*args, **kwargs)  # raises TypeError
         bound.apply_defaults()
