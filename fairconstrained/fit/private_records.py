@@ -59,7 +59,7 @@ def as_records(task: Task, **steps: Any) -> Task:
 def learn(fit: Fit, default_range: Any = None) -> Fit:
     """Return the fit with its columns, as one batch; every sum over them is a release of all.
 
-    Their public range is told by their model or the user, or is the default, or released.
+    Their public range comes from the model or the user, is the default, or is released.
     The columns stay as they are given, near their public range. Dense and sparse sums round
     differently, by many rows where a range is far from zero: one entry must not decide between
     them.
@@ -71,8 +71,8 @@ def learn(fit: Fit, default_range: Any = None) -> Fit:
         table, device = learn_table(fit), fit.task.device
         is_sparse = sparse.issparse(table)
         X = as_features(table, device) if is_sparse else dense_features(table, device)
-        told = fit.task.specification.column_range, fit.task.feature_range, default_range
-        ends = next((ends for ends in told if ends is not None), None)
+        ranges = fit.task.specification.column_range, fit.task.feature_range, default_range
+        ends = next((ends for ends in ranges if ends is not None), None)
         public = public_range(fit.task, ends, X.shape[1])
         if public.ends is None:  # the range of each column is yet to be released
             ends = torch.full_like(public.coordinates.scale, 2.0 * LARGEST)  # in the last bin

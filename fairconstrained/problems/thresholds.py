@@ -21,7 +21,8 @@ from torch import Tensor
 from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.problems.values import ERM
 
-# On the constraint values of one group, twice of two: less than what counts as near.
+# On the constraint values of one group; two may differ by twice as much, which is less than the
+# violation that counts as near.
 _TOLERANCE = 4e-4
 
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
@@ -38,8 +39,11 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
 
     where the parabola meets the log odds at the three thresholds. As the third derivative of l by p
     is positive, the score has the sign of (p - u) (p - v) (p - t). A head on posteriors has these
-    columns for each part of equalized odds; where columns do not tell the group, scores are far
-    off. None if no numbers of rows keep the constraint, or if the values are not affine in them.
+    columns for each part of equalized odds. Where columns do not tell the group, the nearest scores
+    are far from these, as the hard values of the point show.
+
+    Return None if no numbers of rows keep the constraint, or if error and constraints are not
+    affine in them.
     """
     data = problem.data
     affine = problem.sums_decide and problem.affine is not None and problem.constraint.label_based
@@ -90,7 +94,10 @@ def _curve(log_odds: Floats, label: Floats, weight: Floats) -> Curve:
 
 
 def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
-    """Return values if no row is predicted 1, (1 + m,), and their slopes, (n_groups, 2, 1 + m)."""
+    """Return error and constraints, (1 + m,), if no row is predicted 1, and their slopes.
+
+    Slopes, (n_groups, 2, 1 + m), are per weight predicted 1 of each group and label.
+    """
     cells = problem.data.by_cell(problem.constraint)
     small = replace(problem, data=cells)
     none = -torch.ones_like(cells.weight)[:, None]
@@ -111,7 +118,8 @@ def _program(
 ) -> Floats | None:
     """Solve for the weight predicted 1 of each group and label, (n_groups, 2), or None.
 
-    If all rows have the weight `unit`, the solution is whole numbers of rows, up to the node limit.
+    If all rows have the same weight, it is `unit`, and the solution is whole numbers of rows, up to
+    the node limit.
     """
     n = 2 * len(curves)
     size, flat = unit or 1.0, slopes.reshape(n, -1).T

@@ -161,8 +161,10 @@ class AugmentedLagrangian(Solver):
         last, least = (lbfgs.lbfgs_then_newton, ROUNDING) if few else (lbfgs.lbfgs, 1e-3 * tol)
         polish = partial(last, accuracy=least, curvature=curvature)
         targets, updates = _Targets(shift), 5
-        most_rounds = 15  # more change nothing (decisions: the parts of `AugmentedLagrangian`)
-        loose = 1e-3  # no solution needs more accuracy while its targets move
+        # More rounds change nothing (decisions: the parts of `AugmentedLagrangian`).
+        most_rounds = 15
+        # No solution needs more accuracy while its targets move.
+        loose = 1e-3
         while targets.stalled < self.patience and targets.rounds < most_rounds:
             accuracy = tol if targets.settled else loose
             for _ in range(updates):
@@ -251,7 +253,7 @@ class _Targets:
                 self.settled, self.shift = True, shift
                 return iterate.x, iterate.dual
         if self.settled and excess <= NEARLY:
-            # The accurate solution is slightly infeasible.
+            # The accurate solution is slightly infeasible: tighten the violated constraints.
             self.shift, self._tighter = self.shift + tightened, 4.0 * self._tighter
             return iterate.x, iterate.dual
         # After eight rounds any feasible point is enough.

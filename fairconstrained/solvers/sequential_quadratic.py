@@ -269,7 +269,8 @@ def _towards_feasible(problem: Problem, iterate: Iterate) -> Iterate:
     rng, x = np.random.default_rng(0), iterate.x
     size = 0.01 * float(x.norm()) / len(x) ** 0.5
 
-    def merit(hard: Tensor) -> float:  # of equal digits for different orders of rows
+    def merit(hard: Tensor) -> float:
+        # Equal merits of different orders of rows agree to so many digits.
         return round(float(hard[0] + _ERROR_OF_EXCESS * hard[1:].clamp_min(0.0).sum()), 12)
 
     least, failures = merit(iterate.hard), 0

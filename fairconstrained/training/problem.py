@@ -304,10 +304,10 @@ class ModuleProblem(FixedSoftness):
         """Compute scores as in prediction, of a part of the rows on each worker."""
         if self.source.streams or self.workers.size == 1:
             return self.model.scores(x, _AsGiven(X))
-        own = self.workers.part(len(X))
-        part = self.model.scores(x, _AsGiven(X[own]))
+        places = self.workers.part(len(X))
+        part = self.model.scores(x, _AsGiven(X[places]))
         scores = part.new_zeros((len(X), *part.shape[1:]))
-        scores[own] = part
+        scores[places] = part
         return self.workers.sum(scores)
 
     def _linearized(self, x: Tensor, draws: Sequence[Draw]) -> Linearization:
@@ -340,12 +340,12 @@ class ModuleProblem(FixedSoftness):
     def _own_batch(self, rows: Tensor | None, scale: Tensor | None) -> tuple[Batch, Drawn]:
         """Return this worker's part of a draw."""
         rows = torch.arange(self.n_rows) if rows is None else rows
-        own = self.workers.part(len(rows), 1 if scale is None else self._n_strata)
+        places = self.workers.part(len(rows), 1 if scale is None else self._n_strata)
         if scale is None:
             scale = torch.full((len(rows),), self.n_rows / len(rows))
-        batch = self._moved(self.source.batch(rows[own]))
-        fraction = 1 / self.workers.size if self.source.streams else len(rows[own]) / len(rows)
-        return batch, self._drawn(rows[own], scale[own], batch, fraction)
+        batch = self._moved(self.source.batch(rows[places]))
+        fraction = 1 / self.workers.size if self.source.streams else len(rows[places]) / len(rows)
+        return batch, self._drawn(rows[places], scale[places], batch, fraction)
 
     def _drawn(self, rows: Tensor, scale: Tensor, batch: Batch, fraction: float) -> Drawn:
         if self.source.streams:  # its batches are what they are

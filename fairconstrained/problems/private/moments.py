@@ -144,8 +144,8 @@ def _repaired(counts: Tensor, sums: Tensor, squares: Tensor, noise: float) -> Gr
     scatter = squares - weight[:, None, None] * mean[:, :, None] * mean[:, None, :]
     pooled = _semidefinite(scatter.sum(dim=0) / weight.sum())
     size = pooled.diagonal().mean().clamp_min(torch.finfo(pooled.dtype).tiny)
-    own = (1.0 / (1.0 + (noise / (weight * size)) ** 2))[:, None, None]
-    mixed = own * scatter / weight[:, None, None] + (1.0 - own) * pooled
+    reliability = (1.0 / (1.0 + (noise / (weight * size)) ** 2))[:, None, None]
+    mixed = reliability * scatter / weight[:, None, None] + (1.0 - reliability) * pooled
     covariance = torch.stack(list(map(_semidefinite, mixed)))
     return GroupMoments(weight, mean, covariance * weight[:, None, None])
 

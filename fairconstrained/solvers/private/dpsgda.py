@@ -153,7 +153,8 @@ class DPSGDA(NoisySteps):
         rate = sampling_rate(n_rows) if self.sampling_rate is None else self.sampling_rate
         # More steps learn more, and noise with it: where both are equal.
         best = 1.5 * math.pow(n_rows / one_off_noise(1.0, budget), 2 / 3)
-        most_rows = 400 * 8192  # in all: time ends the growth
+        # Time ends the growth: all steps read at most as many rows as 400 of the largest batches.
+        most_rows = 400 * 8192
         n_steps = max(1, round(min(best, most_rows / (rate * n_rows))))
         return plan_releases(
             _FRACTIONS,
@@ -179,7 +180,8 @@ class DPSGDA(NoisySteps):
         # Many multipliers move the same rate of a small group, and full steps oscillate: twenty
         # groups end at an error of .354 even without noise.
         steps = (5.0 / problem.gains()).clamp_max(self.dual_step_size)
-        # With the step of linear models convolutional networks end with constant predictions.
+        # The curvature of networks is unknown: with the step of linear models convolutional
+        # networks end with constant predictions.
         default = 4.0 if isinstance(problem.model, LinearModel) else 1.0
         step_size = default if self.step_size is None else self.step_size
         averages, recent = TiltedAverages(n_steps), []
