@@ -66,7 +66,8 @@ def admitted(task: Task, inputs: FitInputs, control_features: Any, workers: Work
         if inputs.sensitive_features is not None:  # a warning will say so
             crossed, n_control = within_strata(inputs.sensitive_features, control_features)
             inputs = inputs._replace(sensitive_features=crossed, n_control=n_control)
-    # Poisson batches need every row at any step, which engines cannot give.
+    # Poisson batches need every row at any step; those drawn by an engine would be others where it
+    # computes a lost partition again.
     if task.is_private and isinstance(inputs.X, Table):
         inputs = Columns.named_by(inputs).inputs(RowsToPredict(inputs.X, {}).frame())
     if workers.size > 1 or isinstance(inputs.X, (Blocks, Table)):
