@@ -129,8 +129,9 @@ def question_text(facts: Mapping[str, Any], sample: Sample, question: Question) 
         limit = question.words("up to", "with ratios of at least")
         most = f", {limit} {question.size(question.slack)}"
     name = question.criterion.replace("_", " ")
+    whom = "the groups" if by == ["group"] else f"groups by {', '.join(by)}"
     return (
-        f"Do groups by {', '.join(by)}{within} have {CRITERIA[question.criterion]} ({name}){most}? "
+        f"Do {whom}{within} have {CRITERIA[question.criterion]} ({name}){most}? "
         f"The favourable decision is {favourable!r}."
     )
 

@@ -136,7 +136,8 @@ def _prove(
         pos_label=table.outcomes[1],
     )
     origin = {"file": f"{table.name}, held-out rows", "command": options.command}
-    model_is = f"The model: {steps.in_words(name, slack)} on the gap. Before: the same without."
+    model_is = f"The model: {steps.in_words(name, slack)} on the gap. "
+    model_is += "Before: the same model without the limit."
     findings = [model_is, *audit.findings]
     print("\n".join(["", audit.question, audit.answer, *findings]))  # the others are above
     provenance = {**audit.provenance, **origin}

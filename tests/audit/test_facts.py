@@ -571,7 +571,7 @@ def test_groups_are_compared_within_strata():
     job = pd.Series(np.where(RACE == "C", "site", "office"), name="job")
     found = report(control_features=job, slack=0.3)
     asked = ["group where job is office", "group where job is site"]
-    assert "by group within each job have" in found.question
+    assert "the groups within each job have" in found.question
     assert [f["attribute"] for f in facts(found.differences, criterion="equalized_odds")] == asked
     given = {"y_true": TRUE, "y_pred": PRED, "sensitive_features": SEX, "control_features": job}
     worst = certify(**given, constraint="demographic_parity", slack=0.3)
