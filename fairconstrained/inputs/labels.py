@@ -54,20 +54,10 @@ def label_array(values: Any) -> Array:
 
 
 def plain_labels(values: Any, name: str = "y") -> Any:
-    """Return labels of a type that models take, as an array; what is no column stays as it is."""
-    labels = _plain_labels(values, name)
-    kind = getattr(getattr(labels, "dtype", None), "kind", "")
-    if kind in ("O", "S") and labels.size and not isinstance(labels.flat[0], str):
-        raise ValueError(
-            f"{name} must hold labels: numbers, booleans, texts or dates; got "
-            f"{type(labels.flat[0]).__name__}."
-        )
-    return labels
-
-
-def _plain_labels(values: Any, name: str) -> Any:
     """Return labels of one type, none missing, as an array; what is no column stays as it is."""
     array = label_array(values)
+    if array.dtype.kind in "cV":
+        _refuse_other_types(array.reshape(-1), name)
     if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values
     column = array.reshape(-1)
@@ -76,7 +66,7 @@ def _plain_labels(values: Any, name: str) -> Any:
             f"{name} has missing values: leave these rows out, such as X[{name}.notna()] and "
             f"{name}[{name}.notna()] of pandas."
         )
-    labels = plain(column)
+    labels = plain(column, name)
     _refuse_other_types(labels, name)
     is_list = isinstance(values, (list, tuple))
     return (np.asarray(labels.tolist()) if is_list else labels).reshape(array.shape)
@@ -85,7 +75,7 @@ def _plain_labels(values: Any, name: str) -> Any:
 def check_labels(values: ArrayLike, name: str) -> Array:
     """Return one-dimensional class labels without missing values; errors say `name`."""
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
-    labels = check_array(_plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
+    labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     labels = one_column(labels, name)
     if pd.isna(labels).any():
         raise ValueError(f"{name} has missing values.")
@@ -102,15 +92,27 @@ def one_column(labels: Array, name: str) -> Array:
 
 
 def _refuse_other_types(labels: Array, name: str) -> None:
-    """Raise ValueError for labels of several types, and for scores."""
+    """Raise ValueError for labels of several types, and for values that are no labels."""
     if pd.api.types.infer_dtype(labels).startswith("mixed"):
-        kinds = " and ".join(sorted({kind_of(label) for label in labels}))
-        raise ValueError(f"{name} must hold labels of one type, numbers or text; got {kinds}.")
-    refuse_scores(labels, name)
+        kinds = {kind_of(label) for label in labels}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"{name} must hold labels of one type, numbers or text; got "
+                f"{' and '.join(sorted(kinds))}."
+            )
+    refuse_other_values(labels, name)
 
 
-def refuse_scores(labels: Array, name: str) -> None:
-    """Raise ValueError for fractions, which are no labels."""
+def refuse_other_values(labels: Array, name: str) -> None:
+    """Raise ValueError for fractions, and for objects that models do not take as labels."""
+    # Texts first: they are the many, and each object is looked at below.
+    if labels.dtype.kind in "OcV" and pd.api.types.infer_dtype(labels) != "string":
+        others = {type(v).__name__ for v in labels if kind_of(v) not in ("text", "numbers")}
+        if others:
+            raise ValueError(
+                f"{name} must hold labels: numbers, booleans, texts or dates without a time zone; "
+                f"got {listed(sorted(others))}."
+            )
     if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
         raise ValueError(
             f"{name} must hold class labels; got {fractions[0]}. Turn scores or probabilities "
@@ -187,7 +189,7 @@ def read_decisions(
     favourable label that is not known or not that of the `orders`, and missing values.
     """
     codes, seen = factorized(one_column(label_array(values), name), name)
-    seen = plain(np.asarray(seen))
+    seen = plain(np.asarray(seen), name)
     _refuse_other_types(seen, name)
     if not missing and (codes < 0).any():
         raise ValueError(f"{name} has missing values.")

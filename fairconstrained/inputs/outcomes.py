@@ -15,7 +15,7 @@ from fairconstrained.inputs.labels import (
     check_favourable,
     is_known,
     order_of,
-    refuse_scores,
+    refuse_other_values,
 )
 from fairconstrained.inputs.values import alternatives, factorized, listed, plain, spelling
 
@@ -78,7 +78,7 @@ def read_outcomes(
     """
     values = {key: factorized(column, key)[1].tolist() for key, column in columns.items()}
     for column, seen in zip(columns.values(), values.values(), strict=True):
-        refuse_scores(plain(np.array(seen, dtype=object)), str(column.name))
+        refuse_other_values(plain(np.array(seen, dtype=object)), str(column.name))
     orders, outcomes = list(map(order_of, columns.values())), {}
     for name, column in columns.items():
         spellings = set(map(spelling, values[name]))

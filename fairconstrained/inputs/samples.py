@@ -45,6 +45,8 @@ def check_samples(**inputs: Any) -> None:
     first, known = "", None  # the first input with an index
     counted, n_samples = "", None  # the first input whose rows can be counted
     for name, values in inputs.items():
+        if type(values).__name__ == "LazyFrame" and not name.endswith("_features"):
+            raise ValueError(f"{name} must be in memory: give {name}.collect() of polars.")
         for column in values.values() if isinstance(values, dict) else [values]:
             if (n_rows := _n_rows(column)) is not None:
                 if n_samples is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from numbers import Real
 from typing import Any
 from unicodedata import normalize
@@ -22,6 +24,11 @@ _AS_IF_MISSING = frozenset(
     {"", "?", "-", "nan", "-nan", "na", "n/a", "n.a.", "#n/a", "#na", "<na>", "nat", "none", "null"}
 )
 
+_NANOSECONDS = (
+    "has times with nanoseconds, which do not count: times of one microsecond are one value. Give "
+    "texts to tell them apart."
+)
+
 
 def to_array(values: Any, name: str) -> Array:
     """Return a list, or a column of any library, as an array that keeps the types of values."""
@@ -32,7 +39,9 @@ def to_array(values: Any, name: str) -> Array:
             # numpy turns a nested list of mixed types into strings; this keeps the values.
             array = np.asarray(values, dtype=object)
         elif array.dtype.kind in "mM":  # whose values Python has, as it has none of nanoseconds
-            array = array.astype(f"{array.dtype.kind}8[us]")
+            given, array = array, array.astype(f"{array.dtype.kind}8[us]")
+            if (given != array)[~np.isnat(given)].any():
+                warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
     except ValueError as error:
         raise ValueError(
             f"{name} is ragged: give one row per sample with the same number of values in each."
@@ -55,15 +64,18 @@ def whole_numbers(column: Any, name: str) -> Any:
     return pd.Series(values, dtype="Int64").astype(object)
 
 
-def plain(array: Array) -> Array:
+def plain(array: Array, name: str = "a column") -> Array:
     """Return numbers, booleans and dates in an array of objects as an array of these."""
     if array.dtype != object or not len(array):
         return array
     if all(isinstance(value, (bool, np.bool_)) for value in array):
         return array.astype(bool)
-    if all(isinstance(value, (Real, np.bool_)) for value in array):
-        return np.array(array.tolist())
+    if all(isinstance(value, (Real, Decimal, np.bool_)) for value in array):
+        exact = (Decimal, Fraction)  # which numpy keeps as objects
+        return np.array([float(v) if isinstance(v, exact) else v for v in array.tolist()])
     if all(isinstance(value, date) and not getattr(value, "tzinfo", None) for value in array):
+        if any(getattr(value, "nanosecond", 0) for value in array):
+            warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
         return np.array(array.tolist(), dtype="M8[us]")
     return array
 
@@ -84,7 +96,7 @@ def factorized(values: Any, name: str) -> tuple[Ints, Any]:
 def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, Ints]:
     """Return the sorted values, and the position of each row's value; -1 where it is missing."""
     codes, levels = factorized(array, name)  # by hashes: only the values are sorted, not the rows
-    levels = plain(levels)
+    levels = plain(levels, name)
     if levels.dtype.kind == "O" and all(isinstance(value, str) for value in levels):
         levels = levels.astype(str)
     try:
@@ -117,7 +129,7 @@ def kind_of(value: Any) -> str:
         "periods": (pd.Period,),
         "times of day": (time,),
         "lengths of time": (timedelta, np.timedelta64),  # numpy's are integers, too
-        "numbers": (Real, np.bool_),
+        "numbers": (Real, Decimal, np.bool_),
     }
     return next((name for name, types in kinds.items() if isinstance(value, types)), "objects")
 

@@ -99,11 +99,20 @@ def test_labels_of_two_types_are_refused_alike(values, container):
             reads()
 
 
-@pytest.mark.parametrize("values", [(b"no", b"yes"), (Decimal(0), Decimal(1)), ({}, {"a": 1})])
+@pytest.mark.parametrize(
+    "values",
+    [(b"no", b"yes"), ({}, {"a": 1}), (0j, 1j), (pd.Period("2020"), pd.Period("2021"))],
+)
 def test_labels_of_other_types_are_refused_in_a_sentence(values):
-    for learn in (RateConstrainedClassifier().fit, AUCFairClassifier().partial_fit):
-        with pytest.raises(ValueError, match="y must hold labels"):
-            learn(X, [values[y] for y in Y], sensitive_features=GROUP)
+    labels, groups = [values[y] for y in Y], {"sensitive_features": GROUP}
+    readers = [
+        lambda: RateConstrainedClassifier().fit(X, labels, **groups),
+        lambda: AUCFairClassifier().partial_fit(X, labels, **groups),
+        *opportunities(labels, labels),
+    ]
+    for reader in readers:
+        with pytest.raises(ValueError, match=r"must hold (labels: numbers|values that can)"):
+            reader()
 
 
 @pytest.mark.parametrize(
@@ -115,6 +124,7 @@ def test_labels_of_other_types_are_refused_in_a_sentence(values):
         pd.Series([*(Y == 1), None]).dropna(),
         pd.Series(Y, dtype=object),
         pd.Series(Y == 1, dtype=object),
+        [Decimal(int(y)) for y in Y],
         pd.Series(Y, dtype="category"),
         pl.Series(Y).cast(pl.Int8),
         pl.Series(Y == 1),
@@ -173,6 +183,22 @@ def test_days_are_the_same_groups_in_every_library(days):
     assert [rate["rows"] for rate in monitor.rates_] == (2 * np.bincount(GROUP)).tolist()
     with pytest.raises(ValueError, match="holds values of another kind than before"):
         monitor.update(DECISION, sensitive_features=list(map(str, DAYS)))
+
+
+@pytest.mark.parametrize("kind", [np.array, pd.Series, lambda t: list(map(pd.Timestamp, t))])
+def test_times_in_one_microsecond_are_one_group_and_a_warning_says_so(kind):
+    times = np.array([1, 2, 3000], dtype="M8[ns]")
+    with pytest.warns(InputWarning, match="sensitive_features has times with nanoseconds"):
+        assert encode_groups(kind(times)).codes.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["X", "y"])
+def test_a_table_that_is_lazy_is_refused_and_groups_are_collected(name):
+    inputs = {"X": X, "y": Y, "sensitive_features": pl.LazyFrame({"group": GROUP})}
+    clf = RateConstrainedClassifier(slack=0.5).fit(**inputs)
+    assert clf.groups_.tolist() == [0, 1]
+    with pytest.raises(ValueError, match=rf"^{name} must be in memory: give {name}.collect\(\)"):
+        clf.fit(**{**inputs, name: pl.LazyFrame(inputs[name])})
 
 
 @pytest.mark.parametrize(
