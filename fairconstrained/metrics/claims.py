@@ -77,8 +77,12 @@ class Claim(NamedTuple):
     @property
     def rates(self) -> list[Rate]:
         """Return the rates of decisions, or of decisions inside an interval, that it is about."""
+        return self.rates_of([0, 1])
+
+    def rates_of(self, labels: Sequence[Any]) -> list[Rate]:
+        """Return these rates of two labels, of which the second is the favourable one."""
         rates = {**PARITIES, **CAPS}.get(self.notion)
-        return [] if rates is None else list(rates([0, 1], [1]))
+        return [] if rates is None else list(rates(labels, [1]))
 
     @property
     def pooled(self) -> bool:

@@ -20,7 +20,7 @@ from fairconstrained.exceptions import (
     warn_caller,
 )
 from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
-from fairconstrained.inputs.labels import order_of, read_decisions
+from fairconstrained.inputs.labels import UNSEEN, order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.inputs.values import Description, listed
 from fairconstrained.metrics.bounds import check_confidence, rate_facts
@@ -28,7 +28,7 @@ from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, rea
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring import betting
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
-from fairconstrained.rate_definitions import CAPS, PARITIES
+from fairconstrained.rate_definitions import CAPS, PARITIES, Rate
 
 # No alarm before so many rows: a group has to have come by then to have a full share of the stake.
 FIRST_ROWS = 100
@@ -94,8 +94,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     limit_ : float
         The largest violation that is allowed: the slack, the cap, or one minus the ratio.
     rates_ : list of dict
-        Each rate: "event" (1 is the favourable label), "group", "rows", "hits", "rate", "low",
-        "high"; each pair of bounds holds at all times together with probability `confidence`.
+        Each rate: "event", "group", "rows", "hits", "rate", "low", "high"; each pair of bounds
+        holds at all times together with probability `confidence`.
     estimate_ : float
         The violation of the rows so far: the largest gap or rate, or one minus the smallest ratio;
         nan while there is nothing to compare.
@@ -349,7 +349,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         low, high = rate_bounds(self._hits, self._rows, 1.0 - self.confidence)
         names, cells = list(map(group_name, self.groups_)), np.argwhere(self._rows >= 0)[:, ::-1]
         columns = {"rows": self._rows.T, "hits": self._hits.T, "rate": self._values().T}
-        return rate_facts(self._events, names, cells, **columns, low=low.T, high=high.T)
+        events = [rate.event + rate.condition for rate in self._named]
+        return rate_facts(events, names, cells, **columns, low=low.T, high=high.T)
 
     @property
     def estimate_(self) -> float:
@@ -371,10 +372,10 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def left_out_(self) -> list[str]:
         """The groups, pairs of them and groups within a label that are not compared, and why."""
         self._begin()
-        names, conditions = list(map(group_name, self.groups_)), self._conditions
-        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{conditions[e]}")
-        zero = [self._events[e] for e in np.flatnonzero(self._without_ratio)]
-        zero = [f"{event} (rates of zero have no ratio)" for event in zero]
+        names, rates = list(map(group_name, self.groups_)), self._named
+        left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rates[e].condition}")
+        without = (rates[e] for e in np.flatnonzero(self._without_ratio))
+        zero = [f"{rate.event}{rate.condition} (rates of zero have no ratio)" for rate in without]
         return [*left_out, *zero, *self._apart]
 
     @property
@@ -389,9 +390,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     @property
     def _apart(self) -> list[str]:
         """Name the pairs of groups with enough rows for bets, but with no call in common."""
-        names = list(self.groups_)
+        names, rates = list(self.groups_), self._named
         return [
-            f"groups {group_name(names[g])} and {group_name(names[h])}{self._conditions[event]} "
+            f"groups {group_name(names[g])} and {group_name(names[h])}{rates[event].condition} "
             "(in no call together)"
             for (event, (g, *others)), comparison in self._comparisons.items()
             # Those that have begun to spend their stake have seen both.
@@ -399,6 +400,14 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             for h in others
             if self._rows[event, [g, h]].min() >= FIRST_ROWS
         ]
+
+    @property
+    def _named(self) -> list[Rate]:
+        """The rates, with the labels by the words of the data."""
+        seen, best = self._seen.labels, self._seen.favourable
+        best = 1 if best is None else best
+        other = next((label for label in seen if label != best), UNSEEN if best != 1 else 0)
+        return self._claim.rates_of([other, best])
 
     @property
     def _without_ratio(self) -> Array:
@@ -421,8 +430,6 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         check_confidence(self.confidence)
         self._claim: Claim = watched(self.constraint, self.slack, self.pos_label)
         rates = self._claim.rates
-        self._conditions = [rate.condition for rate in rates]
-        self._events = [rate.event + rate.condition for rate in rates]
         # Of each event and cell, true label 0 or 1 by prediction 0 or 1.
         self._hit_cells = np.array([rate.hits.ravel() for rate in rates], dtype=np.int8)
         self._possible_cells = np.array([rate.possible.ravel() > 0 for rate in rates])
@@ -436,7 +443,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._stakes: list[float] = []  # of each comparison
         self._batch = 0  # of groups
         self._stakes_before: list[float] = []  # of comparisons in earlier batches
-        self._hits = self._rows = np.zeros((len(self._events), 0), dtype=np.int64)
+        self._hits = self._rows = np.zeros((len(rates), 0), dtype=np.int64)
         self.history_: dict[str, list[float]] = {
             key: [] for key in ("rows", "evidence", "estimate", "low", "high")
         }
@@ -478,7 +485,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         size = 1 if self._claim.is_cap else 2
         self._comparisons |= {
             (event, groups): Comparison(self._bets)
-            for event in range(len(self._events))
+            for event in range(len(self._hits))
             for groups in combinations(range(n_groups), size)
             if groups[-1] >= n_before
         }

@@ -239,6 +239,16 @@ def test_rows_of_unknown_group_are_counted_and_left_out():
         everybody.update([1], sensitive_features=[None])
 
 
+def test_rates_are_named_by_the_labels_of_the_data():
+    monitor = FairnessMonitor("equalized_odds", pos_label="yes")
+    monitor.update(["yes"], y_true=["yes"], sensitive_features=["a"])
+    assert monitor.left_out_[0] == "group a with label 'another label' (0 rows)"
+    monitor.update(["no", "yes"], y_true=["no", "yes"], sensitive_features=["a", "b"])
+    events = [rate["event"] for rate in monitor.rates_]
+    assert set(events) == {"predicted 'yes' with label 'no'", "predicted 'yes' with label 'yes'"}
+    assert monitor.left_out_[0] == "group a with label 'no' (1 row, nothing to compare it with)"
+
+
 def test_a_model_in_a_loop():
     _, group, y = stream(300)
     model = DummyClassifier(strategy="constant", constant=1).fit(y[:, None], y)
