@@ -27,6 +27,9 @@ _NEEDS = "{name} is {kind}. Reading it needs {library}: pip install 'fairconstra
 _MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MARKUP = re.compile(r"\s*(\[\s*\{|\{\s*\"|<[!?a-z])", re.IGNORECASE)
 _CONVERT = "pandas.read_json, read_html or read_xml may read it, and to_csv writes a table."
+# Files that are no text, by their first bytes; options that say how files of one kind are read.
+_KINDS = {b"PK\x03\x04": "an Excel file", b"PAR1": "a Parquet file"}
+_ONLY_FOR = {"sheet": "an Excel file", "sep": "text", "encoding": "text"}
 # Numbers with decimal commas, such as 1.234,5 and 0,125; 1,234 may be anything.
 _COMMAS = re.compile(r"[^\w,.-]*-?((\d{1,3}([. ']\d{3})+|\d+),(\d{1,2}|\d{4,})|0,\d+)\D*")
 _POINTS = re.compile(r"[^\w,.-]*-?((\d{1,3}([, ']\d{3})+|\d+)\.(\d{1,2}|\d{4,})|0\.\d+)\D*")
@@ -57,9 +60,13 @@ def load(path: Path, options: argparse.Namespace, columns: Sequence[str]) -> Fil
     except (OSError, EOFError, zlib.error) as error:
         raise Unusable(f"{name} is a gzip file that cannot be unpacked: {error}.") from error
     decimal = options.decimal or "."
-    if data.startswith(b"PK\x03\x04"):
+    kind = next((kind for mark, kind in _KINDS.items() if data.startswith(mark)), "text")
+    for option, other in _ONLY_FOR.items():
+        if kind != other and getattr(options, option) is not None:
+            raise Unusable(f"--{option} is for {other}, and {name} is {kind}.")
+    if kind == "an Excel file":
         frame, notes = _excel(data, name, options.sheet, columns)
-    elif data.startswith(b"PAR1"):
+    elif kind == "a Parquet file":
         frame = _parquet(data, name)
     elif data.startswith(b"\xd0\xcf\x11\xe0"):
         raise Unusable(f"{name} is an Excel file of the old kind. Save it as .xlsx or .csv.")

@@ -52,11 +52,14 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
     bounds = [*options.slack, options.max_violation, *(options.reductions or [])]
     inside = all(0 <= bound <= 1 for bound in bounds)
     only = label or sensitive or options.positive or options.drop
+    only = only or options.sheet or options.sep or options.decimal or options.encoding
     errors = {
         "--slack, --max-violation and --reductions must be between 0 and 1": not inside,
         "--cv must be at least 2": options.cv < 2,
         "--seed must be at least 0 and less than 2**32": not 0 <= options.seed < 2**32,
-        "--label, --sensitive, --positive and --drop go with --csv": only and not csv,
+        "--label, --sensitive, --positive, --drop and options of files go with --csv": (
+            only and not csv
+        ),
         "--csv needs --label COLUMN and --sensitive COLUMN [COLUMN ...]": (
             csv and not (label and sensitive)
         ),

@@ -248,6 +248,7 @@ CSV = ["--csv", __file__, "--label", "y"]
     [
         (["--dataset", "nothing"], "'adult'"),
         (["--label", "decision"], "go with --csv"),
+        (["--sheet", "2"], "options of files go with --csv"),
         (CSV, "--csv needs --label COLUMN and --sensit"),
         ([*CSV, "--dataset", "adult"], "not allowed with"),
         ([*CSV, "--sensitive", "sex", "y"], "'y' is the label; it cannot be sensitive"),
