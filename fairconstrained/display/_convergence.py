@@ -142,9 +142,15 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : fitted estimator
+            One of this package.
         x, ax, name, **kwargs
             As in :meth:`plot`.
         """
-        check_is_fitted(estimator, "history_")
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "history_"):
+            raise ValueError(
+                f"{type(estimator).__name__} has no history_: give an estimator of this package, "
+                "or the one that is within a pipeline, a search or CertifiedClassifier."
+            )
         slack = getattr(estimator, "slack", None)
         return cls(history=estimator.history_, slack=slack, name=name).plot(ax, x=x, **kwargs)

@@ -137,6 +137,9 @@ def test_convergence_of_a_fit_has_all_panels():
 
 
 def test_convergence_refuses_what_it_cannot_draw():
+    other = LogisticRegression().fit([[0], [1]], [0, 1])
+    with pytest.raises(ValueError, match="LogisticRegression has no history_: give an estimator"):
+        ConvergenceDisplay.from_estimator(other)
     display = ConvergenceDisplay(history={"objective": [1.0], "violation": [0.0]})
     with pytest.raises(ValueError, match=r"x must be one of .*; got 'epoch'"):
         display.plot(x="epoch")
