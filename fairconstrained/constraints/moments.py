@@ -45,6 +45,7 @@ class MomentConstraint:
     space: Space  # the labels and groups that the constraint is bound to
     label_based = False  # whether hard values depend on scores by predicted labels only
     difference_of_convex = False  # whether `convex_parts` is implemented
+    place = 0  # of its criterion in a list of them
 
     def __init__(
         self,
@@ -187,9 +188,14 @@ class MomentConstraint:
         """Name the values of comparisons that do not exist at this point, by their places."""
         return {}
 
-    def measures(self, values: Tensor) -> dict[str, float]:
-        """Measure each criterion in its own units, by name."""
-        return {self.name: self.measure(values)}
+    def split(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
+        """Yield each member with its values."""
+        pieces = torch.split(values, [len(member.slack) for member in self.members])
+        return zip(self.members, pieces, strict=True)
+
+    def at(self, place: int) -> Self:
+        """Return the constraint of the criterion at this place in a list of them."""
+        return self._with(place=place)
 
     def describe(self, j: int) -> str:
         """Describe the comparison of value j."""
@@ -355,18 +361,6 @@ class Stack(MomentConstraint):
             j -= len(member.slack)
         raise IndexError(f"There are {len(self.slack)} values.")
 
-    def split(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
-        """Yield each member with its values."""
-        pieces = torch.split(values, [len(member.slack) for member in self.members])
-        return zip(self.members, pieces, strict=True)
-
-    def measures(self, values: Tensor) -> dict[str, float]:
-        """Measure each criterion in its own units, by name; names that occur twice are numbered."""
-        names = [member.name for member in self.members]
-        keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
-        pieces = zip(keys, self.split(values), strict=True)
-        return {key: member.measure(piece) for key, (member, piece) in pieces}
-
     def undefined(self, values: Tensor) -> dict[int, str]:
         names, first = {}, 0
         for member, piece in self.split(values):
@@ -409,9 +403,6 @@ class Unconstrained(MomentConstraint):
 
     def deviations_of(self, scatter: Tensor) -> Tensor:
         return scatter
-
-    def measures(self, values: Tensor) -> dict[str, float]:
-        return {}
 
 
 def stacked(space: Space, members: Sequence[MomentConstraint]) -> MomentConstraint:

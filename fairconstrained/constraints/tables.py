@@ -107,8 +107,10 @@ class Space(NamedTuple):
         labels: list[int] = np.flatnonzero(cells.any(axis=1)).tolist()
         words = []
         common: list[str] = []
-        # Groups crossed from several columns: "all women" is shorter than each combination.
-        if groups and isinstance(every[0], tuple) and (self.partly or len(groups) < len(every)):
+        # Groups crossed from several columns: "all women" is shorter than each combination. The one
+        # value of an attribute is all rows, and has a name as others have.
+        some = columns or self.partly or len(groups) < len(every)
+        if groups and isinstance(every[0], tuple) and some:
             common = self._common(groups, columns)
         if common or not {*range(len(self.groups))} <= {*groups}:
             named = common or list(dict.fromkeys(map(group_name, map(every.__getitem__, groups))))

@@ -152,7 +152,7 @@ class RateConstrainedClassifier(PrivateFairClassifier):
         The same by the model that predicts, for all training rows. A wrapped classifier was fitted
         to these, or to most of them, so that `violation_` says more about new ones.
     violations_ : dict
-        The value of each criterion.
+        The value of each criterion, by its name; nan if it has nothing to compare.
     feasible_ : bool
         Whether ``violation_ <= slack``, to the last row, or the same of each of several criteria;
         False where a criterion has nothing to compare.

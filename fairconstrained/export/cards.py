@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -190,7 +191,9 @@ def _constraint(clf: Any) -> str:
     source = _ON_ROWS if clf.privacy_ is None else "by the noisy numbers that were released"
     rows = [f"| {name} | {value:.6g} |" for name, value in clf.violations_.items()]
     slack = f" The slack is {clf.slack:g}." if hasattr(clf, "slack") else ""
-    if not len(clf.multipliers_):
+    if any(map(isnan, clf.violations_.values())):
+        verdict = "It is NOT kept there: where it is nan, nothing is compared."
+    elif not len(clf.multipliers_):
         verdict = "It is penalised and not bounded."
     else:
         verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there, to the last row."

@@ -15,6 +15,7 @@ from fairconstrained.fit.engine_tables import FROM_VALIDATION
 from fairconstrained.fit.exact import NEARLY_EQUAL, Record
 from fairconstrained.fit.task import Fit, Solved, Stage, Task
 from fairconstrained.inputs.labels import top_of_words
+from fairconstrained.inputs.values import listed
 from fairconstrained.models.perceptron import auditable
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Solution, Status
@@ -72,10 +73,13 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
     """Return the outcome of the solver, and whether it keeps the slacks."""
     constraint, iterate = problem.constraint, solution.iterate
     hard = iterate.hard[1:]
-    value, values = constraint.measure(hard), constraint.measures(hard)
+    value, values = constraint.measure(hard), [np.nan] * len(task.notions)
+    names = [notion.name for notion in task.notions]
+    for member, piece in constraint.split(hard):
+        names[member.place], values[member.place] = member.name, member.measure(piece)
     # A criterion that compares no groups any more is not satisfied.
-    compares = len(constraint.members) == len(task.notions)
-    compares &= not any(map(np.isnan, [value, *values.values()]))
+    compares = not any(map(np.isnan, [value, *values]))
+    keys = [f"{n}_{i}" if names.count(n) > 1 else n for i, n in enumerate(names)]
     return {
         "converged_": solution.status is Status.CONVERGED,
         "status_": solution.words,
@@ -83,7 +87,7 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
         "multipliers_": iterate.dual.cpu().numpy().copy(),
         # Values that a penalty replaces are measured, and have no multipliers.
         "constraints_": list(map(constraint.describe, range(len(iterate.dual)))),
-        "violations_": values,
+        "violations_": dict(zip(keys, values, strict=True)),
         "violation_": value,
         "training_violation_": value,
         "feasible_": compares and bool((excess <= FEASIBILITY_TOL).all()),
@@ -121,7 +125,8 @@ def report(
     elif error == 0 and not fitted["feasible_"] and excess > 0:
         how = f"exceeds its slack by {excess:.4f} on {task.measured_on}"
     if undefined:
-        left_out = f"left out of the constraint: {'; '.join(dict.fromkeys(undefined.values()))}"
+        rates = "; ".join(dict.fromkeys(undefined.values())).split("; ")
+        left_out = f"left out of the constraint: {listed(rates, between='; ')}"
         empty = [name for name, value in fitted["violations_"].items() if np.isnan(value)]
         rest = f"; {' and '.join(empty)} has nothing left to compare, so that feasible_ is False"
         warn_caller(f"{left_out}{rest if empty else ''}.", UndefinedMetricWarning)

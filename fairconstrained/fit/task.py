@@ -283,7 +283,7 @@ def bound_constraints(
 ) -> list[tuple[MomentConstraint, list[str]]]:
     """Return each constraint without the values that are not compared, and words for these."""
     space, bound = rows.space, []
-    for notion in task.notions:
+    for place, notion in enumerate(task.notions):
         # A single group satisfies every comparison; a warning has said so.
         labels = space.labels_of(getattr(notion, "attributes", "crossed"))
         if len(labels) > 1 or not notion.needs_groups:
@@ -292,7 +292,7 @@ def bound_constraints(
             columns = zip(*labels, strict=True) if space.partly else ()
             empty = [k for k, column in enumerate(columns) if set(column) == {None}]
             names = [f"all groups by {space.columns[k]} (0 rows)" for k in empty]
-            bound.append((member, [*names, *words]))
+            bound.append((member.at(place), [*names, *words]))
     return bound
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from math import isnan
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
@@ -144,7 +145,7 @@ class SmallestGapClassifier(DelegatingClassifier):
             model = clone(first).set_params(slack=slack)
             model.fit(X, y, sensitive_features=sensitive_features, **fit_params)
             values = list(model.violations_.values())
-            if len(values) < len(names):  # nothing to compare
+            if any(map(isnan, values)):  # nothing to compare
                 return _Tried(slack, float("nan"), float("nan"), True, model)
             excess = [v - f.max for v, f in zip(values[len(notions) :], floors, strict=True)]
             useful = not nearly_constant(model.predict(X))

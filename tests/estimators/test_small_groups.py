@@ -99,9 +99,9 @@ def test_parallel_attributes_leave_out_whom_each_alone_leaves_out(reference):
 
 def test_a_column_with_one_value_is_left_out_by_name():
     people = {"sex": GROUPS, "home": np.full(1500, "here")}
-    with pytest.warns(SmallGroupWarning, match="leaves out all rows"):
+    with pytest.warns(SmallGroupWarning, match="leaves out group here"):
         clf = fitted(people, constraint=DemographicParity(attributes="parallel"))
-    assert clf.left_out_ == ["all rows (1500 rows, nothing to compare it with)"]
+    assert clf.left_out_ == ["group here (1500 rows, nothing to compare it with)"]
     assert clf.feasible_
 
 
@@ -132,6 +132,8 @@ def test_where_nothing_is_compared_no_fit_is_feasible(case):
         assert re.search(words, said)
         assert "feasible_ is False" in said
         assert not clf.feasible_
+        assert np.isnan(next(iter(clf.violations_.values())))
+    assert list(clf.violations_)[1:] == ["false_negative_rate"]
     assert clf.violation_ <= 1
     assert fc.RateConstrainedClassifier(floor).fit(DATA.data, DATA.target).feasible_
 
@@ -146,6 +148,9 @@ def test_an_attribute_that_no_row_has_is_left_out_by_name():
     assert "lacks a value in every row" in " ".join(str(w.message) for w in caught)
     assert clf.left_out_ == ["all groups by empty (0 rows)"]
     assert not clf.feasible_
+    crossed, parallel = clf.violations_.items()
+    assert (crossed[0], np.isnan(crossed[1])) == ("demographic_parity_0", True)
+    assert parallel == ("demographic_parity_1", clf.violation_)
     rows = {"y_true": DATA.target, "y_pred": DATA.target, "sensitive_features": people}
     with pytest.warns(SmallGroupWarning, match=r"leaves out all groups by empty \(0 rows\)"):
         assert metrics.demographic_parity_difference(**rows, attributes="parallel") > 0
