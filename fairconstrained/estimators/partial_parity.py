@@ -29,6 +29,7 @@ from fairconstrained.fit.rows import TrainingRows
 from fairconstrained.fit.task import Fit, Task
 from fairconstrained.groups import refuse_negative
 from fairconstrained.inputs.groups import read_groups
+from fairconstrained.inputs.values import listed
 from fairconstrained.losses import class_probabilities, log_loss, zero_one_loss
 from fairconstrained.percentiles import read_intervals
 from fairconstrained.privacy.accounting import Budget
@@ -335,8 +336,8 @@ def with_start(fit: Fit, problem: Any) -> Any:
         if coarse:
             warn_caller(
                 f"{member.name} compares {member.statistic.n_columns} thresholds (n_grid), but few "
-                f"rows lie in the interval: {'; '.join(coarse)}. Take a longer interval or a "
-                "smaller n_grid.",
+                f"rows lie in the interval: {listed(coarse, between='; ')}. Take a longer interval "
+                "or a smaller n_grid.",
                 SmallGroupWarning,
             )
     return problem

@@ -23,6 +23,7 @@ from fairconstrained.fit.rows import FitInputs, TrainingRows, declared_domains
 from fairconstrained.fit.task import Fit, Solved, Task, checked, part_of_cell, stack, stack_of_all
 from fairconstrained.inputs.groups import UncertainGroups, refuse_groups_in
 from fairconstrained.inputs.samples import check_numbers
+from fairconstrained.inputs.values import listed
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.models.specification import Linear, Network
 from fairconstrained.privacy.accounting import PrivacyGuarantee
@@ -236,7 +237,7 @@ def warn_of_small_parts(
     ]
     if small:
         warn_caller(
-            f"{'; '.join(small)}, by the released counts, which are noisy: fewer than "
+            f"{listed(small, between='; ')}, by the released counts, which are noisy: fewer than "
             f"{_FEW_ROWS} in an expected batch. Their rates are mostly noise; set "
             "min_group_size to leave them out.",
             SmallGroupWarning,

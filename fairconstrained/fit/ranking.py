@@ -16,6 +16,7 @@ from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.fit import exact, private, private_records
 from fairconstrained.fit.columns import build_model
 from fairconstrained.fit.task import COUNTED, Fit, Solved, Task, stack, stack_of_all
+from fairconstrained.inputs.values import listed
 from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.privacy.mechanisms import Releases
 from fairconstrained.problems.erm import FairERM
@@ -158,9 +159,9 @@ def warn_of_noise(fit: Fit, counts: Tensor, deviations: Tensor) -> None:
     if noisy:
         warn_caller(
             f"With epsilon={budget.epsilon:g} the noise on the mean of "  # type: ignore[union-attr]
-            f"{'; '.join(noisy)}{COUNTED}, is more than {_MUCH_NOISE:g} of the norm of a row: gaps "
-            "there are mostly noise. Use more rows, fewer columns, larger groups or a larger "
-            "epsilon.",
+            f"{listed(noisy, between='; ')}{COUNTED}, is more than {_MUCH_NOISE:g} of the norm of "
+            "a row: gaps there are mostly noise. Use more rows, fewer columns, larger groups or a "
+            "larger epsilon.",
             PrivacyWarning,
         )
 

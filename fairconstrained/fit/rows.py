@@ -33,7 +33,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_weights
-from fairconstrained.inputs.values import Description, described, warn_of_values
+from fairconstrained.inputs.values import Description, described, listed, warn_of_values
 from fairconstrained.models.specification import Specification
 
 # Samples per group: columns with fewer hold names or numbers, and not groups.
@@ -362,6 +362,6 @@ def refuse_lacking(rows: TrainingRows, cells: Tensor, which: str) -> None:
         without = np.eye(lacking.size, dtype=bool)[lacking.reshape(-1)].reshape(-1, *lacking.shape)
         raise ValueError(
             f"a classifier as model learns from {which}, which has no rows of "
-            f"{'; '.join(map(rows.space.describe, without))}: shuffle the rows before they are "
-            "divided."
+            f"{listed(map(rows.space.describe, without), between='; ')}: shuffle the rows before "
+            "they are divided."
         )
