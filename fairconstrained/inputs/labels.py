@@ -56,7 +56,7 @@ def label_array(values: Any) -> Array:
 def plain_labels(values: Any, name: str = "y") -> Any:
     """Return labels of one type, none missing, as an array; what is no column stays as it is."""
     array = label_array(values)
-    if array.dtype.kind in "cV":
+    if array.dtype.kind == "V":  # complex numbers scikit-learn refuses, X first
         _refuse_other_types(array.reshape(-1), name)
     if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values

@@ -110,8 +110,9 @@ def test_labels_of_other_types_are_refused_in_a_sentence(values):
         lambda: AUCFairClassifier().partial_fit(X, labels, **groups),
         *opportunities(labels, labels),
     ]
+    refused = r"must hold (labels: numbers|values that can)|Complex data not supported"
     for reader in readers:
-        with pytest.raises(ValueError, match=r"must hold (labels: numbers|values that can)"):
+        with pytest.raises(ValueError, match=refused):
             reader()
 
 
