@@ -42,6 +42,7 @@ from fairconstrained.metrics.summaries import (
     Range,
     Shortfall,
 )
+from fairconstrained.numerics import NEGLIGIBLE
 
 # Of rows, for metrics whose components are not known: each calls the metric once. The percentile of
 # 2.5 % is then the 25th value.
@@ -50,6 +51,9 @@ N_RESAMPLES = 1_000
 N_DRAWS = 10_000
 # Of fair samples: one quantile is needed.
 N_FAIR = 1_000
+# Of fair samples: those that are most alike count as the last of them. It does not fall with alpha,
+# since intervals of more confidence would be shorter.
+ALIKE = 0.05
 # Numbers of all rates together, 1.6 MB: of many rates fewer draws, but at least 1,000.
 MOST_ERRORS = 200_000
 
@@ -136,7 +140,7 @@ def confidence_interval(
     zero, where the observed value cannot be much too small, the whole guards the lower end; where
     even no hit of a small group with a small rate would be no surprise, the upper one. A cap is
     seldom observed too small if several groups could be the highest: then up to five sixths of
-    :math:`\alpha` guard its lower end. Groups that are more alike than in all but :math:`\alpha` of
+    :math:`\alpha` guard its lower end. Groups that are more alike than in all but 5 % of
     the fair samples count as if they were as alike as there: equal rates, or scores that rank all
     rows perfectly, do not prove equality.
 
@@ -289,8 +293,8 @@ class _Inverted:
         centre = self.summary.nearest(self.values, self.errors, size)
         variance, estimates = self.errors.variance(centre), self.errors.estimates(centre)
         # No draw is as small as a gap of exactly zero, and each size above it would be rejected:
-        # samples that are alike by chance prove no more than the alpha-quantile of fair ones.
-        fair = np.quantile(self.summary.statistic(self.fair_draws, variance, size), alpha)
+        # samples that are alike by chance prove no more than this quantile of fair ones.
+        fair = np.quantile(self.summary.statistic(self.fair_draws, variance, size), ALIKE)
         observed = np.maximum(self.summary.statistic(self.values, variance, size), fair)
         drawn = self.summary.statistic(estimates, variance, size)
         alike = float((self._unlike_fair(estimates) <= self.fair_median).mean())
@@ -438,7 +442,7 @@ def _rates_compared(rated: Rated, draws: Draws) -> Components | None:
         errors = Proportions(errors.rows.reshape(-1, 1), errors.noise.reshape(values.size, 1, -1))
         values = values.reshape(-1, 1)
     size_to_metric = (lambda size: 1.0 - size) if compare is ratio else float
-    most = np.inf if compare is summed_gap else 1.0
+    most = len(counts.classes.labels) if compare is summed_gap else 1.0
     return Components(values, errors, summary, size_to_metric, most)
 
 
@@ -468,14 +472,25 @@ def _aucs(gap: AUCGap, draws: Draws) -> Components:
 
 
 def _losses(losses: RowLosses, draws: Draws) -> Components | None:
+    """Return mean losses, with normal errors.
+
+    Losses that are alike, as in a group of one row, do not prove that all of the group are: they
+    count with the spread of all rows.
+    """
     if losses.method != "between_groups":
         return None
     member = losses.rows.group == np.arange(len(losses.rows.labels))[:, None]
     weight = member * losses.rows.weight
-    weight = weight / weight.sum(axis=1, keepdims=True)
-    values = (weight @ losses.losses)[:, None]
+    total = weight.sum(axis=1, keepdims=True)
+    weight = weight / total
+    values = weight @ losses.losses[:, None]
     influence = losses.rows.by_sample(weight * (losses.losses - values))
-    errors = Normal(draws.normal(influence @ influence.T)[:, None])
+    spread = (weight * np.square(losses.losses - values)).sum(axis=1)
+    between = np.square(values - np.average(values, weights=total))[:, 0]
+    rounding = np.square(NEGLIGIBLE * (1.0 + np.abs(losses.losses).max()))
+    usual = max(np.average(spread + between, weights=total[:, 0]), rounding)
+    alike = np.diag((spread <= rounding) * usual * np.square(weight).sum(axis=1))
+    errors = Normal(draws.normal(influence @ influence.T + alike)[:, None])
     return Components(values, errors, Range())
 
 

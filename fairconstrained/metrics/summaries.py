@@ -10,18 +10,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import bdtr, ndtr
+from scipy.special import bdtr, ndtr, rel_entr
 from scipy.stats import norm
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, Ints, bisected
 from fairconstrained.metrics.bounds import wilson
+from fairconstrained.numerics import ROUNDING
 
 # Hits, or rows without (n p (1 - p)): the expansion of Cornish and Fisher is for many; below this
 # quantiles are exact.
 FEW = 10.0
+# Pairs of groups whose likelihoods are compared: the nearest, by their standard errors.
+MOST_PAIRS = 1_000
+
+
+class Pairs(NamedTuple):
+    """Pairs of groups, by their places; each is compared by one event."""
+
+    above: Ints
+    below: Ints
+    event: Ints
 
 
 class Proportions:
@@ -56,6 +67,25 @@ class Proportions:
             hits[g, e] = np.searchsorted(below, self.level[g, e])
         return np.asarray(np.clip(hits / rows, 0.0, 1.0))
 
+    def pairs(self, of: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
+        """Return the likeliest x of pairs with a x - y = b, and how unlikely it is.
+
+        By bisection, exactly: of few hits the two groups of a pair are not alike, though their
+        errors add up to the same.
+        """
+        above, below = (self.rows[group, of.event] for group in (of.above, of.below))
+
+        def grows(one: Floats) -> Any:
+            other = a * one - b
+            first, second = one * (1.0 - one), other * (1.0 - other)
+            return above * (x - one) * second + a * below * (y - other) * first > 0.0
+
+        ends = np.full_like(x, b / a), np.full_like(x, min(1.0, (1.0 + b) / a))
+        likeliest = 0.5 * sum(bisected(grows, *ends, 20))
+        one, other = (np.clip(r, ROUNDING, 1.0 - ROUNDING) for r in (likeliest, a * likeliest - b))
+        far = above * (rel_entr(x, one) + rel_entr(1.0 - x, 1.0 - one))
+        return likeliest, far + below * (rel_entr(y, other) + rel_entr(1.0 - y, 1.0 - other))
+
     def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
         """Return bounds of each rate, z standard errors away (Wilson)."""
         return wilson(values * self.rows, self.rows, float(2.0 * ndtr(z) - 1.0))
@@ -74,6 +104,11 @@ class Normal:
 
     def estimates(self, centre: Floats) -> Floats:
         return np.asarray(centre[..., None] + self.noise)
+
+    def pairs(self, of: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
+        above, below = (self.noise[group, of.event].var(axis=-1) for group in (of.above, of.below))
+        missing, total = b + y - a * x, a**2 * above + below
+        return x + a * above / total * missing, np.square(missing) / total
 
     def limits(self, values: Floats, z: float) -> tuple[Floats, Floats]:
         half = z * np.sqrt(self.variance(values))
@@ -145,21 +180,27 @@ class Range(Summary):
         """Return the likeliest components of this size (by iteration: variances depend on them).
 
         Within each event with a larger range the outermost groups move together into a band. If
-        there is none, the pair of groups moves that is fewest standard errors away from the size.
+        there is none, the pair of groups moves for which the size is likeliest, to its place.
         The other groups are shrunk towards their mean: with their errors they would be too far
         apart, and draws have errors once more. Where a pair moves, only if that takes them away
         from both of it, since a group that would be extreme by mistake makes large sizes unlikely.
         """
         centre = values
         for _ in range(3):
-            moved = self._moved(values, errors.variance(centre), size, errors.support)
+            moved = self._moved(values, errors.variance(centre), size, errors)
             centre = np.clip(moved, *errors.support)
         return centre
 
     def _moved(
-        self, values: Floats, variance: Floats, size: float, support: tuple[float, float]
+        self,
+        values: Floats,
+        variance: Floats,
+        size: float,
+        errors: Errors,
+        events: Ints | None = None,
     ) -> Floats:
         a, b = self.line(size)
+        events = np.arange(values.shape[1]) if events is None else events
         wide = a * values.max(axis=0) - values.min(axis=0) >= b
         moved = _shrunk(values, variance)
         if wide.any():
@@ -168,12 +209,14 @@ class Range(Summary):
         excess = a * values[:, None] - values - b  # (n_groups, n_groups, n_events)
         excess /= np.sqrt(a**2 * variance[:, None] + variance)
         excess[np.eye(len(values), dtype=bool)] = -np.inf
-        g, h, event = np.unravel_index(int(excess.argmax()), excess.shape)
-        x, y = values[[g, h], event]
-        part = a * variance[g, event] / (a**2 * variance[g, event] + variance[h, event])
-        x = min(x + part * (b + y - a * x), support[1])
-        y = max(a * x - b, support[0])
-        x = (y + b) / a
+        n_pairs = min(MOST_PAIRS, excess[..., 0].size - len(values))
+        nearest = np.argpartition(-excess, n_pairs - 1, axis=None)[:n_pairs]
+        at = Pairs(*np.unravel_index(nearest, excess.shape))
+        pair = values[at.above, at.event], values[at.below, at.event]
+        places, far = errors.pairs(at._replace(event=events[at.event]), *pair, a, b)
+        g, h, event = (place[far.argmin()] for place in at)
+        x = places[far.argmin()]
+        y = a * x - b
         one, shrunk, middle = values[:, event], moved[:, event], 0.5 * (x + y)
         nearer = np.abs(shrunk - middle) < np.abs(one - middle)
         moved[:, event] = np.clip(np.where(nearer, shrunk, one), y, x)
@@ -232,13 +275,18 @@ class Combined(Range):
         return np.inf  # other pairs of groups count as well
 
     def _moved(
-        self, values: Floats, variance: Floats, size: float, support: tuple[float, float]
+        self,
+        values: Floats,
+        variance: Floats,
+        size: float,
+        errors: Errors,
+        events: Ints | None = None,
     ) -> Floats:
         ranges, now = np.ptp(values, axis=0), float(self.size(values))
         wanted = ranges * (size / now) if now > 0 else np.full(len(ranges), size)
         one = Range()
         columns = (
-            one._moved(values[:, [e]], variance[:, [e]], float(width), support)
+            one._moved(values[:, [e]], variance[:, [e]], float(width), errors, np.array([e]))
             for e, width in enumerate(wanted)
         )
         return np.concatenate(list(columns), axis=1)

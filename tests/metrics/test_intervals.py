@@ -153,6 +153,41 @@ def test_the_cap_over_a_small_group_that_could_be_the_highest_covers_exactly():
     assert 0.93 <= covered / total <= 0.97
 
 
+@pytest.mark.parametrize(("sizes", "rate"), [((56, 19), 0.1), ((300, 15), 0.08)])
+def test_a_small_group_may_have_the_largest_rate_whichever_comes_first(sizes, rate):
+    """Nobody of the large group has a hit; in the small one any number, by its chance."""
+    for order in (slice(None), slice(None, None, -1)):
+        above = 0.0
+        for few in range(round(sizes[1] * rate) + 1):
+            decisions, group = rows_of_groups(sizes[order], (0, few)[order])
+            given = {"sensitive_features": group, "random_state": 0, "n_draws": 1_000}
+            rows = metrics.demographic_parity_difference, decisions, decisions
+            above += binom.pmf(few, sizes[1], rate) * (
+                confidence_interval(*rows, **given)[1] < rate
+            )
+        assert above <= 0.05
+
+
+def test_ends_are_finite_and_farther_apart_the_more_confidence_is_asked_for():
+    group, label = np.repeat([0, 1, 2], [1, 60, 60]), np.arange(121) % 2
+    alike = np.where(group == 1, 0.5, 0.1 + 0.8 * np.random.default_rng(0).random(121))
+    for metric, values, most in (
+        (metrics.loss_gap, alike, 10.0),  # of one row, and of rows alike
+        (metrics.loss_gap, np.full(121, 0.5), 1e-6),
+        (metrics.group_auc_gap, np.full(121, 0.5), 1.0),
+        (metrics.separation_gap, group == 1, 2.0),
+    ):
+        some = slice(None) if metric is metrics.loss_gap else slice(1, None)
+        rows = metric, label[some], values[some]
+        given = {"sensitive_features": group[some], "random_state": 0}
+        value = metric(*rows[1:], sensitive_features=group[some])
+        with warnings.catch_warnings(action="error"):
+            ends = [confidence_interval(*rows, confidence=c, **given) for c in (0.8, 0.95, 0.999)]
+        lows, highs = zip(*ends, strict=True)
+        assert lows[0] >= lows[1] >= lows[2] >= 0
+        assert value <= highs[0] <= highs[1] <= highs[2] <= most
+
+
 @pytest.mark.parametrize("hits", [(0, 0), (0, 15), (1, 0), (0, 1000)])
 def test_rates_of_zero_and_one(hits):
     decisions, group = rows_of_groups((15, 1000), hits)
