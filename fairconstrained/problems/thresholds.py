@@ -192,5 +192,6 @@ def _scores(log_odds: Floats, thresholds: Floats) -> Floats:
     """Return scores that change sign at one or three thresholds and are positive above them."""
     if len(thresholds) == 1:
         return np.asarray(log_odds - thresholds[0])
-    parabola = np.linalg.solve(np.vander(expit(thresholds), 3), thresholds)
+    # Log odds that differ by rounding have thresholds between them that are nearly one.
+    parabola = np.linalg.lstsq(np.vander(expit(thresholds), 3), thresholds, rcond=None)[0]
     return np.asarray(log_odds - np.polyval(parabola, expit(log_odds)))

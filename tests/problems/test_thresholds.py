@@ -72,3 +72,14 @@ def test_the_head_is_within_a_row_of_random_thresholds_of_large_groups():
     assert model.feasible_
     assert model.violation_ <= 1e-3
     assert error <= 0.5 * (grid + 1 - both).min() + 0.5 / np.sqrt(4000)  # a standard error
+
+
+def test_log_odds_that_differ_by_rounding_are_one():
+    """Leaves of trees have few, which products with other columns spread by their last digits."""
+    rng = np.random.default_rng(0)
+    group, log_odds = rng.integers(3, size=400), rng.integers(-2, 3, size=400) / 2
+    y = (rng.random(400) < expit(log_odds)).astype(int)
+    spread = log_odds * (1.0 + rng.integers(-1, 2, size=400) * 2e-16)
+    X = columns(spread, group, "equalized_odds")
+    for slack in SLACKS:
+        assert fitted("equalized_odds", slack, X, y, group).violation_ <= slack
