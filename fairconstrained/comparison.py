@@ -83,8 +83,8 @@ def compared(
     rate may rest on, or "auto": so many that one of them moves it by no more than the slack, but no
     more than a quarter of what the second largest group of the same family has. So a small table
     keeps its groups, and a mistyped label is left out of a large one. `families` and `sets` number
-    the attribute of each group (-1: it is no single group, and one row is enough) and those that
-    are compared with each other. Without `sets` nobody is alone: each rate is capped by itself.
+    the attribute of each group (-1: it is no single group, and "auto" asks for one row) and those
+    that are compared with each other. Without `sets` nobody is alone: each rate has its own cap.
     """
     rows = np.asarray(rows)
     families = np.broadcast_to(families, len(rows))

@@ -108,7 +108,8 @@ def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
             f"It leaves out {listed(dropped, between='; ')}.",
             SmallGroupWarning,
         )
-    return seen, replace(boosted, held=held, constraint=constraint)
+    left_out = [*boosted.left_out, *(f"{name} among the rows held out" for name in dropped)]
+    return seen, replace(boosted, held=held, constraint=constraint, left_out=left_out)
 
 
 def boost(fit: Fit, boosted: Boosted, seed: int) -> Boosted:

@@ -411,8 +411,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _without_ratio(self) -> Array:
-        """Whether the rates of an event are zero in all groups that have rows, (n_events,)."""
-        zero = (self._rows > 0).any(axis=1) & ~(self._hits > 0).any(axis=1)
+        """Whether the rates of an event are zero in all groups compared, (n_events,)."""
+        kept = self._compared.kept.T
+        zero = kept.any(axis=1) & ~(kept & (self._hits > 0)).any(axis=1)
         return np.asarray(zero & bool(self._claim.ratio))
 
     @property

@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils._param_validation import InvalidParameterError
 
 from fairconstrained import RateConstrainedClassifier, constraints
-from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, SmallGroupWarning
 from fairconstrained.groups import GroupProbabilities
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.models import Boosting, SingleFit
@@ -146,6 +146,15 @@ def test_what_is_measured_are_labels_of_rows_that_no_tree_sees():
     gap = demographic_parity_difference(y, clf.predict(X), sensitive_features=group)
     assert clf.training_violation_ == pytest.approx(gap, abs=1e-12)
     assert clf.violation_ != clf.training_violation_
+
+
+@FEW_ROUNDS
+def test_groups_that_the_rows_held_out_lack_are_named_as_left_out():
+    X, y, group = table(n=3000)
+    few = np.where(np.arange(3000) < 3, 2, group)
+    with pytest.warns(SmallGroupWarning, match="holds out one row in 5"):
+        clf = fitted(data=(X, y, few), model=clone(TREES).set_params(max_iter=2), min_group_size=1)
+    assert clf.left_out_ == ["group 2 (0 rows) among the rows held out"]
 
 
 CRITERIA = {

@@ -54,6 +54,11 @@ def test_caps_of_groups_and_ratios():
     assert ratio.estimate_ == pytest.approx(1 - smallest)
     assert 0.2 < ratio.interval_[0] <= ratio.estimate_ <= ratio.interval_[1]
     assert ratio.alarm_
+    # The only hit is that of a group with too few rows to be compared.
+    few = FairnessMonitor(DemographicParity(ratio=0.8))
+    few.update(np.arange(900) == 450, sensitive_features=np.repeat([0, 2, 1], [450, 1, 449]))
+    assert np.isnan(few.estimate_)
+    assert few.left_out_[1:] == ["predicted 1 (rates of zero have no ratio)"]
 
 
 def test_a_restart_and_other_types_make_no_difference():
