@@ -58,7 +58,7 @@ def test_caps_of_groups_and_ratios():
     few = FairnessMonitor(DemographicParity(ratio=0.8))
     few.update(np.arange(900) == 450, sensitive_features=np.repeat([0, 2, 1], [450, 1, 449]))
     assert np.isnan(few.estimate_)
-    assert few.left_out_[1:] == ["predicted 1 (rates of zero have no ratio)"]
+    assert few.left_out_[1].endswith("(rates of zero have no ratio)")
 
 
 def test_a_restart_and_other_types_make_no_difference():
