@@ -24,6 +24,7 @@ from fairconstrained.inputs.values import listed
 from fairconstrained.losses import log_loss, n_outputs
 from fairconstrained.models.boosting import RawScores
 from fairconstrained.models.features import as_features
+from fairconstrained.numerics import NEGLIGIBLE
 from fairconstrained.problems.base import Evaluation, one_in
 from fairconstrained.problems.erm import FairERM
 from fairconstrained.problems.objectives import Nothing
@@ -100,12 +101,21 @@ def hold_out(fit: Fit, boosted: Boosted, seed: int) -> tuple[Tensor, Boosted]:
     rows = fit.rows
     cell = rows.y * (1 + len(rows.space.groups)) + rows.groups_or_draws(seed) + 1
     seen, held = one_in(_ONE_IN, torch.as_tensor(cell), fit.rng)
+    if not len(held):
+        raise ValueError(
+            f"Boosting holds out one row in {_ONE_IN} of each label and group, and {len(cell)} "
+            "samples are too few for one. Give some thousand, or a linear model."
+        )
     measured = replace(rows, X=None, y=rows.y[held.numpy()], group=rows.group[held.numpy()])
     constraint, dropped = boosted.constraint.without_small(measured.cells.numpy(), 1)
     if dropped:
+        remaining = sum(len(member.slack) > 0 for member in constraint.members)
+        rest = ""
+        if remaining < len(boosted.constraint.members):
+            rest = " A criterion has nothing left to compare, so that feasible_ is False."
         warn_caller(
             f"Boosting holds out one row in {_ONE_IN}, and constrains only what these rows have. "
-            f"It leaves out {listed(dropped, between='; ')}.",
+            f"It leaves out {listed(dropped, between='; ')}.{rest}",
             SmallGroupWarning,
         )
     left_out = [*boosted.left_out, *(f"{name} among the rows held out" for name in dropped)]
@@ -173,7 +183,9 @@ def weight_of_loss(rows: TrainingRows, risk: Any) -> Floats | None:
 def prior(rows: TrainingRows, in_loss: Floats | None, weight: Tensor) -> Floats:
     """Return scores that give the classes their frequencies, (K,), at which rounds begin."""
     weights = weight.numpy() * (1.0 if in_loss is None else in_loss / rows.weight)
-    logs = np.log(np.bincount(rows.y, weights, len(rows.classes)))
+    # A label whose mistakes cost nothing has no weight, but scores must be finite.
+    counts = np.bincount(rows.y, weights, len(rows.classes))
+    logs = np.log(np.maximum(counts, NEGLIGIBLE * counts.sum()))
     return np.diff(logs) if len(logs) == 2 else logs - logs.mean()
 
 

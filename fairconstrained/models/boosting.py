@@ -48,8 +48,9 @@ class Boosting(PlainClassifier):
 
     Of the rounds that keep the slack on the rows held out the one of least loss there is taken. If
     none does, or only rounds that have learnt next to nothing, the intercept of the nearest round
-    is shifted. If that does not help either, the nearest round stays, ``feasible_`` is False and a
-    warning says by how much. ``violation_`` and ``history_`` are about the rows held out.
+    is shifted, if nine tenths of its gain over equal predictions remain. Otherwise the nearest
+    round stays, and if it misses the slack ``feasible_`` is False and a warning says by how much.
+    ``violation_`` and ``history_`` are about the rows held out.
 
     Parameters
     ----------

@@ -266,6 +266,18 @@ def test_boosters_of_other_libraries_end_early_on_the_rows_held_out(model):
 
 
 @FEW_ROUNDS
+@pytest.mark.parametrize("n_rounds", [5, 60])
+def test_lightgbm_takes_its_rounds_by_any_name(n_rounds):
+    lightgbm = pytest.importorskip("lightgbm")
+    X = table(n=3000)[0]
+    names = ({"n_estimators": n_rounds}, {"n_estimators": 20, "num_iterations": n_rounds})
+    fits = [fitted(model=lightgbm.LGBMClassifier(verbose=-1, **name)) for name in names]
+    np.testing.assert_array_equal(*(clf.predict_proba(X) for clf in fits))
+    params = fits[1].model_.estimator_.get_params()
+    assert (params["n_estimators"], params["num_iterations"]) == (20, n_rounds)
+
+
+@FEW_ROUNDS
 @pytest.mark.parametrize("seed", range(2))
 def test_it_ends_early_only_after_rounds_that_keep_the_slack(seed):
     """Early rounds keep it as well, before the constraint pulls; they do not end a fit."""
@@ -317,7 +329,41 @@ def test_an_end_that_exceeds_the_slack_is_said():
     assert clf.violation_ > 0.02
 
 
+@pytest.mark.parametrize("model", boosters())
+def test_a_label_whose_mistakes_cost_nothing_is_not_chosen(model):
+    data = table(n=1000)
+    X = data[0]
+    clf = fitted(model=model, data=data, costs=[[0, 0], [1, 0]])
+    assert clf.feasible_
+    assert (clf.predict(X) == 1).all()
+    assert np.isfinite(clf.decision_function(X)).all()
+
+
+def test_what_the_rows_held_out_lack_is_left_out_by_name():
+    X, _, group = table(n=1000)
+    y = (np.arange(1000) < 4).astype(int)
+    with pytest.warns(SmallGroupWarning, match="has nothing left to compare, so that feasible_ is"):
+        clf = fitted("equal_opportunity", data=(X, y, group), slack=0.5)
+    assert not clf.feasible_
+
+
 # ------------------------------------------------------------------ refusals
+
+
+def test_rows_too_few_to_hold_one_out_are_refused():
+    data = table()[0][:10], np.arange(10) % 2, np.arange(10) // 5
+    with pytest.raises(ValueError, match=r"holds out one row in 5 .* 10 samples are too few"):
+        fitted(data=data)
+
+
+def test_columns_that_lightgbm_cannot_split_are_refused():
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y, group = table(n=1000)
+    trees = lightgbm.LGBMClassifier(verbose=-1)
+    large = clone(trees).set_params(min_child_samples=800)
+    for model, columns in ((trees, np.ones_like(X)), (large, X)):
+        with pytest.raises(ValueError, match="LightGBM finds no column of X to split"):
+            fitted(model=model, data=(columns, y, group))
 
 
 def test_a_scikit_learn_without_loss_objects_is_refused_in_a_sentence(monkeypatch):

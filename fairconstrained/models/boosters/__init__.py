@@ -49,6 +49,7 @@ class Family:
     """Boosters of one class, with log odds of two classes, or a score for each, as raw scores."""
 
     rounds: ClassVar[str]  # the parameter with the number of rounds
+    other_names: ClassVar[tuple[str, ...]] = ()  # of the same, which come before it
     replaced: ClassVar[tuple[str, ...]]  # parameters that a fit sets
     stops: ClassVar[tuple[str, ...]] = ("early_stopping_rounds",)  # names of its patience
 
@@ -68,7 +69,16 @@ class Family:
 
     def n_rounds(self, estimator: Any) -> int:
         """Return the number of rounds."""
-        return int(getattr(estimator, self.rounds))
+        params = estimator.get_params()
+        names = (*self.other_names, self.rounds)
+        return int(next((params[name] for name in names if params.get(name) is not None), 0))
+
+    def set_rounds(self, estimator: Any, number: int) -> None:
+        """Set the number of rounds, under each name by which the booster has one."""
+        params = estimator.get_params()
+        setattr(estimator, self.rounds, number)  # set_params of LightGBM does more
+        names = (name for name in self.other_names if params.get(name) is not None)
+        estimator.set_params(**dict.fromkeys(names, number))
 
     def fit(self, estimator: Any, task: Task) -> Finish:
         """Fit the booster in place until the step says stop."""

@@ -32,6 +32,10 @@ class LightGBM(Family):
 
     rounds = "n_estimators"
     replaced = ("objective", "n_estimators")
+    other_names = (
+        "num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees", "num_round",
+        "num_rounds", "nrounds", "num_boost_round", "max_iter",
+    )  # fmt: skip
     stops = ("early_stopping_rounds", "early_stopping_round", "early_stopping", "n_iter_no_change")
 
     def refusal(self, estimator: Any) -> str | None:
@@ -54,17 +58,27 @@ class LightGBM(Family):
             if objective.stopped:
                 raise lightgbm.callback.EarlyStopException(env.iteration, [])
 
-        stops = {name: estimator.get_params().get(name) for name in self.stops}
-        stops = {name: rounds for name, rounds in stops.items() if rounds is not None}
-        estimator.set_params(**dict.fromkeys(stops))  # it has no rows to validate on
+        params = estimator.get_params()
+        names = (*self.stops, *self.other_names)
+        before = {name: params[name] for name in names if params.get(name) is not None}
+        self.set_rounds(estimator, self.n_rounds(estimator) + 1)
+        # It has no rows to validate on.
+        estimator.set_params(**{name: None for name in self.stops if name in before})
         estimator.objective = estimator._objective = objective
-        estimator.n_estimators = self.n_rounds(estimator) + 1
-        estimator.fit(
-            *(task.X, task.y, task.weight),
-            init_score=task.starts[:, 0] if n_outputs == 1 else task.starts,
-            callbacks=[after],
-        )
-        estimator.set_params(**stops)
+        try:
+            estimator.fit(
+                *(task.X, task.y, task.weight),
+                init_score=task.starts[:, 0] if n_outputs == 1 else task.starts,
+                callbacks=[after],
+            )
+        except lightgbm.basic.LightGBMError as error:
+            if "num_features" not in str(error):
+                raise
+            raise ValueError(
+                "LightGBM finds no column of X to split: each has one value, or would leave fewer "
+                f"than min_child_samples of {len(task.y)} rows on a side."
+            ) from error
+        estimator.set_params(**before)
 
         booster = estimator.booster_
 

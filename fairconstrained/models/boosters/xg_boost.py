@@ -32,7 +32,9 @@ class XGBoost(Family):
         return None
 
     def learning_rate(self, estimator: Any) -> float:
-        return _RATE if estimator.learning_rate is None else float(estimator.learning_rate)
+        params = estimator.get_xgb_params()
+        given = (params[name] for name in ("learning_rate", "eta") if params.get(name) is not None)
+        return float(next(given, _RATE))
 
     def n_rounds(self, estimator: Any) -> int:
         return int(estimator.get_num_boosting_rounds())
