@@ -118,6 +118,8 @@ def learn(fit: Fit) -> Fit:
     task, rows, specification = fit.task, fit.rows, fit.task.specification
     parts, wrapped = partial(part_of_cell, task, rows), isinstance(specification, Posteriors)
     as_rows = partial(rows_on_device, device=task.device, expand=task.expand)
+    if wrapped:
+        task.risk(rows)  # raises for bad costs, before classifiers are fitted
     if isinstance(rows, RowsOfTable):
         learnt = learnt_from_sample(specification, rows, parts, fit.rng) if wrapped else []
         data: Rows = rows_elsewhere(rows, specification, as_rows, learnt)

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy, is_number
@@ -42,6 +43,15 @@ def is_range(value: Any) -> bool:
         return bool(finite.all() and (low < high).all())
     except (TypeError, ValueError):
         return False
+
+
+def is_seed(value: Any) -> bool:
+    """Return whether scikit-learn takes a value for a seed."""
+    try:
+        check_random_state(value)
+    except ValueError:
+        return False
+    return True
 
 
 def callbacks_in(callbacks: Any) -> list[Callable[..., object]] | None:
@@ -98,6 +108,7 @@ _RULES: dict[str, Rule] = {
         "'auto' or an integer >= 0",
         lambda v: v == "auto" if isinstance(v, str) else is_number(v, Integral) and v >= 0,
     ),
+    "random_state": ("None, an integer in [0, 2**32) or a numpy.random.RandomState", is_seed),
     "group_features": _FLAG,
     "penalty": _NOT_NEGATIVE,
     "loss": (f"one of {sorted(LOSSES)}", lambda v: isinstance(v, str) and v in LOSSES),

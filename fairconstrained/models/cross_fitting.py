@@ -37,7 +37,8 @@ def is_scoring_classifier(model: Any) -> bool:
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     inside = model.estimator if isinstance(model, FrozenEstimator) else model  # may be anything
     # A search or a pipeline may have neither before it is fitted.
-    return hasattr(inside, "fit") and (has_scores or is_classifier(model))
+    is_object = hasattr(inside, "fit") and not isinstance(inside, type)
+    return is_object and (has_scores or is_classifier(model))
 
 
 def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
@@ -195,11 +196,16 @@ def _given(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) 
     if hasattr(model, "predict_proba"):
         given = np.asarray(as_numpy(model.predict_proba(X)), dtype=float)
         given, lacking = np.log(np.maximum(given, least)), np.log(least)
-    else:
+    elif hasattr(model, "decision_function"):
         given = np.asarray(as_numpy(model.decision_function(X)), dtype=float)
         if given.ndim == 1:
             given = np.column_stack((-0.5 * given, 0.5 * given))
         lacking = given.min(initial=0.0)
+    else:  # a search or a vote, which are known by then
+        raise ValueError(
+            f"a classifier as model needs predict_proba or decision_function once it is fitted; "
+            f"got {model!r}."
+        )
     known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
     evidence = np.full((len(given), len(kinds)), lacking)
     evidence[:, place[known]] = given[:, known]

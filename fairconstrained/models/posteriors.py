@@ -8,8 +8,9 @@ the data whose rates are compared (Menon and Williamson 2018; Xian and Zhao 2024
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_memory
 from torch import Generator
 
-from fairconstrained.arrays import Floats, Ints, made_up_like
+from fairconstrained.arrays import Floats, Ints, is_number, made_up_like
 from fairconstrained.distributed import one_openmp_thread
 from fairconstrained.models.boosters import family_of
 from fairconstrained.models.boosters.words import read_once
@@ -123,6 +124,17 @@ def for_groups(model: Any) -> Any:
     return model.set_params(**reset)
 
 
+def gives_pairs(cv: Any) -> bool:
+    """Return whether `cv` is a splitter or pairs, which can be read in each fit.
+
+    >>> gives_pairs([([0, 1], [2]), ([2], [0, 1])]), gives_pairs(iter([])), gives_pairs("ab")
+    (True, False, False)
+    """
+    if isinstance(cv, Collection):
+        return all(isinstance(pair, Collection) and len(pair) == 2 for pair in cv)
+    return hasattr(cv, "split")
+
+
 class Posteriors(OfClassifier):
     r"""Posteriors of any classifier under a constrained linear model.
 
@@ -163,7 +175,7 @@ class Posteriors(OfClassifier):
         booster. It is not fitted if the constraint compares no groups. A frozen one knows the
         groups by the names in ``groups_``. With `epsilon` there is no default, and without it no
         columns for the groups.
-    cv : int, splitter or iterable of (train, test), default=3
+    cv : int, splitter or list of (train, test), default=3
         Number of folds, stratified by label and group, or a splitter, which must give each row to
         exactly one test part. More folds fit, and ask, more models, each on more rows.
     max_rows : int, optional
@@ -234,8 +246,8 @@ class Posteriors(OfClassifier):
 
     def check(self) -> None:
         for name in ("estimator", "group_model"):
-            model = getattr(self, name)
-            if model is not None and not is_scoring_classifier(model):
+            model, none = getattr(self, name), name == "group_model"  # there is a default
+            if not (none and model is None) and not is_scoring_classifier(model):
                 raise ValueError(
                     f"{type(self).__name__}.{name} must be a classifier with fit, and "
                     f"predict_proba or decision_function; got {model!r}."
@@ -244,7 +256,12 @@ class Posteriors(OfClassifier):
                 raise ValueError(
                     f"{type(self).__name__}.{name} is frozen, but not fitted; got {model!r}."
                 )
-        if isinstance(self.cv, (int, np.integer)) and self.cv < 2:
+        if not (is_number(self.cv, Integral) or gives_pairs(self.cv)):
+            raise ValueError(
+                f"{type(self).__name__}.cv must be an integer >= 2, a splitter, or a list of "
+                f"(train, test); got {self.cv!r}."
+            )
+        if isinstance(self.cv, Integral) and self.cv < 2:
             raise ValueError(f"{type(self).__name__}.cv must be at least 2 folds; got {self.cv!r}.")
         most = self.max_rows
         if most is not None and not (isinstance(most, (int, np.integer)) and most >= 2):
@@ -477,7 +494,7 @@ class Posteriors(OfClassifier):
             ) from error
         last = model.steps[-1][1] if hasattr(model, "steps") else model
         if (family := family_of(last)) is not None:
-            last.set_params(**{family.rounds: -(-family.n_rounds(last) // _FEWER)})
+            family.set_rounds(last, -(-family.n_rounds(last) // _FEWER))
         return model
 
     def _folds(self, X: Any, strata: Ints, rng: np.random.RandomState) -> list[tuple[Ints, Ints]]:

@@ -60,14 +60,16 @@ class SingleFit(PlainClassifier, Posteriors):
         ``sample_weight``. It receives X unchanged.
     group_model, max_rows, memory
         As in :class:`Posteriors`.
-    cv : int, splitter or iterable of (train, test), default=2
+    cv : int, splitter or list of (train, test), default=2
         As in :class:`Posteriors`. Folds find the head and measure the slack, but all rows train
         the classifier in the end: with more than two, fits take longer and are no more accurate.
 
     Attributes
     ----------
     estimator_ : classifier
-        The fitted clone of `estimator`, in ``clf.model_``.
+        The fitted clone of `estimator`, in ``clf.model_``; a
+        :class:`~sklearn.dummy.DummyClassifier` where all decisions are one label. It knows the
+        labels that some decision has.
 
     Notes
     -----

@@ -88,6 +88,7 @@ BAD = {
     "solver": [SGDA, "sgda"],
     "verbose": [-1, "yes"],
     "callbacks": ["print", [print, 3]],
+    "random_state": ["a", -1, 1.5, np.random.default_rng(0)],
     "device": ["no such device"],
     "constraint": ["fairness", [], ["demographic_parity", 3], DemographicParity],
     "epsilon": [0.0, "strong"],

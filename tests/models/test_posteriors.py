@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, ShuffleSplit, StratifiedKFold
@@ -189,6 +189,24 @@ def test_splitters_must_test_each_row_once():
         Posteriors(GaussianNB(), cv=ShuffleSplit(3)).columns(X, y, group, PARITY)
     with pytest.raises(ValueError, match="at least 2 folds; got 1"):
         Posteriors(GaussianNB(), cv=1).check()
+
+
+@pytest.mark.parametrize("cv", [2.5, "ab", None, [1, 2], iter([([0], [1]), ([1], [0])])], ids=str)
+def test_what_gives_no_folds_or_gives_them_once_is_refused(cv):
+    with pytest.raises(ValueError, match=r"Posteriors\.cv must be an integer >= 2, a splitter, or"):
+        Posteriors(GaussianNB(), cv=cv).check()
+
+
+def test_what_is_no_classifier_or_tells_labels_alone_is_refused():
+    for name, model in (
+        ("estimator", None),
+        ("estimator", GaussianNB),
+        ("group_model", GaussianNB),
+    ):
+        with pytest.raises(ValueError, match=f"Posteriors.{name} must be a classifier with fit"):
+            Posteriors(**{"estimator": GaussianNB(), name: model}).check()
+    with pytest.raises(ValueError, match=r"needs predict_proba or decision_function.*Voting"):
+        Posteriors(VotingClassifier([("one", GaussianNB())])).columns(*rows(50), PARITY)
 
 
 @pytest.mark.parametrize("place", ["estimator", "group_model"])
