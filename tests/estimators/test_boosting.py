@@ -339,7 +339,7 @@ def test_a_label_whose_mistakes_cost_nothing_is_not_chosen(model):
     assert np.isfinite(clf.decision_function(X)).all()
 
 
-def test_what_the_rows_held_out_lack_is_left_out_by_name():
+def test_a_criterion_of_which_the_rows_held_out_have_nothing_is_not_kept():
     X, _, group = table(n=1000)
     y = (np.arange(1000) < 4).astype(int)
     with pytest.warns(SmallGroupWarning, match="has nothing left to compare, so that feasible_ is"):
