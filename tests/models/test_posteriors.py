@@ -191,7 +191,7 @@ def test_splitters_must_test_each_row_once():
         Posteriors(GaussianNB(), cv=1).check()
 
 
-@pytest.mark.parametrize("cv", [2.5, "ab", None, [1, 2], iter([([0], [1]), ([1], [0])])], ids=str)
+@pytest.mark.parametrize("cv", [2.5, "ab", None, [1, 2], iter([([0], [1]), ([1], [0])])])
 def test_what_gives_no_folds_or_gives_them_once_is_refused(cv):
     with pytest.raises(ValueError, match=r"Posteriors\.cv must be an integer >= 2, a splitter, or"):
         Posteriors(GaussianNB(), cv=cv).check()
