@@ -58,7 +58,7 @@ class RowsToPredict:
         """Return the columns of each role, in memory."""
         names = list(dict.fromkeys(name for columns in self.roles.values() for name in columns))
         parts = self.gathered(lambda frame: [_packed(frame[name]) for name in names])
-        columns = [np.concatenate(list(map(_unpacked, col))) for col in zip(*parts, strict=True)]
+        columns = map(_joined, zip(*parts, strict=True))
         whole = pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)
         return {
             role: whole[at[0]] if len(at) == 1 else whole[at] for role, at in self.roles.items()
@@ -110,17 +110,26 @@ def where_rows_are(
     return function(X, sensitive_features)
 
 
-def _packed(column: pd.Series[Any]) -> tuple[Any, Any]:
+def _packed(column: pd.Series[Any]) -> tuple[Any, Any, Any]:
     """Pack numbers as they are; texts by codes of few bytes, and each distinct one once."""
-    values = column.to_numpy()
+    values, dtype = column.to_numpy(), column.dtype
     if values.dtype.kind in "biuf":
-        return values, None
+        return values, None, dtype
     # Texts repeat, and would travel once for each row.
     codes, texts = pd.factorize(values)
-    return codes.astype(np.min_scalar_type(-len(texts) - 1)), texts.astype(object)
+    return codes.astype(np.min_scalar_type(-len(texts) - 1)), texts.astype(object), dtype
 
 
-def _unpacked(packed: tuple[Any, Any]) -> Any:
-    values, texts = packed
-    # Code -1, a missing value, is the last entry.
-    return values if texts is None else np.concatenate([texts, [None]])[values]
+def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> Any:
+    """Return a column from its packed parts; categories declare values, whether or not they occur.
+
+    Code -1, a missing value, is the last entry.
+    """
+    values = np.concatenate(
+        [v if texts is None else np.concatenate([texts, [None]])[v] for v, texts, _ in parts]
+    )
+    dtypes = [dtype for *_, dtype in parts]
+    if not all(isinstance(dtype, pd.CategoricalDtype) for dtype in dtypes):
+        return values
+    declared = dict.fromkeys(value for dtype in dtypes for value in dtype.categories)
+    return pd.Categorical(values, [*declared], ordered=all(dtype.ordered for dtype in dtypes))

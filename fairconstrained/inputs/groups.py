@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import type_of_target
 
 from fairconstrained.arrays import Array, computed
-from fairconstrained.inputs.samples import check_length
+from fairconstrained.inputs.samples import check_length, is_unsplit
 from fairconstrained.inputs.values import (
     Description,
     check_kind,
@@ -148,8 +148,8 @@ def read_groups(
         columns, arrays = before.in_order(columns, name), before.in_order(arrays, name)
     groups, levels = _crossed(arrays, name, required)
     if n_samples is not None:
-        is_dict = isinstance(sensitive_features, dict)
-        check_length(name, len(groups.codes), n_samples, "X", is_dict)
+        unsplit = is_unsplit(sensitive_features)
+        check_length(name, len(groups.codes), n_samples, "X", unsplit)
     for (key, column), level in zip(columns.items(), levels, strict=True):
         # Categories may be declared because it is secret which of them occur.
         dtype = getattr(column, "dtype", None)

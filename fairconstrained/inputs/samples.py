@@ -51,7 +51,7 @@ def check_samples(**inputs: Any) -> None:
             if (n_rows := _n_rows(column)) is not None:
                 if n_samples is None:
                     counted, n_samples = name, n_rows
-                check_length(name, n_rows, n_samples, counted, isinstance(values, dict))
+                check_length(name, n_rows, n_samples, counted, is_unsplit(values))
             if np.ma.is_masked(column):
                 raise ValueError(
                     f"{name} has masked values, whose data would be used as if they were not "
@@ -74,14 +74,24 @@ def positions_noted() -> Iterator[None]:
         yield
 
 
-def check_length(name: str, n_rows: int, n_samples: int, other: str, is_dict: bool = False) -> None:
+def is_unsplit(values: Any) -> bool:
+    """Return whether these are columns that searches hand to each fit as a whole."""
+    return isinstance(values, dict) or type(values).__name__ == "LazyFrame"
+
+
+def check_length(
+    name: str, n_rows: int, n_samples: int, other: str, is_unsplit: bool = False
+) -> None:
     """Raise ValueError unless an input has as many rows as an `other` one."""
     if n_rows != n_samples:
-        whole = " Searches and cross_validate do not split a dict: give a DataFrame of its columns."
+        whole = (
+            " Searches and cross_validate do not split a dict or a LazyFrame: give a DataFrame of "
+            "its columns."
+        )
         raise ValueError(
             f"{name} has {in_rows(n_rows)}, but {other} has {n_samples}. Give one row per sample, "
             "in the same order (resampling steps of a pipeline break it)."
-            f"{whole if is_dict else ''}"
+            f"{whole if is_unsplit else ''}"
         )
 
 

@@ -111,6 +111,8 @@ def holdout_split(
     n_samples: int, test_size: float, random_state: Any, sensitive_features: Any = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Split rows at random, within each group, for training and tests; warn of single rows."""
+    if n_samples == 0:
+        raise ValueError("X must have rows to split for training and tests; got none.")
     groups = np.zeros(n_samples) if sensitive_features is None else sensitive_features
     group, labels = encode_groups(groups, n_samples).certain("CertifiedClassifier")
     group %= len(labels) + 1  # rows of unknown group are one more

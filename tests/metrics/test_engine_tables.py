@@ -65,6 +65,21 @@ def test_a_certificate_of_decisions_and_of_a_model(constraint, table, rows):
     assert metrics.certify(model, table, "label", sensitive_features="sex", **told) == whole
 
 
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_categories_declare_groups_and_their_order_the_favourable_label(rows):
+    """As in memory, where partitions have them all or their own, whether or not rows have them."""
+    order = pd.CategoricalDtype(["yes", "no"], ordered=True)
+    sex = rows.sex.astype("category").cat.add_categories("x")
+    columns = rows.assign(label=rows.label.astype(order), sex=sex)[["label", "granted", "sex"]]
+    told = {"constraint": "equal_opportunity", "slack": 0.5}
+    given = {"y_true": columns.label, "y_pred": columns.granted, "sensitive_features": sex}
+    whole = metrics.certify(**given, **told)
+    assert "group x with label 'no' (0 rows)" in whole.left_out
+    table = dd.from_pandas(columns, npartitions=3)
+    named = {"y_true": "label", "y_pred": "granted", "sensitive_features": "sex", "X": table}
+    assert metrics.certify(**named, **told) == whole
+
+
 def test_an_audit_of_decisions_and_of_a_model(table, rows):
     model = LogisticRegression(solver="liblinear").fit(features(rows), rows.label)
     told = {"pos_label": "yes", "slack": 0.1}

@@ -186,6 +186,11 @@ def test_what_is_not_valid_is_refused_by_name(changed, error, message):
         search.fit(DATA.data, DATA.target, sensitive_features=DATA.sensitive_features)
 
 
+def test_a_search_without_rows_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"^X must have rows to split"):
+        PrivateGridSearch(RATES, {"slack": [0.1]}).fit(DATA.data[:0], DATA.target[:0])
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("epsilon", [None, 1.0])
 def test_what_compares_private_fits_by_exact_numbers_is_named(epsilon):
