@@ -26,6 +26,7 @@ from fairconstrained.fit.ranking import as_private_ranking, as_ranking
 from fairconstrained.fit.result import store
 from fairconstrained.fit.rows import FitInputs, with_groups
 from fairconstrained.fit.task import Task
+from fairconstrained.inputs.samples import check_samples
 from fairconstrained.models.posteriors import Posteriors
 from fairconstrained.privacy.accounting import Budget
 from fairconstrained.solvers.level_set import LevelSet
@@ -210,6 +211,7 @@ class AUCFairClassifier(PrivateFairClassifier):
                 )
             inputs = FitInputs(X, y, sensitive_features, sample_weight)
             known = getattr(self, "_stream_", None)  # removed by `fit`, as all fitted attributes
+            check_samples(X=X)
             if known is not None and not _num_samples(X):
                 return self  # a chunk of nobody
             stream, chunk = extended_stream(task, self, known, inputs, classes)

@@ -21,6 +21,7 @@ from fairconstrained.inputs.samples import check_length, is_unsplit
 from fairconstrained.inputs.values import (
     Description,
     check_kind,
+    declared_values,
     described,
     examples_of,
     kind_of,
@@ -247,7 +248,9 @@ def categories(values: Any, name: str) -> list[Any] | None:
     elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
         columns = [values[name] for name in values.columns]
     dtypes = [getattr(column, "dtype", None) for column in columns]
-    declared: list[Any] = [getattr(dtype, "categories", None) for dtype in dtypes]
+    declared: list[Any] = [
+        declared_values(dtype) if hasattr(dtype, "categories") else None for dtype in dtypes
+    ]
     missing = [values is None for values in declared]
     if all(missing):
         return None
@@ -257,11 +260,11 @@ def categories(values: Any, name: str) -> list[Any] | None:
             f"values whether or not they occur; column {missing.index(True)} is none."
         )
     try:  # rows would be read otherwise where only some of them occur, which would tell which
-        levels = [sorted(column) for column in declared]
+        levels = [sorted(values) for values in declared]
     except TypeError as error:
         raise ValueError(
             f"the categories of {name} must be of one type, such as texts, because those that "
-            f"occur are read as numbers or texts; got {[list(column) for column in declared]}."
+            f"occur are read as numbers or texts; got {declared}."
         ) from error
     if name == "y" and type_of_target(np.asarray(declared[0])) == "continuous":
         raise ValueError(f"the categories of y must be classes; got the numbers {levels[0]}.")

@@ -52,7 +52,7 @@ def check_samples(**inputs: Any) -> None:
                 if n_samples is None:
                     counted, n_samples = name, n_rows
                 check_length(name, n_rows, n_samples, counted, is_unsplit(values))
-            if np.ma.is_masked(column):
+            if isinstance(column, np.ma.MaskedArray) and np.ma.is_masked(column):
                 raise ValueError(
                     f"{name} has masked values, whose data would be used as if they were not "
                     "masked. Drop these samples or fill the values (numpy.ma.filled)."

@@ -38,6 +38,9 @@ def to_array(values: Any, name: str) -> Array:
         if array.dtype.kind in "US" and not hasattr(values, "dtype"):
             # numpy turns a nested list of mixed types into strings; this keeps the values.
             array = np.asarray(values, dtype=object)
+        elif array.dtype.kind == "f" and hasattr(values, "dtype") and (abs(array) > 2**53).any():
+            # Integers, where missing ones made floats of them, which cannot tell these apart.
+            array = np.asarray(pd.Series([*values], dtype=object)) if array.ndim == 1 else array
         elif array.dtype.kind in "mM":  # whose values Python has, as it has none of nanoseconds
             given, array = array, array.astype(f"{array.dtype.kind}8[us]")
             if (given != array)[~np.isnat(given)].any():
@@ -78,6 +81,17 @@ def plain(array: Array, name: str = "a column") -> Array:
             warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
         return np.array(array.tolist(), dtype="M8[us]")
     return array
+
+
+def distinct(values: Any, name: str) -> list[Any]:
+    """Return the distinct values of a column that are not missing, as they are read."""
+    levels = pd.Series([*factorized(values, name)[1]], dtype=object)
+    return list(plain(np.asarray(levels), name).tolist())
+
+
+def declared_values(dtype: Any) -> list[Any]:
+    """Return the categories of pandas or polars, as the values of their columns are read."""
+    return distinct(pd.Series([*dtype.categories], dtype=object), "a column of categories")
 
 
 def factorized(values: Any, name: str) -> tuple[Ints, Any]:

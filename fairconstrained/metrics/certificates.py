@@ -22,7 +22,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.inputs.values import factorized, listed
+from fairconstrained.inputs.values import distinct, listed
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import AUCGap, Ranked
 from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
@@ -254,7 +254,7 @@ def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Cla
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
     known += [label for column in labels for label in declared(column)]
     true, decided = (
-        [] if column is None else factorized(np.ravel(as_numpy(column)), name)[1].tolist()
+        [] if column is None else distinct(np.ravel(as_numpy(column)), name)
         for name, column in zip(("y_true", "y_pred"), rows[:2], strict=True)
     )
     known += true if set(decided) <= set(true) else []  # labels that nobody is predicted

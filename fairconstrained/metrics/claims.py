@@ -14,7 +14,7 @@ from fairconstrained.comparison import Compared, compared
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
-from fairconstrained.inputs.values import kind_of, warn_of_spellings
+from fairconstrained.inputs.values import declared_values, kind_of, warn_of_spellings
 from fairconstrained.metrics.bounds import AGAINST_ALL, DISTRIBUTIONS
 from fairconstrained.metrics.inputs import check_scores, predicted, scores_of
 from fairconstrained.metrics.metric import choose
@@ -195,7 +195,7 @@ def declared(values: Any) -> list[Any]:
     """Return the categories of a column; they are part of a claim, whether or not they occur."""
     dtype: Any = getattr(values, "dtype", None)
     is_known = type(dtype).__name__ in ("CategoricalDtype", "Enum")  # of pandas and polars
-    return list(dtype.categories) if is_known else []
+    return declared_values(dtype) if is_known else []
 
 
 def lacking(

@@ -327,3 +327,33 @@ def test_lazy_columns_beside_an_array():
         for a, b in ((y, groups), (Y, GROUP))
     ]
     assert curves[0]["mean_test_dp"].tolist() == curves[1]["mean_test_dp"].tolist()
+
+
+@pytest.mark.parametrize("kind", ["categories", pl.Series, "Int64"])
+def test_large_integers_stay_apart_beside_missing_ones(kind):
+    """Floats, which a missing value would make of them, cannot tell them apart."""
+    values = [2**60, 2**60 + 1, None]
+    column = kind(values) if kind is pl.Series else pd.Series(values, dtype="Int64")
+    column = pd.Categorical(column) if kind == "categories" else column
+    assert encode_groups(column).labels.tolist() == values[:2]
+    assert encode_groups(column).codes.tolist() == [0, 1, -1]
+
+
+def test_an_array_of_pandas_with_missing_values_is_no_masked_one():
+    groups = pd.array([0, 1, None], dtype="Int64")
+    monitor = FairnessMonitor().update([0, 1, 1], sensitive_features=groups)
+    assert (monitor.n_rows_, monitor.n_unknown_) == (2, 1)
+
+
+def test_declared_days_are_the_days_of_the_rows():
+    days = pd.Categorical(DAYS, [*sorted(set(DAYS)), datetime.date(2030, 1, 1)])
+    rows = {"y_pred": DECISION, "sensitive_features": days}
+    with pytest.warns(SmallGroupWarning, match="leaves out group 2030-01-01 00:00:00 "):
+        certificate = certify(**rows, constraint="demographic_parity", slack=0.9)
+    assert certificate.left_out == ["group 2030-01-01 00:00:00 (0 rows)"]
+    clf = RateConstrainedClassifier(epsilon=10.0, max_iter=1, random_state=0)
+    with warnings.catch_warnings(action="ignore"):
+        assert len(clf.fit(X, Y, sensitive_features=days).groups_) == 3
+    rows = {"y_true": days, "y_pred": days, "sensitive_features": np.arange(len(Y)) % 2}
+    with warnings.catch_warnings(action="ignore"):  # of the label without rows
+        assert certify(**rows, constraint="demographic_parity", slack=0.9).estimate < 0.2
