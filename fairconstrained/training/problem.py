@@ -131,10 +131,12 @@ class FunctionConstraint(Term):
 class NotionConstraint(Term):
     """Constraints of the package, on the second tensor of a batch as labels."""
 
-    def __init__(self, notions: Sequence[Notion], y: Tensor, group: Tensor, slack: float):
-        n_classes, n_groups = max(2, int(y.max()) + 1), int(group.max()) + 1
+    def __init__(
+        self, notions: Sequence[Notion], y: Tensor, group: Tensor, names: Any, slack: float
+    ):
+        n_classes, n_groups = max(2, int(y.max()) + 1), len(names)
         self._n_groups = n_groups
-        space = Space(list(range(n_classes)), list(range(n_groups)))
+        space = Space(list(range(n_classes)), names)
         self.cell = y * n_groups + group
         rows = torch.bincount(self.cell, minlength=n_classes * n_groups)
         cells = rows.reshape(n_classes, n_groups).numpy()
@@ -156,14 +158,23 @@ class NotionConstraint(Term):
 
     def soft(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
         rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)
-        scores = outputs.reshape(len(outputs), -1)
-        return self._stack.statistic.sums(scores, rows).reshape(-1)
+        return self._stack.statistic.sums(self._scores(outputs), rows).reshape(-1)
 
     def measured(self, outputs: Tensor, batch: Batch, drawn: Drawn) -> Tensor:
         rows = self._stack.partition.place(batch[1].long(), drawn.group, drawn.scale)
-        scores = outputs.reshape(len(outputs), -1)
-        hard = rows.sums(self._stack.statistic.hard, scores).reshape(-1)
+        hard = rows.sums(self._stack.statistic.hard, self._scores(outputs)).reshape(-1)
         return torch.stack((self.soft(outputs, batch, drawn), hard))
+
+    def _scores(self, outputs: Tensor) -> Tensor:
+        """Return the scores (n, K); raise ValueError unless they are of the classes in the data."""
+        scores, n_classes = outputs.reshape(len(outputs), -1), len(self._stack.space.classes)
+        one = n_classes == 2 and scores.shape[1] == 1
+        if not one and scores.shape[1] != n_classes:
+            raise ValueError(
+                f"module must return a score for each of the {n_classes} class indices in data, or "
+                f"one score for two; got {scores.shape[1]}."
+            )
+        return scores
 
     def values(self, moments: Tensor) -> Tensor:
         sums = moments.reshape(self._stack.n_parts, -1)

@@ -20,7 +20,7 @@ from fairconstrained.models.network import NetworkModel, materialize
 from fairconstrained.solvers.base import Callback, Iterate, Solver
 from fairconstrained.solvers.run import run
 from fairconstrained.solvers.sgda import EarlyStoppedSGDA
-from fairconstrained.training.data import Source, as_source
+from fairconstrained.training.data import Batch, Source, as_source
 from fairconstrained.training.problem import (
     Function,
     FunctionConstraint,
@@ -160,7 +160,7 @@ def train(
         network = _copied(module, device)
         first = next(p for p in network.parameters() if p.requires_grad)
         source = as_source(data, first.dtype)
-        group = _group_index(groups, source)
+        group, names = _group_index(groups, source)
         solver = EarlyStoppedSGDA() if solver is None else solver
         if not isinstance(solver, Solver):
             raise ValueError(
@@ -184,7 +184,7 @@ def train(
             NetworkModel(network),
             source,
             risk(loss),
-            _as_constraints(constraints, source, None if groups is None else group, slack),
+            _as_constraints(constraints, source, group, names, slack),
             group,
             first.device,
             alpha,
@@ -208,13 +208,13 @@ def _copied(module: Any, device: Any) -> nn.Module:
     return copied if device is None else copied.to(device)
 
 
-def _group_index(groups: Any, source: Source) -> Tensor:
-    """Return the group of each row; all one where none are given."""
+def _group_index(groups: Any, source: Source) -> tuple[Tensor, Any]:
+    """Return the group of each row, and the labels of groups: all rows and none, if none given."""
     if groups is None:
-        return torch.zeros(source.n_rows, dtype=torch.long)
+        return torch.zeros(source.n_rows, dtype=torch.long), None
     if source.streams:
         raise ValueError("groups cannot be used with a loader: it chooses its rows itself.")
-    encoded = encode_groups(groups).certain("train")
+    encoded = encode_groups(groups, name="groups").certain("train")
     if not encoded.known.all():
         raise ValueError(
             f"groups has {(~encoded.known).sum()} missing values (first at row "
@@ -223,10 +223,12 @@ def _group_index(groups: Any, source: Source) -> Tensor:
     index = torch.as_tensor(encoded.codes)
     if len(index) != source.n_rows:
         raise ValueError(f"groups has {in_rows(len(index))}, but data has {source.n_rows}.")
-    return index
+    return index, encoded.labels
 
 
-def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: float) -> list[Term]:
+def _as_constraints(
+    given: Any, source: Source, group: Tensor, names: Any, slack: float
+) -> list[Term]:
     notions: list[Notion] = []
     found: list[Term] = []
     for item in given if isinstance(given, (list, tuple)) else [given]:
@@ -240,15 +242,27 @@ def _as_constraints(given: Any, source: Source, group: Tensor | None, slack: flo
                 f"fairconstrained.constraints; got {item!r}."
             )
     if notions:
-        if source.streams or group is None:
+        if source.streams or names is None:
             raise ValueError(
                 f"{notions[0]!r} needs groups, and data that can be indexed; got "
                 f"{'a loader' if source.streams else 'groups=None'}."
             )
         # Chunk by chunk: features of data sets on disk need not fit into memory.
-        labels = torch.cat([batch[1].cpu().long() for _, batch in source.chunks()])
-        found.append(NotionConstraint(notions, labels, group, slack))
+        labels = torch.cat([_class_indices(batch) for _, batch in source.chunks()])
+        found.append(NotionConstraint(notions, labels, group, names, slack))
     return found
+
+
+def _class_indices(batch: Batch) -> Tensor:
+    """Return the second tensor of a batch; raise ValueError unless it holds class indices."""
+    given = batch[1].cpu() if len(batch) > 1 else torch.zeros(0, 0)
+    index = given.long()
+    if given.ndim != 1 or bool((index != given).any()) or bool((index < 0).any()):
+        raise ValueError(
+            "data must have the class indices 0, 1, ... of the rows as their second tensor, of one "
+            "dimension, for objects of fairconstrained.constraints."
+        )
+    return index
 
 
 def _recorded(iterate: Iterate) -> tuple[float, NDArray[Any], NDArray[Any]]:

@@ -390,6 +390,26 @@ def test_groups_that_cannot_be():
     refused("needs groups, .* got a loader", [LossParity()], groups=None, data=DataLoader(Lazy()))
     data = X, GROUP, GROUP  # labels are groups
     refused(r"needs rows of .*group 0, label 1 \(0 r", [LossParity(within="labels")], data=data)
+    named = np.array(["f", "m"])[GROUP.numpy()]
+    by_label = [LossParity(within="labels")]
+    refused(r"needs rows of .*group f, label 1 \(0 r", by_label, data=data, groups=named)
+
+
+@pytest.mark.parametrize("change", [lambda y: y / 2, lambda y: y - 1, lambda y: y[:, None]])
+def test_labels_that_are_no_class_indices_are_refused(change):
+    """A half was taken for zero, which is another label."""
+    data = X, change(Y)
+    refused("data must have the class indices 0, 1, ... of the rows", [LossParity()], data=data)
+    words = "module must return a score for each of the 3 class indices in data"
+    refused(words, [LossParity()], data=(X, Y + 1))
+
+
+def test_attributes_are_compared_side_by_side():
+    """Not crossed, where each pair of all combinations would be compared."""
+    people = {"sex": np.arange(600) % 2, "age": np.arange(600) % 3}
+    notion = DemographicParity(slack=1.0, attributes="parallel")
+    found = trained(notion, groups=people, callbacks=[lambda _: True])
+    assert len(found.values) == 2 + 6
 
 
 def test_modules_solvers_and_constraints_that_cannot_be():
