@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.estimators.base import FairClassifier
 from fairconstrained.inputs.groups import group_name
+from fairconstrained.metrics.claims import constraint_bound
 from fairconstrained.metrics.statements import Certificate
 
 # Where a wrapper keeps the fitted estimator in it.
@@ -190,15 +191,29 @@ def _model(clf: Any) -> str:
 def _constraint(clf: Any) -> str:
     source = _ON_ROWS if clf.privacy_ is None else "by the noisy numbers that were released"
     rows = [f"| {name} | {value:.6g} |" for name, value in clf.violations_.items()]
-    slack = f" The slack is {clf.slack:g}." if hasattr(clf, "slack") else ""
+    left_out = f" Left out: {'; '.join(clf.left_out_)}." if clf.left_out_ else ""
     if any(map(isnan, clf.violations_.values())):
         verdict = "It is NOT kept there: where it is nan, nothing is compared."
     elif not len(clf.multipliers_):
         verdict = "It is penalised and not bounded."
     else:
         verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept there, to the last row."
-    if clf.training_violation_ != clf.violation_:
+    if clf.training_violation_ != clf.violation_ and not isnan(clf.violation_):
         trained = f"{clf.training_violation_:.6g}"
         verdict += f" By the model that predicts it is {trained} on all training rows."
     table = "\n".join(["| criterion | violation |", "|---|---|", *rows])
-    return f"Measured {source}:\n\n{table}\n\n{verdict}{slack}"
+    return f"Measured {source}:\n\n{table}\n\n{verdict}{_slacks(clf)}{left_out}"
+
+
+def _slacks(clf: Any) -> str:
+    """Say the slack of all criteria, or of each, in the units of their violations."""
+    if not hasattr(clf, "slack"):
+        return ""
+    bounds = [constraint_bound(notion) for notion in clf._notions()]
+    words = [f"{clf.slack if bound is None else bound}" for bound in bounds]
+    if len(set(words)) == 1:
+        return f" The slack is {words[0]}."
+    return "".join(
+        f" The slack of {name} is {slack}."
+        for name, slack in zip(clf.violations_, words, strict=True)
+    )

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import DPFermiClassifier, PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.export import model_card
 from fairconstrained.metrics import certify
@@ -84,6 +85,28 @@ def test_a_constraint_that_is_not_kept_is_said_to_be_so(data):
     with pytest.warns(ConstraintNotSatisfiedWarning, match="exceeds its slack"):
         clf.fit(X, y, sensitive_features=groups)
     assert "is NOT kept" in model_card(clf).sections["Constraint"]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "words"),
+    [
+        (DemographicParity(0.3), "The slack is 0.3."),
+        (DemographicParity(ratio=0.75), "The slack is 0.25."),
+        (FalseNegativeRate({0: 0.5, 1: 0.6}, per_group=True), "The slack is {0: 0.5, 1: 0.6}."),
+        (
+            ["demographic_parity", FalseNegativeRate(0.5)],
+            "The slack of demographic_parity is 0.4. The slack of false_negative_rate is 0.5.",
+        ),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_the_slack_is_that_of_each_criterion_and_who_is_left_out_is_named(data, constraint, words):
+    X, y, groups = data
+    clf = RateConstrainedClassifier(constraint, slack=0.4, min_group_size=500, max_iter=5)
+    section = model_card(clf.fit(X, y, sensitive_features=groups)).sections["Constraint"]
+    assert words in section
+    assert all(name in section for name in clf.left_out_)
 
 
 def test_groups_that_predictions_need_are_named_and_that_nothing_is_proved():
