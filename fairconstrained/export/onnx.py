@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 
+from fairconstrained.models.boosters import family_of
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrator, Ensemble, InKinds
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
@@ -23,8 +24,9 @@ from fairconstrained.numerics import TINY
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     """Return the ONNX graph of a fitted classifier of this package, or of a pipeline ending in one.
 
-    Its outputs are the predicted labels and the class probabilities. The graph of a
-    :class:`~fairconstrained.models.SingleFit` is that of the classifier inside.
+    Its outputs are the predicted labels and the class probabilities. The graph of boosted trees
+    from :class:`~fairconstrained.models.SingleFit` or :class:`~fairconstrained.models.Boosting` is
+    that of the booster inside.
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     ------
     ValueError
         If the model cannot be converted: it needs the group to predict, is a module of your own,
-        or has decisions but no probabilities inside.
+        has decisions but no probabilities inside, or a classifier that skl2onnx does not know.
 
     Examples
     --------
@@ -56,12 +58,23 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     """
     register_onnx_converters()
     import skl2onnx
+    from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 
-    # The classifier inside is the model, and skl2onnx knows it already.
-    model = getattr(getattr(model, "model_", None), "estimator_", model)  # of a SingleFit
+    # The booster inside is the model, unless it lacks a class. Graphs of other classifiers may mix
+    # precisions, which is mended around them.
+    inside = getattr(getattr(model, "model_", None), "estimator_", None)
+    if family_of(inside) is not None and np.array_equal(inside.classes_, model.classes_):
+        model = inside
     # Dictionaries of probabilities, skl2onnx's default, exist in single precision only.
     given = {"options": {id(model): {"zipmap": False}}, **options}
-    return skl2onnx.to_onnx(model, X, **given)
+    try:
+        return skl2onnx.to_onnx(model, X, **given)
+    except (MissingConverter, MissingShapeCalculator) as error:
+        unknown = str(error).partition("'<class '")[2].partition("'")[0].rpartition(".")[2]
+        raise ValueError(
+            f"skl2onnx has no converter for {unknown or 'a part of the model'}: register one by "
+            "skl2onnx.update_registered_converter (onnxmltools has those for LightGBM and XGBoost)."
+        ) from error
 
 
 def register_onnx_converters() -> None:
@@ -210,7 +223,10 @@ def _table(graph: _Graph, columns: Sequence[Any]) -> Any:
 def _scores(graph: _Graph, clf: Any, X: Sequence[Any]) -> Any:
     """Return scores (n, K) of the classifier for one table, or its columns."""
     if hasattr(clf.model_, "estimator_"):
-        given = graph.Log(graph.Max(graph.sub_model(clf.model_.estimator_, X), np.array([TINY])))
+        inside = clf.model_.estimator_
+        logs = graph.Log(graph.Max(graph.sub_model(inside, X), np.array([TINY])))
+        place = np.asarray(inside.classes_)[:, None] == clf.classes_  # it may lack classes
+        given = graph.Add(graph.product(logs, place), np.log(TINY) * ~place.any(axis=0))
         return graph.product(given, [[-1.0], [1.0]]) if len(clf.classes_) == 2 else given
     posteriors = getattr(clf.model_, "fitted_", None)
     table = _table(graph, X) if posteriors is None else _columns(graph, posteriors, X)

@@ -9,7 +9,11 @@ import torch
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -132,6 +136,17 @@ def test_the_graph_of_a_single_model_is_that_of_the_classifier(model):
     agrees(clf, X)
 
 
+@pytest.mark.parametrize("model", [trees(), ExtraTreesClassifier(5, random_state=0)], ids=str)
+def test_a_single_model_that_lacks_a_class_is_one_of_all_classes_in_the_graph(model):
+    """As it predicts itself; nobody is given a label that two rows have."""
+    X, y, groups = biased()
+    y, X = np.where(np.arange(len(y)) < 2, 0, y + 1), X.astype(np.float32).astype(float)
+    clf = RateConstrainedClassifier(slack=0.5, model=SingleFit(model), random_state=0)
+    clf.fit(X, y, sensitive_features=groups)
+    assert clf.model_.estimator_.classes_.tolist() == [1, 2]
+    agrees(clf, X)
+
+
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 @pytest.mark.parametrize("kind", [partial(SingleFit, cv=2), Boosting])
 def test_boosted_trees_of_other_libraries_go_through_onnxmltools(kind):
@@ -154,6 +169,10 @@ def test_boosted_trees_of_other_libraries_go_through_onnxmltools(kind):
     agrees(clf, X, atol=1e-5, target_opset={"": 15, "ai.onnx.ml": 3})
 
 
+class Unknown(LogisticRegression):
+    pass
+
+
 def test_inputs_in_single_precision_are_computed_with_in_double():
     clf, X = fitted(RateConstrainedClassifier(), biased()[1])
     assert agrees(clf, X.astype(np.float32)).dtype == np.float32
@@ -165,6 +184,7 @@ def test_inputs_in_single_precision_are_computed_with_in_double():
         (PartialParityClassifier(slack=0.3, group_features=True), "group_features=False"),
         (RateConstrainedClassifier(model=torch.nn.Linear, max_iter=3), "torch.onnx.export"),
         (RateConstrainedClassifier(model=LinearSVC()), "predict_proba"),
+        (RateConstrainedClassifier(model=Unknown()), "no converter for Unknown"),
     ],
 )
 def test_what_has_no_graph_is_refused_in_words(estimator, words):
