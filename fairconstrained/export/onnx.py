@@ -62,7 +62,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
     # The booster inside is the model, unless it lacks a class. Graphs of other classifiers may mix
     # precisions, which is mended around them.
-    inside = getattr(getattr(model, "model_", None), "estimator_", None)
+    inside: Any = getattr(getattr(model, "model_", None), "estimator_", None)
     if family_of(inside) is not None and np.array_equal(inside.classes_, model.classes_):
         model = inside
     # Dictionaries of probabilities, skl2onnx's default, exist in single precision only.
