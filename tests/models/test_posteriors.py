@@ -146,6 +146,17 @@ def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
         np.testing.assert_allclose(own[-1].coef_, direct[-1].coef_)
 
 
+def test_the_unit_of_weights_does_not_matter_where_it_does_not_to_the_classifier():
+    X, y, group = rows()
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    one, *others = (
+        Posteriors(GaussianNB(), cv=KFold(2)).columns(X, y, group, ODDS, sample_weight=w)[0]
+        for w in (weight, weight / weight.sum(), 1e9 * weight)
+    )
+    for table in others:
+        np.testing.assert_allclose(table, one, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("model", [GaussianNB(), LinearSVC(), DecisionTreeClassifier()], ids=str)
 def test_posteriors_are_calibrated_whatever_the_classifier_gives(model):
     """Mean posteriors are the fractions of the labels and parts; densities thus average to one."""
