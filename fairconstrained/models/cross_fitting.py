@@ -208,6 +208,11 @@ def _given(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) 
             f"a classifier as model needs predict_proba or decision_function once it is fitted; "
             f"got {model!r}."
         )
+    if given.shape[1:] != (len(model.classes_),):  # as with a loss of one's own in LightGBM
+        raise ValueError(
+            f"{type(model).__name__} must give a probability or a decision for each of its "
+            f"{len(model.classes_)} classes; of {len(given)} rows it gives shape {given.shape}."
+        )
     known, place = np.isin(model.classes_, kinds), np.searchsorted(kinds, model.classes_)
     evidence = np.full((len(given), len(kinds)), lacking)
     evidence[:, place[known]] = given[:, known]

@@ -287,6 +287,17 @@ def test_decisions_that_are_not_finite_are_refused():
         Posteriors(Broken()).columns(*rows(50), PARITY)
 
 
+def test_scores_in_place_of_probabilities_of_all_classes_are_refused():
+    class Scores(GaussianNB):
+        def predict_proba(self, X):
+            return X[:, 0]
+
+    with pytest.raises(
+        ValueError, match=r"Scores must give a probability .* each of its 2 classes"
+    ):
+        Posteriors(Scores()).columns(*rows(50), PARITY)
+
+
 def frame(n=600, seed=0):
     rng = np.random.default_rng(seed)
     size = rng.choice(["large", "small", "tiny"], n, p=[0.5, 0.49, 0.01])
