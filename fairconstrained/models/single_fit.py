@@ -182,4 +182,13 @@ class SingleFit(PlainClassifier, Posteriors):
         model = seeded_where_unset(clone(self.estimator), np.random.RandomState(self.seed_))
         # Rows near the threshold matter little to the head, and their decisions are mostly noise.
         weight = rows.weight[used] * (ordered[:, -1] - ordered[:, -2])
-        return model.fit(X, rows.classes[label], **weights_for(model, weight))
+        try:
+            return model.fit(X, rows.classes[label], **weights_for(model, weight))
+        except ValueError as error:
+            lacking = np.delete(rows.classes, label).tolist()
+            if not lacking:
+                raise
+            raise ValueError(
+                f"SingleFit.estimator: the constrained head gives no row the labels {lacking}, and "
+                f"{type(model).__name__} cannot be fitted without: {error} Posteriors can be."
+            ) from error

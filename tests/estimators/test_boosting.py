@@ -492,6 +492,20 @@ def test_out_of_fold_labels_know_nothing_of_the_label_of_their_row():
     assert 0.45 < clf.history_["error"][-1] < 0.55
 
 
+class Strict(LogisticRegression):
+    def fit(self, X, y, sample_weight=None):
+        if 0 not in y:
+            raise ValueError("Expected 0.")
+        return super().fit(X, y, sample_weight)
+
+
+def test_a_label_that_no_decision_has_is_named_where_the_classifier_needs_it():
+    X, y, group = table(n=1000)
+    y = np.where(np.arange(1000) < 2, 0, y + 1)
+    with pytest.raises(ValueError, match=r"labels \[0\], and Strict .* without: Expected 0\."):
+        single(model=Strict(), data=(X, y, group))
+
+
 def test_weights_count_as_rows():
     """A row of weight 2 is two rows: the same posteriors, head and classifier."""
     X, y, group = table()
