@@ -74,13 +74,19 @@ def plain(array: Array, name: str = "a column") -> Array:
     if all(isinstance(value, (bool, np.bool_)) for value in array):
         return array.astype(bool)
     if all(isinstance(value, (Real, Decimal, np.bool_)) for value in array):
-        exact = (Decimal, Fraction)  # which numpy keeps as objects
-        return np.array([float(v) if isinstance(v, exact) else v for v in array.tolist()])
+        return np.array([_inexact(value) for value in array.tolist()])
     if all(isinstance(value, date) and not getattr(value, "tzinfo", None) for value in array):
         if any(getattr(value, "nanosecond", 0) for value in array):
             warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
         return np.array(array.tolist(), dtype="M8[us]")
     return array
+
+
+def _inexact(value: Any) -> Any:
+    """Return decimals and fractions, which numpy keeps as objects, as Python's numbers."""
+    if not isinstance(value, (Decimal, Fraction)):
+        return value
+    return int(value) if float(value).is_integer() else float(value)
 
 
 def distinct(values: Any, name: str) -> list[Any]:

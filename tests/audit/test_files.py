@@ -89,6 +89,10 @@ FILES = {
     "the sheet that has the columns": (lambda: excel("Info", "Daten", "Rest"), []),
     "a sheet by number": (lambda: excel("Info", "Daten"), ["--sheet", "2"]),
     "Parquet": (parquet, []),
+    "Parquet with nested values and durations": (
+        lambda: parquet(list=[[1, 2]] * N, dict=[{"a": 1}] * N, time=pd.to_timedelta(N * [1])),
+        [],
+    ),
     "Parquet with categories": (
         lambda: parquet(Geschlecht=table()["Geschlecht"].astype("category")),
         [],
