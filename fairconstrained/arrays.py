@@ -36,8 +36,18 @@ def rows_of(values: Any, rows: NDArray[Any] | slice) -> Any:
     """
     if isinstance(values, dict):
         return {name: rows_of(column, rows) for name, column in values.items()}
+    values = splittable(values)
     whole = isinstance(values, (str, bytes)) or not hasattr(values, "__len__")
-    return values if whole else _safe_indexing(computed(values), rows)
+    return values if whole else _safe_indexing(values, rows)
+
+
+def splittable(values: Any) -> Any:
+    """Return columns of which scikit-learn takes rows: computed, and no bare texts of pandas."""
+    values = computed(values)
+    is_pandas = type(values).__module__.partition(".")[0] == "pandas"
+    whole = hasattr(values, "iloc") or hasattr(getattr(values, "dtype", None), "categories")
+    bare = is_pandas and hasattr(values, "to_numpy") and not whole
+    return values.to_numpy() if bare else values
 
 
 def computed(values: Any, *methods: str) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.arrays import computed
+from fairconstrained.arrays import splittable
 from fairconstrained.exceptions import PrivacyWarning, warn_caller
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import positions_noted
@@ -79,7 +79,7 @@ class DelegatingClassifier(
 
 def plain_objects(y: Any) -> Any:
     """Return a column of objects as labels of one type; another one stays, but is not lazy."""
-    y = computed(y)
+    y = splittable(y)
     return plain_labels(y) if getattr(y, "dtype", None) == np.dtype("O") else y
 
 

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
 
-from fairconstrained.arrays import check_number, computed
+from fairconstrained.arrays import check_number, splittable
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     NoUsefulModelError,
@@ -234,7 +234,7 @@ def tradeoff_curve(
             gap.set_score_request(sensitive_features=True, **asked)
         scoring = {"accuracy": accuracy, "dp": gap}
     values = [None] if param_name is None else list(param_range)
-    groups = computed(sensitive_features)
+    groups = splittable(sensitive_features)
     cv, metadata = check_cv(cv, y), {"sensitive_features": groups, **(params or {})}
     grid = {} if param_name is None else {param_name: values}
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)

@@ -357,3 +357,24 @@ def test_declared_days_are_the_days_of_the_rows():
     rows = {"y_true": days, "y_pred": days, "sensitive_features": np.arange(len(Y)) % 2}
     with warnings.catch_warnings(action="ignore"):  # of the label without rows
         assert certify(**rows, constraint="demographic_parity", slack=0.9).estimate < 0.2
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pd.Series(np.where(GROUP == 1, "f", "m"), dtype="string").array,
+        pd.Index(np.where(GROUP == 1, "f", "m")),
+        pl.LazyFrame({"sex": np.where(GROUP == 1, "f", "m")}),
+    ],
+)
+def test_columns_that_scikit_learn_cannot_split_are_split(groups):
+    clf = CertifiedClassifier(RateConstrainedClassifier(slack=0.5), random_state=0)
+    texts = np.where(GROUP == 1, "f", "m")
+    whole = str(clone(clf).fit(X, Y, sensitive_features=texts).certificate_)
+    assert str(clf.fit(X, Y, sensitive_features=groups).certificate_) == whole
+    vary = {"param_name": "slack", "param_range": [0.5], "cv": 2}
+    curves = [
+        tradeoff_curve(clf.estimator, X, Y, sensitive_features=given, **vary)["mean_test_dp"]
+        for given in (groups, texts)
+    ]
+    assert curves[0].tolist() == curves[1].tolist()
