@@ -107,6 +107,8 @@ def _n_rows(values: Any) -> int | None:
 
 def _compare_orders(name: str, index: Any, first: str, known: Any) -> None:
     """Raise or warn where labels of one index stand at other positions in the other one."""
+    # Labels of several levels are tuples, which may stand in an index of one level too.
+    index, known = index.to_flat_index(), known.to_flat_index()
     if index.isin(known).all() and known.isin(index).all():
         raise ValueError(
             f"{name} has the samples of {first} in another order: both indices hold the "

@@ -378,3 +378,13 @@ def test_columns_that_scikit_learn_cannot_split_are_split(groups):
         for given in (groups, texts)
     ]
     assert curves[0].tolist() == curves[1].tolist()
+
+
+def test_an_index_of_two_levels_and_one_of_one_level_are_matched_by_position():
+    levels = pd.MultiIndex.from_arrays([np.arange(len(Y)) // 10, np.arange(len(Y)) % 10])
+    expected = demographic_parity_difference(Y, DECISION, sensitive_features=GROUP)
+    decided, groups = pd.Series(DECISION, index=levels), pd.Series(GROUP)
+    assert demographic_parity_difference(Y, decided, sensitive_features=groups) == expected
+    flat = pd.Series(GROUP, index=levels.to_flat_index())
+    with pytest.raises(ValueError, match="has the samples of y_pred in another order"):
+        demographic_parity_difference(Y, decided, sensitive_features=flat[::-1])
