@@ -131,8 +131,9 @@ def calibrated(
     n_kinds = evidence[0].shape[1]
     simple = n_kinds < 2 or len(np.unique(target[used])) < 2
     model = DummyClassifier() if simple else LogisticRegression(max_iter=200)
-    # Its penalty is for rows of weight one, and must not depend on the unit of weights.
-    unit = weight[used] / weight[used].mean()
+    # Its penalty is for rows of weight one, and would make smaller weights those of a constant.
+    # Whole weights stay, since they are copies of a row.
+    unit = weight[used] / min(weight[used].mean(), 1.0)
     model.fit(_contrasts(evidence)[used], target[used], sample_weight=unit)
     return Calibrator(n_kinds, model)
 

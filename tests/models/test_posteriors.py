@@ -146,15 +146,20 @@ def test_weights_reach_the_last_step_of_a_pipeline_row_by_row():
         np.testing.assert_allclose(own[-1].coef_, direct[-1].coef_)
 
 
-def test_the_unit_of_weights_does_not_matter_where_it_does_not_to_the_classifier():
+def test_whole_weights_are_copies_and_the_unit_of_small_ones_does_not_matter():
     X, y, group = rows()
-    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
-    one, *others = (
-        Posteriors(GaussianNB(), cv=KFold(2)).columns(X, y, group, ODDS, sample_weight=w)[0]
-        for w in (weight, weight / weight.sum(), 1e9 * weight)
+
+    def columns(X, y, group, weight):
+        classifier = Posteriors(GaussianNB(), cv=KFold(2))
+        return classifier.columns(X, y, group, ODDS, sample_weight=weight)[0]
+
+    twice = (np.repeat(column, 2, axis=0) for column in (X, y, group, np.ones(len(y))))
+    np.testing.assert_allclose(
+        columns(*twice)[::2], columns(X, y, group, np.full(len(y), 2.0)), rtol=1e-6, atol=1e-6
     )
-    for table in others:
-        np.testing.assert_allclose(table, one, rtol=1e-3, atol=1e-3)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    one, other = (columns(X, y, group, weight / unit) for unit in (9.0, weight.sum()))
+    np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", [GaussianNB(), LinearSVC(), DecisionTreeClassifier()], ids=str)
