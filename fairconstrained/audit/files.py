@@ -131,12 +131,12 @@ def _parquet(data: bytes, name: str) -> pd.DataFrame:
     except (ValueError, OSError) as error:
         why = str(error).rstrip(".")
         raise Unusable(f"{name} is a Parquet file that cannot be read: {why}.") from error
-    for name in frame:  # as text and numbers, which CSV would have
-        first = frame[name].dropna().head(1).tolist()
-        if pd.api.types.is_timedelta64_dtype(frame[name]):
-            frame[name] = frame[name].dt.total_seconds()
+    for column in frame:  # as text and numbers, which CSV would have
+        first = frame[column].dropna().head(1).tolist()
+        if pd.api.types.is_timedelta64_dtype(frame[column]):
+            frame[column] = frame[column].dt.total_seconds()
         elif any(map(pd.api.types.is_list_like, first)):
-            frame[name] = frame[name].map(str, na_action="ignore")
+            frame[column] = frame[column].map(str, na_action="ignore")
     named = [level for level in frame.index.names if level is not None]
     return frame.reset_index(level=named).reset_index(drop=True)
 

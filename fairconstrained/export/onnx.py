@@ -226,8 +226,8 @@ def _scores(graph: _Graph, clf: Any, X: Sequence[Any]) -> Any:
         inside = clf.model_.estimator_
         logs = graph.Log(graph.Max(graph.sub_model(inside, X), np.array([TINY])))
         place = np.asarray(inside.classes_)[:, None] == clf.classes_  # it may lack classes
-        given = graph.Add(graph.product(logs, place), np.log(TINY) * ~place.any(axis=0))
-        return graph.product(given, [[-1.0], [1.0]]) if len(clf.classes_) == 2 else given
+        logs = graph.Add(graph.product(logs, place), np.log(TINY) * ~place.any(axis=0))
+        return graph.product(logs, [[-1.0], [1.0]]) if len(clf.classes_) == 2 else logs
     posteriors = getattr(clf.model_, "fitted_", None)
     table = _table(graph, X) if posteriors is None else _columns(graph, posteriors, X)
     if hasattr(clf, "coef_"):

@@ -79,9 +79,7 @@ def is_unsplit(values: Any) -> bool:
     return isinstance(values, dict) or type(values).__name__ == "LazyFrame"
 
 
-def check_length(
-    name: str, n_rows: int, n_samples: int, other: str, is_unsplit: bool = False
-) -> None:
+def check_length(name: str, n_rows: int, n_samples: int, other: str, unsplit: bool = False) -> None:
     """Raise ValueError unless an input has as many rows as an `other` one."""
     if n_rows != n_samples:
         whole = (
@@ -91,7 +89,7 @@ def check_length(
         raise ValueError(
             f"{name} has {in_rows(n_rows)}, but {other} has {n_samples}. Give one row per sample, "
             "in the same order (resampling steps of a pipeline break it)."
-            f"{whole if is_unsplit else ''}"
+            f"{whole if unsplit else ''}"
         )
 
 

@@ -42,8 +42,8 @@ def to_array(values: Any, name: str) -> Array:
             # Integers, where missing ones made floats of them, which cannot tell these apart.
             array = np.asarray(pd.Series([*values], dtype=object)) if array.ndim == 1 else array
         elif array.dtype.kind in "mM":  # whose values Python has, as it has none of nanoseconds
-            given, array = array, array.astype(f"{array.dtype.kind}8[us]")
-            if (given != array)[~np.isnat(given)].any():
+            exact, array = array, array.astype(f"{array.dtype.kind}8[us]")
+            if (exact != array)[~np.isnat(exact)].any():
                 warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
     except ValueError as error:
         raise ValueError(

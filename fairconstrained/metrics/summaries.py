@@ -67,13 +67,13 @@ class Proportions:
             hits[g, e] = np.searchsorted(below, self.level[g, e])
         return np.asarray(np.clip(hits / rows, 0.0, 1.0))
 
-    def pairs(self, of: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
+    def pairs(self, at: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
         """Return the likeliest x of pairs with a x - y = b, and how unlikely it is.
 
         By bisection, exactly: of few hits the two groups of a pair are not alike, though their
         errors add up to the same.
         """
-        above, below = (self.rows[group, of.event] for group in (of.above, of.below))
+        above, below = (self.rows[group, at.event] for group in (at.above, at.below))
 
         def grows(one: Floats) -> Any:
             other = a * one - b
@@ -105,8 +105,8 @@ class Normal:
     def estimates(self, centre: Floats) -> Floats:
         return np.asarray(centre[..., None] + self.noise)
 
-    def pairs(self, of: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
-        above, below = (self.noise[group, of.event].var(axis=-1) for group in (of.above, of.below))
+    def pairs(self, at: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
+        above, below = (self.noise[group, at.event].var(axis=-1) for group in (at.above, at.below))
         missing, total = b + y - a * x, a**2 * above + below
         return x + a * above / total * missing, np.square(missing) / total
 
@@ -215,7 +215,7 @@ class Range(Summary):
         pair = values[at.above, at.event], values[at.below, at.event]
         places, far = errors.pairs(at._replace(event=events[at.event]), *pair, a, b)
         g, h, event = (place[far.argmin()] for place in at)
-        x = places[far.argmin()]
+        x = places[far.argmin()]  # of the likeliest pair
         y = a * x - b
         one, shrunk, middle = values[:, event], moved[:, event], 0.5 * (x + y)
         nearer = np.abs(shrunk - middle) < np.abs(one - middle)

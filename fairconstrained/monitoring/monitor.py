@@ -412,8 +412,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     @property
     def _without_ratio(self) -> Array:
         """Whether the rates of an event are zero in all groups compared, (n_events,)."""
-        kept = self._compared.kept.T
-        zero = kept.any(axis=1) & ~(kept & (self._hits > 0)).any(axis=1)
+        compared = self._compared.kept.T
+        zero = compared.any(axis=1) & ~(compared & (self._hits > 0)).any(axis=1)
         return np.asarray(zero & bool(self._claim.ratio))
 
     @property

@@ -227,15 +227,15 @@ def _group_index(groups: Any, source: Source) -> tuple[Tensor, Any]:
 
 
 def _as_constraints(
-    given: Any, source: Source, group: Tensor, names: Any, slack: float
+    constraints: Any, source: Source, group: Tensor, names: Any, slack: float
 ) -> list[Term]:
     notions: list[Notion] = []
-    found: list[Term] = []
-    for item in given if isinstance(given, (list, tuple)) else [given]:
+    terms: list[Term] = []
+    for item in constraints if isinstance(constraints, (list, tuple)) else [constraints]:
         if isinstance(item, Notion):
             notions.append(item)
         elif callable(item) and not isinstance(item, type):
-            found.append(FunctionConstraint(item))
+            terms.append(FunctionConstraint(item))
         else:
             raise ValueError(
                 "constraints must be functions of outputs and batch, or objects of "
@@ -249,15 +249,15 @@ def _as_constraints(
             )
         # Chunk by chunk: features of data sets on disk need not fit into memory.
         labels = torch.cat([_class_indices(batch) for _, batch in source.chunks()])
-        found.append(NotionConstraint(notions, labels, group, names, slack))
-    return found
+        terms.append(NotionConstraint(notions, labels, group, names, slack))
+    return terms
 
 
 def _class_indices(batch: Batch) -> Tensor:
     """Return the second tensor of a batch; raise ValueError unless it holds class indices."""
-    given = batch[1].cpu() if len(batch) > 1 else torch.zeros(0, 0)
-    index = given.long()
-    if given.ndim != 1 or bool((index != given).any()) or bool((index < 0).any()):
+    labels = batch[1].cpu() if len(batch) > 1 else torch.zeros(0, 0)
+    index = labels.long()
+    if labels.ndim != 1 or bool((index != labels).any()) or bool((index < 0).any()):
         raise ValueError(
             "data must have the class indices 0, 1, ... of the rows as their second tensor, of one "
             "dimension, for objects of fairconstrained.constraints."

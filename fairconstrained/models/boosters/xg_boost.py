@@ -33,8 +33,8 @@ class XGBoost(Family):
 
     def learning_rate(self, estimator: Any) -> float:
         params = estimator.get_xgb_params()
-        given = (params[name] for name in ("learning_rate", "eta") if params.get(name) is not None)
-        return float(next(given, _RATE))
+        rates = (params[name] for name in ("learning_rate", "eta") if params.get(name) is not None)
+        return float(next(rates, _RATE))
 
     def n_rounds(self, estimator: Any) -> int:
         return int(estimator.get_num_boosting_rounds())
