@@ -79,7 +79,7 @@ def _errors(options: argparse.Namespace) -> dict[str, bool]:
     """Return the possible errors of the options together, and whether each is made."""
     return {
         "--slack must be between 0 and 1": not 0 <= (options.slack or 0.0) <= 1,
-        "--ratio must be between 0 and 1": not 0 < (options.ratio or 0.5) < 1,
+        "--ratio must be between 0 and 1": options.ratio is not None and not 0 < options.ratio < 1,
         "--decision is required": not options.decision
         and not (options.preset == PRESET_NYC_144 and options.score),
         "--preset is a question: it goes without --slack, --ratio and --criterion": (

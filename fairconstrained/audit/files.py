@@ -194,8 +194,13 @@ def _text(
             f"{listed(list(frame))}."
         )
     _refuse_twice(_rows(text, sep)[0], columns, name)
+    # Blanks that are skipped are none of the words, unless they stand before a quotation mark.
+    how["skipinitialspace"] = (
+        sep == " " or re.search(rf'(?m)(^|{re.escape(sep)})[^\S\n]+"', text) is not None
+    )
     written = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, **how)
-    return frame, decimal, _keep_as_written(frame, written, columns)
+    written.columns = frame.columns
+    return frame, decimal, _keep_as_written(frame, written, columns, decimal)
 
 
 def _refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> None:
@@ -205,11 +210,13 @@ def _refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> N
         raise Unusable(f"{name} has several columns of the name {listed(map(repr, twice))}.")
 
 
-def _keep_as_written(frame: Any, written: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+def _keep_as_written(
+    frame: Any, written: pd.DataFrame, columns: Sequence[str], decimal: str = "."
+) -> list[str]:
     """Restore texts that numbers would merge in the columns that are asked for; return notes."""
     notes: list[str] = []
     for column in [column for column in frame if str(column).strip() in columns]:
-        frame[column], more = as_written(frame[column], written[column])
+        frame[column], more = as_written(frame[column], written[column], decimal)
         notes += more
     return notes
 

@@ -33,15 +33,11 @@ _UPWARDS = re.compile(r"greater|more|over|above|older|>|\+", re.IGNORECASE)
 _NAMES = {"y_pred": "decision", "y_true": "label", "before": "earlier decision"}
 
 
-def without_stratum(attribute: str) -> str:
-    """Return the attribute of groups that are compared within a stratum."""
-    return attribute.split(" where ")[0]
-
-
 class Grouping(NamedTuple):
     """Groups by one attribute, or by several together; small ones are hidden."""
 
     attribute: str
+    family: str  # the attribute, without the stratum
     codes: Ints  # of each row; -1 where its group is not known or hidden
     groups: list[str]
     ranked: bool = False  # whether the groups have an order, as ages have
@@ -82,11 +78,6 @@ class Grouping(NamedTuple):
         """Word how many groups are too small to show."""
         words = (why.strip("()") for why in self.others if why != UNKNOWN)
         return [f"{self.attribute}: {why}, neither shown nor compared" for why in words]
-
-    @property
-    def family(self) -> str:
-        """Return the attribute, without the stratum."""
-        return without_stratum(self.attribute)
 
 
 @dataclass(frozen=True)
@@ -188,7 +179,8 @@ class Sample:
     @property
     def everybody(self) -> Grouping:
         """Return all rows as one group."""
-        return Grouping(EVERYBODY, np.zeros(len(self.decision), dtype=np.int64), [EVERYBODY])
+        codes = np.zeros(len(self.decision), dtype=np.int64)
+        return Grouping(EVERYBODY, EVERYBODY, codes, [EVERYBODY])
 
 
 def read_sample(
@@ -307,7 +299,8 @@ def _grouping(people: pd.DataFrame) -> Grouping:
     ranked = len(people.columns) == 1 and (order := _order(people.iloc[:, 0], names)) is not None
     if ranked:
         codes, names = recoded(codes, np.argsort(order)), [names[i] for i in order]
-    return Grouping(" & ".join(people), codes, names, ranked, {UNKNOWN: ~known})
+    attribute = " & ".join(people)
+    return Grouping(attribute, attribute, codes, names, ranked, {UNKNOWN: ~known})
 
 
 def _order(column: pd.Series, names: list[str]) -> Any:

@@ -39,7 +39,7 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
     file = load(options.csv, options, columns)
     frame = file.frame
     frame.columns = [str(name).strip() for name in frame.columns]
-    words = frame.select_dtypes(exclude=["number", "bool", "category", "datetime"])
+    words = frame.select_dtypes(exclude=["number", "bool", "datetime"])
     bare = words.apply(lambda c: c.map(lambda v: v.strip() if isinstance(v, str) else v))
     frame[words.columns] = bare.where(bare != "")
     blank = [name for name in words if not bare[name].equals(words[name])]

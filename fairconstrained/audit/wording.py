@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
-from fairconstrained.audit.sample import Sample, without_stratum
+from fairconstrained.audit.sample import Sample
 from fairconstrained.comparison import undecided
 from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.bounds import check_confidence
@@ -224,9 +224,20 @@ def _uncompared(facts: Mapping[str, Any], question: Question) -> list[str]:
     """Return the attributes of the question by which no two groups are compared."""
     _, *rows = facts["groups"]  # everybody stands first
     rows += facts["intersections"] if question.attributes == "crossed" else []
-    compared = {without_stratum(gap["attribute"]) for gap in question.measured(facts)}
-    attributes = dict.fromkeys(without_stratum(row["attribute"]) for row in rows)
-    return [attribute for attribute in attributes if attribute not in compared]
+    compared = {gap["attribute"] for gap in question.measured(facts)}
+
+    def within(attribute: str, others: Iterable[str]) -> bool:
+        return any(other.startswith(f"{attribute} where ") for other in others)
+
+    # In strata an attribute is "sex where age is old"; names of columns may have these words too.
+    attributes = dict.fromkeys(row["attribute"] for row in rows)
+    return [
+        name
+        for name in attributes
+        if name not in compared
+        and not within(name, compared)
+        and not any(within(other, [name]) for other in attributes)
+    ]
 
 
 def answer(facts: Mapping[str, Any], question: Question) -> str:

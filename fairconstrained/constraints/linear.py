@@ -228,7 +228,7 @@ class RateRatios(LinearMoments):
         defined = a > ROUNDING
         return float((1.0 - b[defined] / a[defined]).max()) if defined.any() else float("nan")
 
-    def undefined(self, values: Tensor) -> dict[int, str]:
+    def undefined(self, values: Tensor) -> dict[int, tuple[str, ...]]:
         a, b = self._both(values)
         events: dict[int, str] = {}  # the predicted label whose rates are compared; "" for several
         names: dict[str, set[str]] = {}
@@ -238,8 +238,11 @@ class RateRatios(LinearMoments):
             one = len(columns) == 1
             events[j] = f"prediction {self.space.classes[columns[0]]} in " if one else ""
             names.setdefault(events[j], set()).update(map(self._rate_names.__getitem__, rates))
-        words = {event: event + "; ".join(sorted(sets)) for event, sets in names.items()}
-        return {j: f"{words[event]} (rates of zero have no ratio)" for j, event in events.items()}
+        words = {event: sorted(sets) for event, sets in names.items()}
+        for event, rates in words.items():
+            rates[0] = event + rates[0]
+            rates[-1] += " (rates of zero have no ratio)"
+        return {j: tuple(words[event]) for j, event in events.items()}
 
     def _both(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two rates of each comparison, (m,) each."""

@@ -184,8 +184,8 @@ class MomentConstraint:
         """Return the largest value without its slack, in the criterion's units; nan if none."""
         return float((values + self.slack.to(values)).max()) if len(values) else float("nan")
 
-    def undefined(self, values: Tensor) -> dict[int, str]:
-        """Name the values of comparisons that do not exist at this point, by their places."""
+    def undefined(self, values: Tensor) -> dict[int, tuple[str, ...]]:
+        """Name the rates of comparisons that do not exist at this point, by the values' places."""
         return {}
 
     def split(self, values: Tensor) -> Iterator[tuple[MomentConstraint, Tensor]]:
@@ -361,7 +361,7 @@ class Stack(MomentConstraint):
             j -= len(member.slack)
         raise IndexError(f"There are {len(self.slack)} values.")
 
-    def undefined(self, values: Tensor) -> dict[int, str]:
+    def undefined(self, values: Tensor) -> dict[int, tuple[str, ...]]:
         names, first = {}, 0
         for member, piece in self.split(values):
             names.update({first + j: words for j, words in member.undefined(piece).items()})

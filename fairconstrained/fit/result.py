@@ -42,7 +42,7 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
         **measures(task, problem, solution, excess),
         "excess_": np.nan if worst is None or worst in undefined else float(excess[worst]),
         "excess_error_": 0.0 if worst is None else float(errors[worst]),
-        "left_out_": [*left_out, *dict.fromkeys(undefined.values())],
+        "left_out_": [*left_out, *map("; ".join, dict.fromkeys(undefined.values()))],
         "privacy_": fit.ledger[-1] if fit.ledger else None,
         **history(task, solved.stages),
     }
@@ -112,7 +112,7 @@ def report(
     fitted: Mapping[str, Any],
     solution: Solution,
     worst: int | None,
-    undefined: Mapping[int, str],
+    undefined: Mapping[int, tuple[str, ...]],
 ) -> None:
     """Warn of a violated constraint, of `undefined` ratios, and of a fit that did not converge."""
     words = "" if worst is None else fitted["constraints_"][worst]
@@ -125,7 +125,7 @@ def report(
     elif error == 0 and not fitted["feasible_"] and excess > 0:
         how = f"exceeds its slack by {excess:.4f} on {task.measured_on}"
     if undefined:
-        rates = "; ".join(dict.fromkeys(undefined.values())).split("; ")
+        rates = [name for names in dict.fromkeys(undefined.values()) for name in names]
         left_out = f"left out of the constraint: {listed(rates, between='; ')}"
         empty = [name for name, value in fitted["violations_"].items() if np.isnan(value)]
         rest = f"; {' and '.join(empty)} has nothing left to compare, so that feasible_ is False"

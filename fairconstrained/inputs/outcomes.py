@@ -17,7 +17,7 @@ from fairconstrained.inputs.labels import (
     order_of,
     refuse_other_values,
 )
-from fairconstrained.inputs.values import alternatives, factorized, listed, plain, spelling
+from fairconstrained.inputs.values import alternatives, factorized, listed, plain, spelling, truth
 
 
 class Outcomes(NamedTuple):
@@ -59,8 +59,8 @@ def favourable_values(
     named = list(pos_label) if several else [1 if pos_label is None else pos_label]
     for label in named:
         check_favourable(label, values, parameter)
-    wanted = set(map(spelling, named))
-    good = [value for value in values if spelling(value) in wanted]
+    wanted = set(map(truth, named))
+    good = [value for value in values if truth(value) in wanted]
     if pos_label is not None and not good:
         raise ValueError(
             f"{parameter} is {listed(map(repr, named))}, but {seen}. Name the favourable one of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
@@ -179,21 +180,34 @@ def notes_on(values: Sequence[Any], name: str, role: str) -> list[str]:
     return notes
 
 
-def as_written(parsed: pd.Series[Any], written: pd.Series[Any]) -> tuple[pd.Series[Any], list[str]]:
+def as_written(
+    parsed: pd.Series[Any], written: pd.Series[Any], decimal: str = "."
+) -> tuple[pd.Series[Any], list[str]]:
     """Return a column of a file as pandas parsed it, or as texts that numbers would merge.
 
-    `written` are the texts in the file. Notes say which texts count as missing or as one number,
-    and whether leading zeros make the column one of texts.
+    `written` are the texts in the file, and blanks around them do not count. Notes say so, which
+    texts count as missing or as one number, and why a column of numbers is one of texts.
     """
-    texts, notes = written.str.strip(), []
+    texts, name, notes = written.str.strip(), str(parsed.name).strip(), []
+    if not pd.api.types.is_numeric_dtype(parsed) and (texts != written).any():
+        notes.append(f"{name}: blanks around words are removed.")
+        # "NA " and "TRUE " of pandas are words, and "NA" and "TRUE" are none.
+        bare = io.StringIO(texts.to_csv(index=False))
+        parsed = pd.read_csv(bare, decimal=decimal, skip_blank_lines=False).iloc[:, 0]
+    is_numeric = pd.api.types.is_numeric_dtype(parsed)
     if gone := texts[parsed.isna() & (texts != "")].unique().tolist():
-        notes.append(f"{listed(map(repr, gone))} in {parsed.name}: these count as missing.")
+        notes.append(f"{listed(map(repr, gone))} in {name}: these count as missing.")
     zeros = texts[texts.str.fullmatch(r"[+-]?0\d+")]
-    if pd.api.types.is_numeric_dtype(parsed) and len(zeros):
-        notes.append(f"{parsed.name}: read as texts, since {zeros.iloc[0]!r} begins with a zero.")
+    whole = texts[texts.str.fullmatch(r"[+-]?\d+")].unique()
+    exact = len(set(map(spelling, whole))) == len(set(map(float, whole)))
+    if is_numeric and len(zeros):
+        notes.append(f"{name}: read as texts, since {zeros.iloc[0]!r} begins with a zero.")
         parsed = texts.where(parsed.notna())
-    elif pd.api.types.is_numeric_dtype(parsed) and (alike := alternatives(texts.unique().tolist())):
-        notes.append(f"{listed(alike)} in {parsed.name} count as one value.")
+    elif parsed.dtype.kind == "f" and not exact:
+        notes.append(f"{name}: read as texts, since numbers of so many digits are not exact.")
+        parsed = texts.where(parsed.notna())
+    elif is_numeric and (alike := alternatives(texts.unique().tolist())):
+        notes.append(f"{listed(alike)} in {name} count as one value.")
     return parsed, notes
 
 
@@ -201,8 +215,7 @@ def alternatives(values: Sequence[Any]) -> list[str]:
     """Return values that have another spelling among them: by case, blanks, zeros, or True of 1."""
     kinds: dict[Any, list[str]] = {}
     for value in values:
-        key = spelling(value)
-        kinds.setdefault({"true": 1.0, "false": 0.0}.get(key, key), []).append(repr(value))
+        kinds.setdefault(truth(value), []).append(repr(value))
     return sorted(name for names in kinds.values() if len(names) > 1 for name in names)
 
 
@@ -210,10 +223,18 @@ def spelling(value: Any) -> Any:
     """Return the common form of two spellings of one value."""
     if isinstance(value, Real):
         return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return normalize("NFKC", str(value)).strip().casefold()
+    for number in (int, float):  # floats cannot tell large integers apart
+        try:
+            return number(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    return normalize("NFKC", str(value)).strip().casefold()
+
+
+def truth(value: Any) -> Any:
+    """Return the common form of two spellings of one value, of which True may be a word."""
+    key = spelling(value)
+    return {"true": 1.0, "false": 0.0}.get(key, key)
 
 
 def listed(values: Iterable[Any], most: int = MOST_NAMED, between: str = ", ") -> str:

@@ -169,6 +169,72 @@ def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path, 
     assert "'01234', '1234' in zip are different groups." in facts["findings"]
 
 
+def parquet(**types):
+    pytest.importorskip("pyarrow")
+    return lambda frame: frame.astype(types).to_parquet(index=False)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda frame: frame, excel, parquet(), parquet(sex="category", decision="category")]
+)
+def test_blanks_around_words_are_removed_from_files_of_every_kind_and_a_note_says_so(
+    run, tmp_path, write
+):
+    frame, place = table(), np.arange(N)
+    groups, decisions = frame["sex"], frame["decision"] == "granted"
+    frame["sex"] = np.choose(place % 3, [groups, groups + " ", "\t" + groups])
+    frame["decision"] = np.where(decisions, " TRUE", np.choose(place % 2, ["NO", "NO "]))
+    out = run(write(frame), *ASKED[:-1], "true")
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    shown = {f["group"]: f["selection_rate"] for f in facts["groups"] if f["attribute"] == "sex"}
+    assert shown == pytest.approx(decisions.groupby(groups).mean().to_dict())
+    notes = [line for line in out.splitlines() if line.endswith("blanks around words are removed.")]
+    assert "sex" in notes[0]
+    assert "decision" in notes[-1]
+
+
+@pytest.mark.parametrize("write", [lambda frame: frame, excel])
+def test_words_with_blanks_are_missing_values_and_booleans_as_those_without(run, tmp_path, write):
+    frame = table()
+    frame["sex"] = np.choose(np.arange(N) % 3, ["NA ", frame["sex"], frame["sex"] + " "])
+    frame["decision"] = np.where(frame["decision"] == "granted", "True ", "False")
+    run(write(frame), *ASKED[:-2])  # True is known to be favourable
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    assert {f["group"] for f in facts["groups"][1:]} == {"woman", "man", "(unknown)"}
+    assert "'NA' in sex: these count as missing." in facts["left_out"]
+
+
+def test_the_favourable_boolean_is_named_as_it_is_written(run, tmp_path):
+    granted = table()["decision"] == "granted"
+    rates = []
+    for words in (["FALSE", "TRUE"], ["0", "True"]):
+        frame = table().assign(decision=np.where(granted, *words[::-1]))
+        run(frame, *ASKED[:-1], "TRUE")
+        facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+        rates.append(facts["groups"][0]["selection_rate"])
+    assert rates == [granted.mean()] * 2
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_large_integers_stay_apart(run, tmp_path, missing):
+    frame = table()
+    codes = np.array(["9007199254740992", "9007199254740993", "7"], dtype=object)
+    frame["sex"] = codes[np.arange(N) % 3]
+    frame.loc[0, "sex"] = None if missing else "7"
+    run(frame, *ASKED)
+    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    shown = {fact["group"] for fact in facts["groups"][1:]} - {"(unknown)"}
+    assert shown == {*codes}
+    assert not any("one value" in note for note in facts["left_out"])
+
+
+def test_a_column_may_have_a_name_like_those_of_attributes_in_strata(run):
+    frame = table(1000).rename(columns={"sex": "born where", "age": "lives where it is"})
+    more = ["--control", "lives where it is", "--slack", "0.9"]
+    said = run(frame, *ASKED[:3], "born where", *ASKED[4:], *more)
+    assert "Yes, also for future cases" in said
+
+
 def test_texts_that_are_one_number_are_named(run):
     frame = table().assign(region=np.where(np.arange(N) % 3, "1.0", np.arange(N) % 2 + 1))
     frame.loc[frame.index % 3 == 0, "region"] = np.where(np.arange(134) % 2, "1", "2")
@@ -237,6 +303,7 @@ def test_a_file_that_cannot_be_used_ends_in_a_sentence(run, capsys, content, arg
         ([], "the following arguments are required: --csv, --sensitive"),
         (["--csv", "no.csv", *ASKED], "there is no file no.csv"),
         (["--csv", __file__, *ASKED, "--slack", "2"], "--slack must be between 0 and 1"),
+        (["--csv", __file__, *ASKED, "--ratio", "0"], "--ratio must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--confidence", "1"], "--confidence must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--criterion", "equalized_odds"], "needs --label COLUMN"),
         (["--csv", __file__, *ASKED, "--output", __file__], "--output must be a folder"),

@@ -214,12 +214,14 @@ def test_rates_of_zero_are_left_out_by_name(others):
 
 
 @pytest.mark.filterwarnings("ignore:Free keeps its result")
-def test_a_message_names_the_first_of_many_groups():
+@pytest.mark.parametrize("word", ["", "; "])
+def test_a_message_names_the_first_of_many_groups(word):
     X, group = np.random.default_rng(0).normal(size=(600, 2)), np.arange(600) % 20
+    group = np.array([f"{word}{g}" for g in group])
     clf = RateConstrainedClassifier(DemographicParity(ratio=0.5), solver=Free())
-    with pytest.warns(UndefinedMetricWarning, match="group 19 and 8 more; demographic_parity has"):
+    with pytest.warns(UndefinedMetricWarning, match="19 and 8 more; demographic_parity has"):
         clf.fit(X, (np.arange(600) < 40).astype(int), sensitive_features=group)
-    assert "group 9" in clf.left_out_[0]
+    assert f"group {word}9" in clf.left_out_[0]
 
 
 @pytest.mark.filterwarnings("ignore:Free keeps its result")
