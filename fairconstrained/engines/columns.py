@@ -29,12 +29,14 @@ class RowsToPredict:
 
     def gathered(self, function: Callable[[pd.DataFrame], Any]) -> list[Any]:
         """Return the values of a function of the rows of each partition, in their order."""
-        # Engines make empty partitions, for which functions of users have no answer.
-        parts = self.table.parts(lambda frame: function(frame) if len(frame) else None)
-        values = parts.gather(lambda part: part)
-        if not values:
+        if not (values := self._of_partitions(function)):
             raise ValueError("X has no rows.")
         return values
+
+    def _of_partitions(self, function: Callable[[pd.DataFrame], Any]) -> list[Any]:
+        # Engines make empty partitions, for which functions of users have no answer.
+        parts = self.table.parts(lambda frame: function(frame) if len(frame) else None)
+        return list(parts.gather(lambda part: part))
 
     def frame(self) -> pd.DataFrame:
         """Return all rows, in memory."""
@@ -57,8 +59,8 @@ class RowsToPredict:
     def columns(self) -> dict[str, Any]:
         """Return the columns of each role, in memory."""
         names = list(dict.fromkeys(name for columns in self.roles.values() for name in columns))
-        parts = self.gathered(lambda frame: [_packed(frame[name]) for name in names])
-        columns = map(_joined, zip(*parts, strict=True))
+        parts = self._of_partitions(lambda frame: [_packed(frame[name]) for name in names])
+        columns = map(_joined, zip(*parts, strict=True)) if parts else [[] for _ in names]
         whole = pd.DataFrame(dict(zip(names, columns, strict=True)), copy=False)
         return {
             role: whole[at[0]] if len(at) == 1 else whole[at] for role, at in self.roles.items()

@@ -58,7 +58,7 @@ def plain_labels(values: Any, name: str = "y") -> Any:
     array = label_array(values)
     if array.dtype.kind == "V":  # complex numbers scikit-learn refuses, X first
         _refuse_other_types(array.reshape(-1), name)
-    if array.dtype != object or array.ndim not in (1, 2) or array.size != len(array):
+    if array.ndim not in (1, 2) or array.size != len(array):
         return array if array.ndim else values
     column = array.reshape(-1)
     if pd.isna(column).any():
@@ -66,6 +66,8 @@ def plain_labels(values: Any, name: str = "y") -> Any:
             f"{name} has missing values: leave these rows out, such as X[{name}.notna()] and "
             f"{name}[{name}.notna()] of pandas."
         )
+    if array.dtype != object:
+        return array
     labels = plain(column, name)
     _refuse_other_types(labels, name)
     is_list = isinstance(values, (list, tuple))

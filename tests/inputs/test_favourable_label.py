@@ -157,6 +157,8 @@ def test_searches_over_words_are_as_before():
     assert cross_validate(AUCFairClassifier(), X, WORDS, params=GROUPS, cv=2)["test_score"].all()
 
 
-def test_missing_labels_are_named():
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", float, "str", "M8[ns]"])
+def test_missing_labels_are_named(dtype):
+    labels = pd.Series([None, *Y[1:]], dtype=dtype)
     with pytest.raises(ValueError, match="y has missing values: leave these rows out"):
-        RateConstrainedClassifier().fit(X, pd.Series([None, *Y[1:]], dtype="boolean"), **GROUPS)
+        RateConstrainedClassifier().fit(X, labels, **GROUPS)

@@ -44,6 +44,14 @@ def test_a_report_of_groups(table, rows):
     pd.testing.assert_frame_equal(as_columns, whole)
 
 
+def test_a_monitor_takes_a_table_without_rows(table, rows):
+    monitor = FairnessMonitor(pos_label="yes")
+    monitor.update(rows.granted, sensitive_features=rows.sex)
+    n_rows = monitor.n_rows_
+    monitor.update("granted", sensitive_features="sex", X=table[table.x0 > 1e9])
+    assert monitor.n_rows_ == n_rows
+
+
 def test_an_interval(table, rows):
     metric = metrics.demographic_parity_difference
     asked = partial(metrics.confidence_interval, metric, random_state=0)
