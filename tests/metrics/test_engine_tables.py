@@ -124,5 +124,5 @@ def test_other_columns_are_refused(table, rows):
     for column in ("grant", rows.granted, table.head(9, compute=False).granted, 3):
         with pytest.raises(ValueError, match=r"y_pred must be the name of a column of X"):
             metrics.group_report("label", column, sensitive_features="sex", X=table)
-    with pytest.raises(ValueError, match=r"X has no rows"):
+    with pytest.raises(ValueError, match="0 sample"):
         metrics.group_report("label", "granted", sensitive_features="sex", X=table[table.x0 > 1e9])
