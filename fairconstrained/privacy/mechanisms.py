@@ -259,14 +259,16 @@ def noisy_argmax(values: Sequence[float], scale: float, rng: Generator) -> int:
 def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Generator) -> Tensor:
     """Return `value` plus `scale` times noise, both rounded to multiples of a power of two.
 
-    `spread` is the largest norm of a vector of this size with entries of at most 1.
+    `spread` is the largest norm of a vector of this size with entries of at most 1. The result has
+    double precision: torch counts no rows in whole numbers, which would cut the noise to these.
     """
+    value = value.detach().double()
     if scale == 0:
         if value.any():
             raise RuntimeError("A sum that is not zero would be released without noise.")
         return value
     step = 2.0 ** math.floor(math.log2(_GRID * scale / max(spread, 1.0)))
-    exact: Floats = value.detach().double().cpu().numpy().reshape(-1)
+    exact: Floats = value.cpu().numpy().reshape(-1)
     source, size = _source(rng), value.numel()
     if isinstance(source, SystemGenerator):
         noise = source.steps(law, size, scale / step)

@@ -207,6 +207,14 @@ def test_the_sensitivity_after_rounding_is_what_is_charged(one, other, scale):
 
 
 @pytest.mark.parametrize("add_noise", [with_gaussian_noise, with_laplace_noise])
+def test_noise_on_whole_numbers_is_not_cut_to_them(add_noise):
+    """Weighted counts of no rows are whole numbers in torch, and those of one row are not."""
+    counts = torch.arange(4)
+    released = [add_noise(of, 1.0, generator()) for of in (counts, counts.double())]
+    assert torch.equal(*released)
+
+
+@pytest.mark.parametrize("add_noise", [with_gaussian_noise, with_laplace_noise])
 def test_no_number_makes_a_release_that_is_not_finite(add_noise):
     value = torch.tensor([math.nan, math.inf, -math.inf, 1e308], dtype=torch.float64)
     output = add_noise(value, 1.0, generator())
