@@ -150,7 +150,13 @@ def check_weights(sample_weight: Any, n_samples: int) -> Floats:
 
 
 def check_numbers(X: Any) -> None:
-    """Raise ValueError if a column of X does not hold real numbers; no entry is quoted."""
+    """Raise ValueError unless X is a table of real numbers; no entry is quoted."""
+    shape = np.shape(X) if not hasattr(X, "shape") else X.shape
+    if len(shape) < 2:  # as scikit-learn says, without the array
+        raise ValueError(
+            f"Expected 2D array, got {len(shape)}D array instead: X has shape {tuple(shape)}. "
+            "Reshape your data by X.reshape(-1, 1) if they have a single feature."
+        )
     wrong = _not_real(X)
     if not wrong:
         return

@@ -106,6 +106,8 @@ PUBLIC = TEXT.assign(notes=np.where(np.arange(400) % 2, "1", "2"))
 OF_WORDS = FrozenEstimator(make_pipeline(CODED, LogisticRegression()).fit(PUBLIC, Y[FEW]))
 REFUSED = {
     "a table": (TEXT, "linear", r"'notes' \(str\)"),
+    "a column alone": (PLACE[FEW], "linear", r"got 1D array instead: X has shape \(400,\)"),
+    "a list of numbers": (PLACE[FEW].tolist(), "linear", r"X has shape \(400,\)"),
     "an array": (TEXT.to_numpy(), "linear", r"1 \(str\)"),
     "a list": (TEXT.to_numpy().tolist(), (3,), r"1 \(str\)"),
     "complex numbers": (TEXT[["age"]].to_numpy() * 1j, "linear", "complex"),
