@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from fairconstrained.arrays import Array, Floats, as_numpy, check_array
+from fairconstrained.arrays import Array, Floats, as_numpy, check_array, check_number
 from fairconstrained.distributed import (
     ALONE,
     check_device,
@@ -444,6 +444,7 @@ class PrivateFairClassifier(HiddenSeed, FairClassifier):
             workers within :func:`~fairconstrained.distributed.sharded_rows`, as by a search.
         """
         task = self._task()
+        check_number("n_samples", n_samples, "an integer >= 1", lambda n: n >= 1 and n % 1 == 0)
         with taken_workers() as workers:
             if workers.size > 1:
                 raise ValueError(

@@ -36,7 +36,6 @@ from fairconstrained.privacy.accounting import (
     PrivacyGuarantee,
     Unit,
     check_budget,
-    check_positive,
 )
 from fairconstrained.privacy.callers import refuse_steps_with_groups, steps_before
 from fairconstrained.privacy.plans import MOST_EPSILON, privacy_guarantee
@@ -168,7 +167,7 @@ class PrivateGridSearch(DelegatingClassifier):
         PrivacyWarning
             If the candidates or the choice are seeded, or a pipeline learns from protected rows.
         """
-        check_positive("epsilon", self.epsilon)
+        check_number("epsilon", self.epsilon, "a finite number > 0", lambda e: 0 < e < math.inf)
         check_budget(delta=self.delta, unit="record")
         size = self.holdout_size
         check_number("holdout_size", size, "a number between 0 and 1", lambda s: 0 < s < 1)
@@ -177,13 +176,9 @@ class PrivateGridSearch(DelegatingClassifier):
         n_rows = len(y)  # type: ignore[arg-type]
         train, held_out = holdout_split(n_rows, self.holdout_size, self.random_state)
         candidates = [dict(params) for params in ParameterGrid(self.param_grid)]
+        if not candidates:
+            raise ValueError(f"param_grid must have a candidate; got {self.param_grid!r}.")
         part = _private_part(self.estimator)
-        if "penalty" in part.get_params():
-            raise ValueError(
-                f"estimator must have a constraint; {type(part).__name__} has a penalty, and the "
-                "candidate that is right most often is the one of the smallest. Fix the penalty, "
-                "or search over RateConstrainedClassifier."
-            )
         unit = part.epsilon.unit if isinstance(part.epsilon, Budget) else part.protect
         planned, models = self._planned(candidates, len(train), unit)
         _check_steps(models)
@@ -246,6 +241,13 @@ class PrivateGridSearch(DelegatingClassifier):
             )
         bare = self._seedless()
         models = [clone(bare).set_params(**clone(params, safe=False)) for params in candidates]
+        for part in map(_private_part, models):
+            if "penalty" in part.get_params():
+                raise ValueError(
+                    f"candidates must have a constraint; {type(part).__name__} has a penalty, and "
+                    "the candidate that is right most often is the one of the smallest. Fix the "
+                    "penalty, or search over RateConstrainedClassifier."
+                )
         if any(_private_part(model).random_state is not None for model in models):
             raise ValueError(
                 "param_grid must not hold a random_state, which candidates_ would tell whoever "
@@ -371,7 +373,7 @@ def _check_rows(
     """Let copies of a candidate's parts read all rows, before anything is released."""
     if unit == "sensitive_features":
         refuse_groups_in(X, sensitive_features)
-    table = X
+    table, refusal = X, ""
     if isinstance(model, Pipeline) and len(model.steps) > 1:
         steps = clone(model[:-1])
         try:
@@ -380,11 +382,12 @@ def _check_rows(
         except Exception as error:
             if unit == "sensitive_features":
                 raise
-            kind = type(error).__name__
-            raise ValueError(
-                f"The steps of the pipeline refuse rows of X ({kind}), in words that may quote "
-                "them and are left out. Try the steps on rows that are public."
-            ) from None
+            refusal = type(error).__name__
+    if refusal:  # raised here, it has no error before it, which may quote rows
+        raise ValueError(
+            f"The steps of the pipeline refuse rows of X ({refusal}), in words that may quote "
+            "them and are left out. Try the steps on rows that are public."
+        )
     clone(_private_part(model))._check_rows(table, y, sensitive_features)
 
 

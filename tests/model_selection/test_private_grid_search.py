@@ -1,5 +1,7 @@
 """One search, one epsilon in all: what is spent and chosen; rows are read before they are split."""
 
+import itertools
+import math
 import pickle
 import warnings
 from types import SimpleNamespace
@@ -70,6 +72,9 @@ def test_a_plan_needs_epsilon_and_valid_parameters():
         RateConstrainedClassifier().planned_privacy(1000)
     with pytest.raises(ValueError, match=r"slack must be a number >= 0"):
         RateConstrainedClassifier(epsilon=1.0, slack=-1).planned_privacy(1000)
+    for clf, n in itertools.product(PRIVATE.values(), (0, -1, 2.5, math.nan, "10", None)):
+        with pytest.raises(ValueError, match=r"n_samples must be an integer >= 1; got"):
+            clf.planned_privacy(n)
 
 
 @pytest.mark.slow
@@ -170,8 +175,10 @@ SEEDED_STEP = {"estimator": Pipeline([("clf", RATES)]), "param_grid": SEEDED}
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"epsilon": 0.0}, ValueError, "epsilon must be positive; got 0.0"),
-        ({"epsilon": Budget(1.0, 1e-5, "record")}, ValueError, "epsilon must be positive; got B"),
+        ({"epsilon": 0.0}, ValueError, "epsilon must be a finite number > 0; got 0.0"),
+        ({"epsilon": math.inf}, ValueError, "epsilon must be a finite number > 0; got inf"),
+        ({"epsilon": Budget(1.0, 1e-5, "record")}, ValueError, "epsilon must be .* > 0; got B"),
+        ({"param_grid": []}, ValueError, r"param_grid must have a candidate; got \[\]"),
         ({"delta": 2.0}, ValueError, "delta must be at least"),
         ({"holdout_size": 1.0}, ValueError, "holdout_size must be a number between 0 and 1"),
         ({"param_grid": {"epsilon": [1.0]}}, ValueError, r"must not vary the budget.*'epsilon'"),
@@ -275,6 +282,13 @@ def test_a_random_part_knows_what_occurs_in_all_rows(name, rare, monkeypatch):
     assert len(part.classes_) == 2 + (rare == "a label")
 
 
+def errors_of(error):
+    """An error and those before it, which a log has, too."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def fails_before_any_release(patch, **given):
     def noise(*_):
         raise AssertionError("a release")
@@ -283,7 +297,7 @@ def fails_before_any_release(patch, **given):
     with pytest.raises(ValueError, match=r".") as caught:
         search(**given)
     assert not hasattr(caught.value, "privacy")
-    return str(caught.value)
+    return "".join(map(str, errors_of(caught.value)))
 
 
 @quiet
@@ -327,9 +341,12 @@ def test_what_steps_say_of_protected_rows_is_not_quoted(monkeypatch):
 
 @quiet
 def test_a_penalty_is_not_chosen_by_right_predictions(monkeypatch):
-    """The smallest would always win."""
-    said = fails_before_any_release(monkeypatch, clf=DPFermiClassifier(), penalty=[0.0, 4.0])
-    assert "DPFermiClassifier has a penalty" in said
+    """The smallest would always win, also where the grid gives the step that has it."""
+    step, steps = Pipeline([("fit", RATES)]), [RATES, DPFermiClassifier(protect="record")]
+    grids = (DPFermiClassifier(), {"penalty": [0.0, 4.0]}), (step, {"fit": steps})
+    for clf, grid in grids:
+        said = fails_before_any_release(monkeypatch, clf=clf, **grid)
+        assert "DPFermiClassifier has a penalty" in said
 
 
 HONEST = AUCFairClassifier._count_right
