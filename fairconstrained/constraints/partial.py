@@ -257,9 +257,10 @@ class RanksOfThresholds:
         lower = np.maximum(intervals.lower[pieces] - half, half)
         upper = np.minimum(intervals.upper[pieces] + half, 1.0 - half)
         # A thousandth of the range, which one row moves in tables of a thousand rows.
-        ends = np.linspace(lower.min(), upper.max(), 1001)
+        ends = np.linspace(lower.min(initial=1.0), upper.max(initial=0.0), 1001)
         covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
-        candidates = ends[covered.any(axis=0)]
+        # Of no parts any level will do.
+        candidates = ends[covered.any(axis=0) | ~pieces.any()]
         levels = candidates[np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)]
         n_parts = len(intervals.lower)
         least, most = (
@@ -327,9 +328,8 @@ class PartialDistributions(WithinIntervals):
     def init_aux(self, scores: Tensor, rows: Placement) -> Tensor:
         """Find thresholds at which the mean rate of the parts is in the middle of its bounds."""
         # They are feasible for tied scores if all parts have the same intervals.
-        counts = rows._replace(weight=torch.ones_like(scores[:, 0])).counts()
         # Each part counts the same, however many rows it has: the mean of their rates.
-        weight = (1.0 / (self.n_parts * counts)) @ (rows.weights() / rows.weight)
+        weight = (1.0 / (self.n_parts * rows.counts())) @ rows.weights()
         target = (0.5 * (self.least + self.most)).mean(dim=0).to(scores)
         margin = 40.0 / self.statistic.temperature  # beyond it steps are 0 or 1, up to rounding
         low = scores.new_full((self.n_aux,), float(scores.min()) - margin)

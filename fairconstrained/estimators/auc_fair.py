@@ -162,7 +162,8 @@ class AUCFairClassifier(PrivateFairClassifier):
 
         The model is the one that :meth:`fit` finds on these samples, up to rounding, or on a
         uniform sample of `stream_memory` of them. Every call runs the solver from the start, or
-        with ``warm_start=True`` from the last solution; both agree within the tolerance.
+        with ``warm_start=True`` from the last solution, which may end at another one, since AUCs
+        are not convex.
 
         With ``solver=LevelSet()`` (and ``surrogate="quadratic"``) a call updates the state of the
         solver. Each sample is used once, in a mini-batch of the solver's `batch_size`, which is

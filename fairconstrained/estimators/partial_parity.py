@@ -82,7 +82,8 @@ class PartialParityClassifier(PrivateFairClassifier):
         Ranks ``(alpha, beta)`` in [0, 1], a list of such pairs that do not overlap, or a dict with
         one of these for every group. "auto" considers intervals of length 0.25 that contain the
         rate of positive decisions of a model without constraints, and takes the one where this
-        model is least fair (Appendix B of the paper). ``interval_`` is the result.
+        model is least fair (Appendix B of the paper). ``interval_`` is the result. An interval of
+        the constraint object takes its place.
     slack : float, default=0.05
         Largest allowed gap.
     margin : float, default=0.0
@@ -108,8 +109,8 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     Attributes
     ----------
-    interval_ : pair, list or dict
-        The interval that was given or chosen.
+    interval_ : pair, list, dict or None
+        The interval that was given or chosen; None if there were no groups to choose it by.
     threshold_ : float
         Samples with a higher score are predicted positive. It is the threshold of a constraint on
         rates, and otherwise 0.
@@ -244,13 +245,14 @@ class PartialParityClassifier(PrivateFairClassifier):
         return as_notions(self, [self.constraint], names, PartialNotion)
 
     def _with_steps(self, task: Task) -> Task:
+        interval = interval_of(task)
         if not is_auto(task):
-            groups = list(self.interval) if isinstance(self.interval, dict) else ["all"]
-            read_intervals(self.interval, groups)
+            read_intervals(interval, list(interval) if isinstance(interval, dict) else ["all"])
         threshold = threshold_of(task)
         risk = MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
-        # An automatic interval is chosen later; parts and slack do not depend on it.
-        bounds = (self.slack, (0.0, 1.0) if is_auto(task) else self.interval)
+        # An automatic interval is chosen later; whether a row of each part lies in it depends on its
+        # length alone.
+        bounds = (self.slack, (0.0, _LENGTH) if is_auto(task) else interval)
         task = replace(task, bounds=bounds, risk=lambda rows: risk)
         solver: Solver | None = None
         if isinstance(task.notions[0], PartialStatisticalParity):
@@ -281,9 +283,15 @@ def threshold_of(task: Task) -> float:
     return float(getattr(notion, "threshold", 0.0))
 
 
+def interval_of(task: Task) -> Any:
+    """Return the interval of the criterion: its own, or the estimator's."""
+    (notion,) = task.notions
+    return task.params["interval"] if notion.interval is None else notion.interval
+
+
 def is_auto(task: Task) -> bool:
     """Return whether the interval is to be chosen."""
-    interval = task.params["interval"]
+    interval = interval_of(task)
     return isinstance(interval, str) and interval == "auto"
 
 
@@ -303,7 +311,7 @@ def expand(rows: TrainingRows, table: Any, group: Ints) -> Any:
 
 def attributes(fit: Fit, problem: Any, w: Tensor) -> dict[str, Any]:
     """Return the attributes of the trained model, the interval and the threshold."""
-    interval = fit.task.params["interval"]
+    interval = interval_of(fit.task)
     if is_auto(fit.task):
         ends = [member.intervals for member in problem.constraint.members]
         interval = (float(ends[0].lower[0, 0]), float(ends[0].upper[0, 0])) if ends else None

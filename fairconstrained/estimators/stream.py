@@ -94,7 +94,8 @@ class Stream:
             codes = recoded(groups.codes, places)
         chunk = Chunk(X, np.searchsorted(self.classes, y), codes, weight).part(weight > 0)
         # Keys depend on the place in the stream, so that chunks of any size give the same sample.
-        new_keys = np.random.default_rng([self.seed, self.n_seen]).random(len(chunk.y))
+        place = np.random.PCG64(self.seed).advance(self.n_seen)
+        new_keys = np.random.Generator(place).random(len(chunk.y))
         rows, keys = rows.then(chunk), np.concatenate((self.keys, new_keys))
         if len(keys) > limit:
             # In order of arrival, which a solver that continues relies on.

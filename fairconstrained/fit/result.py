@@ -10,6 +10,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from torch import Tensor
 
+from fairconstrained.constraints.moments import NEVER_BINDS
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.fit.engine_tables import FROM_VALIDATION
 from fairconstrained.fit.exact import NEARLY_EQUAL, Record
@@ -190,6 +191,8 @@ def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
         more = float((slack - problem.constraint.slack).max())
         same = not narrowed and len(slack.unique()) == 1
         how = f"slack={float(slack[0]):.3g}" if same else f"{more:.3g} more slack"
+        if more > NEVER_BINDS / 2:  # gaps of distributions are at most one
+            how = "no constraint"
         larger += f" (with {how} the error is {other:.4f})"
     smaller = " a smaller margin," if narrowed else ""
     warn_caller(

@@ -211,7 +211,9 @@ def check_solves(solver: Solver, problem: Any, *, in_memory: bool = True) -> Non
     public = [getattr(solvers, name) for name in sorted(solvers.__all__)]
     classes = [other for other in public if isinstance(other, type) and issubclass(other, Solver)]
     others = [one.__name__ for one in classes if solves(one, problem, in_memory=in_memory)]
-    advice = f"Solvers for this problem: {', '.join(others)}." if others else ""
+    # Before there is a problem, nobody knows whether it meets their assumptions.
+    problems = "some problems of this kind" if kind is problem else "this problem"
+    advice = f"Solvers for {problems}: {', '.join(others)}." if others else ""
     where = "" if in_memory else " on rows in blocks or shards"
     raise IncompatibleSolverError(
         f"{type(solver).__name__} cannot solve {kind.__name__}{where}: it is for {solver.scope}. "

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn import config_context
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -219,6 +220,50 @@ def test_few_rows_in_the_interval_are_named_and_counted():
     with pytest.warns(SmallGroupWarning, match=r"leaves out group few \(30 rows, 0.6 of them"):
         clf = fitted(data=(X, y, few), interval=(0.1, 0.12), slack=1.0, n_grid=2)
     assert not any("few" in words for words in clf.constraints_)
+
+
+@pytest.mark.parametrize("constraint", PARTIAL)
+def test_nothing_left_to_compare_is_said_whoever_chooses_the_interval(constraint):
+    """A group without a whole row in the interval is left out, also of an automatic one."""
+    X, y, group = (column[:60] for column in table())
+    rare = np.where(np.arange(len(y)) < 2, "rare", "others")
+    for interval in ((0.5, 0.75), "auto"):
+        with pytest.warns(SmallGroupWarning, match="nothing left to compare"):
+            clf = fitted(constraint, data=(X, y, rare), interval=interval)
+        assert np.isnan(clf.violation_)
+        assert not clf.feasible_
+        assert clf.left_out_
+
+
+@pytest.mark.parametrize("interval", [(0.0, 0.3), "auto"])
+def test_the_interval_of_the_criterion_takes_the_place_of_the_estimators(interval):
+    X, y, group = table()
+    notion = PARTIAL["demographic_parity"]((0.2, 0.6))
+    clf = PartialParityClassifier(notion, interval=interval, slack=0.1)
+    clf.fit(X, y, sensitive_features=group)
+    assert clf.interval_ == (0.2, 0.6)
+    assert clf.violation_ == pytest.approx(gap(clf), abs=1e-9)
+
+
+def test_whole_weights_are_copies_of_rows():
+    X, y, group = (column[:200] for column in table())
+    weight = np.arange(200) % 3
+    weighted, copied = (PartialParityClassifier(slack=0.3) for _ in range(2))
+    weighted.fit(X, y, sensitive_features=group, sample_weight=weight)
+    copied.fit(*(np.repeat(column, weight, axis=0) for column in (X, y)),
+               sensitive_features=np.repeat(group, weight))  # fmt: skip
+    assert weighted.coef_ == pytest.approx(copied.coef_, abs=1e-6)
+    assert np.ptp(weighted.coef_) > 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped after 6 iterations")
+def test_advice_on_equal_scores_names_no_slack_that_allows_every_gap():
+    """The distributions of two groups that scores tell apart have a gap of one."""
+    group = np.arange(40) % 2
+    X, y = group[:, None] + np.linspace(0, 0.1, 40)[:, None], np.arange(40) % 10 < 3 + 4 * group
+    clf = PartialParityClassifier(PARTIAL["statistical_parity"](n_grid=2), max_iter=5)
+    with pytest.warns(ConvergenceWarning, match=r"equal scores.*with no constraint the error is"):
+        clf.fit(X, y, sensitive_features=group)
 
 
 def test_tied_scores_are_fair():
