@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from fairconstrained.arrays import is_number
 from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
+from fairconstrained.metrics.claims import slacks_of
 from fairconstrained.metrics.metric import choose
 
 # Panels of ConvergenceDisplay from top to bottom, with the entries of the history in each.
@@ -74,6 +76,8 @@ class ConvergenceDisplay:
         **kwargs
             Keywords of matplotlib's ``plot`` for the lines.
         """
+        if missing := [key for key in ("objective", "violation") if key not in self.history]:
+            raise ValueError(f"The history has no {missing}; it has {list(self.history)}.")
         at = self._positions(x)
         panels = {
             title: [key for key in keys if key in self.history] for title, keys in _PANELS.items()
@@ -137,7 +141,7 @@ class ConvergenceDisplay:
         name: str | None = None,
         **kwargs: Any,
     ) -> ConvergenceDisplay:
-        """Draw the `history_` of a fitted estimator, and its `slack` if it has one.
+        """Draw the `history_` of a fitted estimator, and the slack if all criteria have the same.
 
         Parameters
         ----------
@@ -152,5 +156,8 @@ class ConvergenceDisplay:
                 f"{type(estimator).__name__} has no history_: give an estimator of this package, "
                 "or the one that is within a pipeline, a search or CertifiedClassifier."
             )
-        slack = getattr(estimator, "slack", None)
+        slacks = slacks_of(estimator) if hasattr(estimator, "slack") else []
+        # A slack for each column or group is no line.
+        same = all(map(is_number, slacks)) and len(set(slacks)) == 1
+        slack = slacks[0] if same else None
         return cls(history=estimator.history_, slack=slack, name=name).plot(ax, x=x, **kwargs)

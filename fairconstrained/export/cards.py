@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.estimators.base import FairClassifier
 from fairconstrained.inputs.groups import group_name
-from fairconstrained.metrics.claims import constraint_bound
+from fairconstrained.metrics.claims import slacks_of
 from fairconstrained.metrics.statements import Certificate
 
 # Where a wrapper keeps the fitted estimator in it.
@@ -209,8 +209,7 @@ def _slacks(clf: Any) -> str:
     """Say the slack of all criteria, or of each, in the units of their violations."""
     if not hasattr(clf, "slack"):
         return ""
-    bounds = [constraint_bound(notion) for notion in clf._notions()]
-    words = [f"{clf.slack if bound is None else bound}" for bound in bounds]
+    words = [f"{slack}" for slack in slacks_of(clf)]
     if len(set(words)) == 1:
         return f" The slack is {words[0]}."
     return "".join(

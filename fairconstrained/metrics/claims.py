@@ -35,6 +35,12 @@ def constraint_bound(constraint: Any) -> float | None:
     return next((convert(bound) for bound, convert in bounds if bound is not None), None)
 
 
+def slacks_of(estimator: Any) -> list[Any]:
+    """Return the slack of each criterion of an estimator, in units of the violation."""
+    bounds = map(constraint_bound, estimator._notions())
+    return [estimator.slack if bound is None else bound for bound in bounds]
+
+
 class Claim(NamedTuple):
     """A criterion within a slack, and how it is certified."""
 

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fairconstrained import PartialParityClassifier, RateConstrainedClassifier
+from fairconstrained.constraints import DemographicParity
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.display import (
     ConvergenceDisplay,
@@ -136,6 +137,19 @@ def test_convergence_of_a_fit_has_all_panels():
     assert np.isfinite(display.ax_[2].lines[0].get_ydata()).any()  # a baseline has none
 
 
+def test_the_line_is_the_slack_of_the_criteria_if_they_have_one():
+    data = make_biased_classification(300, random_state=0)
+    for criteria, slack in (
+        (DemographicParity(0.3), 0.3),
+        (DemographicParity(ratio=0.8), 0.2),
+        ([DemographicParity(0.3), "equalized_odds"], None),
+    ):
+        clf = RateConstrainedClassifier(criteria, slack=0.5)
+        clf.fit(data.data, data.target, sensitive_features=data.sensitive_features)
+        line = ConvergenceDisplay.from_estimator(clf).slack_
+        assert (line and line.get_ydata()) == (slack and [slack, slack])
+
+
 def test_convergence_refuses_what_it_cannot_draw():
     other = LogisticRegression().fit([[0], [1]], [0, 1])
     with pytest.raises(ValueError, match="LogisticRegression has no history_: give an estimator"):
@@ -146,6 +160,8 @@ def test_convergence_refuses_what_it_cannot_draw():
     with pytest.raises(ValueError, match="history has no time"):
         display.plot(x="time")
     private = ConvergenceDisplay(history={**history(), "time": np.full(5, np.nan)})
+    with pytest.raises(ValueError, match=r"history has no .'violation'"):
+        ConvergenceDisplay(history={"objective": [1.0]}).plot()
     with pytest.raises(ValueError, match="times of a private fit are not released"):
         private.plot(x="time")
     with pytest.raises(ValueError, match=r"one Axes per panel .objective, violation.; got 1"):
