@@ -250,8 +250,8 @@ class PartialParityClassifier(PrivateFairClassifier):
             read_intervals(interval, list(interval) if isinstance(interval, dict) else ["all"])
         threshold = threshold_of(task)
         risk = MeanLoss(log_loss, lambda scores, y: zero_one_loss(scores - threshold, y))
-        # An automatic interval is chosen later; whether a row of each part lies in it depends on its
-        # length alone.
+        # An automatic interval is chosen later. Whether a row of each part lies in it depends only
+        # on its length.
         bounds = (self.slack, (0.0, _LENGTH) if is_auto(task) else interval)
         task = replace(task, bounds=bounds, risk=lambda rows: risk)
         solver: Solver | None = None
