@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.arrays import is_number
 from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
 from fairconstrained.metrics.claims import slacks_of
 from fairconstrained.metrics.metric import choose
@@ -158,6 +158,6 @@ class ConvergenceDisplay:
             )
         slacks = slacks_of(estimator) if hasattr(estimator, "slack") else []
         # A slack for each column or group is no line.
-        same = all(map(is_number, slacks)) and len(set(slacks)) == 1
+        same = all(isinstance(one, Real) for one in slacks) and len(set(slacks)) == 1
         slack = slacks[0] if same else None
         return cls(history=estimator.history_, slack=slack, name=name).plot(ax, x=x, **kwargs)
