@@ -165,7 +165,8 @@ class PrivateGridSearch(DelegatingClassifier):
         Warns
         -----
         PrivacyWarning
-            If the candidates or the choice are seeded, or a pipeline learns from protected rows.
+            If the noise of the candidates or of the choice is seeded, or a pipeline learns from
+            protected rows.
         """
         check_number("epsilon", self.epsilon, "a finite number > 0", lambda e: 0 < e < math.inf)
         check_budget(delta=self.delta, unit="record")
@@ -182,15 +183,15 @@ class PrivateGridSearch(DelegatingClassifier):
         unit = part.epsilon.unit if isinstance(part.epsilon, Budget) else part.protect
         planned, models = self._planned(candidates, len(train), unit)
         _check_steps(models)
-        if self.random_state is not None:
+        choice = (_CHOICE,) if _NOISE[unit] else ()  # where it is no release, it needs no noise
+        if choice and self.random_state is not None:
             warn_caller(
                 "random_state seeds the noise of the choice: whoever knows it can subtract the "
                 "noise. A search to be released needs random_state=None.",
                 PrivacyWarning,
             )
-        total = replace(
-            planned, epsilon=float(self.epsilon), mechanisms=(*planned.mechanisms, _CHOICE)
-        )
+        mechanisms = *planned.mechanisms, *choice
+        total = replace(planned, epsilon=float(self.epsilon), mechanisms=mechanisms)
         with positions_noted():
             for model in models:
                 _check_rows(model, unit, X, y, sensitive_features, train)

@@ -63,8 +63,11 @@ def test_of_a_private_search_it_says_what_the_search_has_spent(data):
     X, y, groups = data
     clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=4))
     search = PrivateGridSearch(clf, {"slack": [0.1, 0.2]}, epsilon=2.0)
-    privacy = model_card(search.fit(X, y, sensitive_features=groups)).sections["Privacy"]
-    assert str(search.privacy_) in privacy
+    card = model_card(search.fit(X, y, sensitive_features=groups)).sections
+    assert str(search.privacy_) in card["Privacy"]
+    error = f"error is {search.best_estimator_.excess_error_:.2g} (two standard deviations"
+    assert error in card["Constraint"]
+    assert "to the last row" not in card["Constraint"]
     assert search.best_estimator_.privacy_.epsilon < 2.0
 
 

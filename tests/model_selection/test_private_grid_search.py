@@ -102,6 +102,16 @@ def test_all_fits_together_keep_the_total(clf, grid, unit):
 
 
 @quiet
+def test_where_groups_alone_are_secret_the_choice_is_no_release():
+    """It reads predictions and labels, which are public, without noise."""
+    clf = RateConstrainedClassifier(protect="sensitive_features", max_iter=2)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*the noise of the choice", PrivacyWarning)
+        search = searched(clf, {"slack": [0.3]}, random_state=0)
+    assert search.privacy_.mechanisms == search.best_estimator_.privacy_.mechanisms
+
+
+@quiet
 def test_candidates_see_the_training_rows_and_the_choice_the_others():
     search = searched(RATES, {"slack": [0.05, 0.2]}, holdout_size=0.3, random_state=0)
     train, held_out = holdout_split(3000, 0.3, 0)
