@@ -295,8 +295,12 @@ def test_a_sum_without_noise_is_not_released():
     with pytest.raises(RuntimeError, match="without noise"):
         mechanisms.with_gaussian_noise(total, 0.0, rng)
     steps = DPFERMI(n_steps=2, batch_size=100)
-    free = fc.DPFermiClassifier(penalty=0.0, solver=steps, random_state=0)
-    assert fitted(free).privacy_.epsilon <= 1.0
+    penalties = (0.0, 1e-300, 1e-12)  # of which the last is as good as none
+    fits = [fc.DPFermiClassifier(penalty=p, solver=steps, random_state=0) for p in penalties]
+    free, *others = map(fitted, fits)
+    assert free.privacy_.epsilon <= 1.0
+    for other in others:
+        np.testing.assert_array_equal(other.coef_, free.coef_)
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ COUNTS, TABLE, GRADIENT, FINAL = "group counts", "histogram", "gradient", "final
 
 # In place of infinite scores, by which one row could make a whole table nan.
 _FINITE = {"nan": 0.0, "posinf": 1e6, "neginf": -1e6}
+_LEAST = 1e-6  # weight of a penalty beside a loss: less is nothing
 SURE = 0.05  # largest error of a fraction of rows by which a model predicts one label
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
@@ -274,8 +275,9 @@ class AttributeFermi(RecordFermi):
     step_size = 0.5  # suits public columns, which are whitened
 
     def __init__(self, model: Model, data: Rows, *problem: Any, weight: float):
-        # The noise on a penalty of less would underflow, and the penalty not always with it.
-        super().__init__(model, data.block, *problem, weight=weight if weight >= 1e-100 else 0.0)
+        # The grid of the noise on a penalty of less is so fine that it cuts the public gradients,
+        # and so little moves no label.
+        super().__init__(model, data.block, *problem, weight=weight if weight >= _LEAST else 0.0)
         self._n_before = data.starts[data.workers.rank]
         self._n_public = max(1, round(self.plan.sampling_rate * self.n_rows))
         # The term that all groups share is linear in W^2 and the same for all rows of a label.
