@@ -124,7 +124,7 @@ def report(
         how += f"error of {error:.4f} (two standard deviations of the noise)"
         remedies = "a larger epsilon, more rows"
     elif error == 0 and not fitted["feasible_"] and excess > 0:
-        how = f"exceeds its slack by {excess:.4f} on {task.measured_on}"
+        how = f"exceeds its slack by {excess:.4g} on {task.measured_on}"
     if undefined:
         rates = [name for names in dict.fromkeys(undefined.values()) for name in names]
         left_out = f"left out of the constraint: {listed(rates, between='; ')}"

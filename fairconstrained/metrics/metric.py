@@ -150,7 +150,7 @@ def parts_of(
     for words, column in columns.items():
         part = arguments if groups is None else {**arguments, "sensitive_features": column}
         if control_features is None:
-            yield words, part
+            yield words, _with_intervals(part, columns.values())
             continue
         rows = {name: part[name] for name in _BY_ROW if part.get(name) is not None}
         check_samples(**rows, control_features=control_features)
@@ -168,7 +168,24 @@ def parts_of(
         for stratum in range(len(strata.labels)):
             inside = np.flatnonzero(known & (strata.codes == stratum))
             selected = {name: rows_of(values, inside) for name, values in rows.items()}
-            yield f"{words} in stratum {group_name(strata.labels[stratum])}", part | selected
+            chosen = _with_intervals(part | selected, columns.values())
+            yield f"{words} in stratum {group_name(strata.labels[stratum])}", chosen
+
+
+def _with_intervals(part: dict[str, Any], columns: Iterable[Any]) -> dict[str, Any]:
+    """Return the part without intervals of groups that it lacks, but that others have."""
+    interval = part.get("interval")
+    if not isinstance(interval, Mapping):
+        return part
+    known = set[Any]().union(*map(_group_names, columns))
+    lacks = known - _group_names(part["sensitive_features"])
+    return part | {"interval": {key: value for key, value in interval.items() if key not in lacks}}
+
+
+def _group_names(groups: Any) -> set[Any]:
+    """Return the groups by their labels and by their names in messages."""
+    labels = encode_groups(groups).labels.tolist()
+    return {*labels, *map(group_name, labels)}
 
 
 def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairconstrained import LossParityClassifier
+from fairconstrained.exceptions import ConstraintNotSatisfiedWarning
 from fairconstrained.metrics import loss_gap
 from fairconstrained.models import Network
 from fairconstrained.solvers import ALM, SGDA, SSLALM, StochasticGhost, SwitchingSubgradient, cosine
@@ -94,3 +95,10 @@ def test_several_columns_are_crossed_and_every_cell_of_label_and_group_is_bound(
     assert len(clf.groups_) == 4
     assert len(clf.multipliers_) == 2 * 4 * 3
     assert gap(clf, (X, y, group), constraint="equalized_odds") <= 0.05 + FORGIVEN
+
+
+def test_an_excess_is_never_said_to_be_zero():
+    """Losses of different rows are never quite equal."""
+    with pytest.warns(ConstraintNotSatisfiedWarning, match=r"exceeds its slack by \d\.\d+e-\d+ on"):
+        clf = fitted(slack=0.0)
+    assert not clf.feasible_

@@ -89,6 +89,28 @@ def test_scores_too(metric, options):
     assert found == max(each)
 
 
+def test_intervals_by_group_are_for_the_groups_of_all_parts():
+    """A stratum, or an attribute, need not have every group that has an interval."""
+    score, halves = np.arange(12.0), np.repeat(["old", "young"], 6)
+    people = pd.DataFrame({"sex": list("fm") * 6, "place": list("nsnsnswnwnwn")})
+    intervals = {"n": (0, 0.5), "s": (0, 0.5), "w": (0.5, 1), "f": (0, 1), "m": (0.5, 1)}
+    gap = functools.partial(metrics.partial_statistical_parity, None, interval=intervals)
+    found = gap(score, sensitive_features=people, attributes="parallel", control_features=halves)
+    used = {"sex": "fm", "place": "nsw"}
+    each = [
+        metrics.partial_statistical_parity(
+            *(None, score[halves == half]),
+            sensitive_features=people[name][halves == half],
+            interval={g: intervals[g] for g in groups if g in set(people[name][halves == half])},
+        )
+        for name, groups in used.items()
+        for half in ("old", "young")
+    ]
+    assert found == max(each)
+    with pytest.raises(ValueError, match=r"groups that the data do not have: \['x'\]"):
+        gap(score, sensitive_features=people, attributes="parallel", interval={**intervals, "x": 1})
+
+
 def test_one_label_in_a_stratum_is_not_taken_for_the_positive_one():
     """All of the young are granted: none of them is a positive whom the model could miss."""
     y = np.array(["granted"] * 4 + ["granted", "refused"] * 2)
