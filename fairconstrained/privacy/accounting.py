@@ -90,7 +90,8 @@ class _Noise:
     @property
     def shift(self) -> float:
         """How far one row shifts unit noise, after rounding; 0 for infinite noise."""
-        return 0.0 if self.noise == math.inf else 1 / self.noise + GRID_SHIFT
+        largest = 1e150  # whose square is a number
+        return 0.0 if self.noise == math.inf else min(1 / self.noise, largest) + GRID_SHIFT
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from fairconstrained.arrays import check_number
 from fairconstrained.privacy.accounting import (
     GRID_SHIFT,
     REPLACING,
@@ -279,7 +280,7 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     >>> print(f"{noise:.1f}")
     18.3
     """
-    check_positive("epsilon", epsilon)
+    check_number("epsilon", epsilon, "positive and finite", lambda e: 0 < e < math.inf)
     check_budget(delta=delta, unit=unit)
     fixed = privacy_spent(phases_at(math.inf), delta=delta, unit=unit)
     if fixed >= TIGHT * epsilon:

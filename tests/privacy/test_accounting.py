@@ -181,6 +181,7 @@ def test_hardly_any_noise_is_infinite_at_once():
     assert spent(Gaussian(1e-3)) == spent(Laplace(1e-3), q=0.5, n=100) == math.inf
     assert spent(Gaussian(0.7), q=0.7, n=400, unit="sensitive_features") == math.inf
     assert spent(Gaussian(0.1), q=0.9, n=10_000) == math.inf
+    assert spent(Gaussian(1e-300)) == spent(Laplace(1e-300)) == math.inf
     assert spent(Laplace(0.06), Gaussian(0.03), q=1e-100) == math.inf  # e^loss is no double
 
 
@@ -417,6 +418,7 @@ def test_a_printed_epsilon_is_not_below_the_spent_one(noise):
             "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
         ),
         (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "epsilon must be positive"),
+        (lambda: calibrate(lambda s: [], epsilon=math.inf, delta=DELTA), "and finite; got inf"),
         (lambda: plan({"a": 0.0}), r"fraction of 'a' must be in \(0, 1\); got 0.0"),
         (lambda: plan({"a": 0.6, "b": 0.6}), r"more than 1: leave 1 % because"),
         (lambda: plan({"a": 1e-13}), "less than what rounding costs"),
