@@ -28,6 +28,7 @@ from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import InputWarning, ignoring
 from fairconstrained.inputs.labels import order_of
 from fairconstrained.inputs.samples import check_samples
+from fairconstrained.inputs.values import in_words
 from fairconstrained.metrics.populations import Weights
 
 
@@ -265,7 +266,7 @@ def _outcomes(sample: Sample) -> dict[str, Any]:
             "column": outcome.column,
             "favourable": outcome.name,
             "values": [
-                {"value": str(value), "rows": rows, "favourable": value in outcome.good}
+                {"value": in_words(value), "rows": rows, "favourable": value in outcome.good}
                 for value, rows in outcome.rows.items()
                 if rows
             ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as escapes
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -34,6 +35,8 @@ nothing by itself, and says nothing about other laws."""
 _MOST_VALUES = 30
 # Between the lines of a picture: the first that gives at most six lines.
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+# Characters with a meaning in Markdown, which in names they have not.
+_MARKS = re.compile(r"[\\`*$|~\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,11 @@ def framed(page: str) -> str:
     return f'<iframe title="Audit" sandbox style="{style}" srcdoc="{srcdoc}"></iframe>'
 
 
+def in_markdown(text: str) -> str:
+    """Return a line of Markdown that shows this text, whatever marks names in it have."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.splitlines())).replace("<", "&lt;")
+
+
 def rendered(template: str, audit: Audit) -> str:
     """Return the page by one of the templates, for HTML or, without pictures, Markdown."""
     environment = jinja2.Environment(
@@ -199,7 +207,7 @@ def rendered(template: str, audit: Audit) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["cell"] = lambda text: text.replace("<", "&lt;").replace("|", "\\|")
+    environment.filters["cell"] = in_markdown
     more = audit.answer.removeprefix(audit.headline).strip()
     return environment.get_template(template).render(
         audit=audit, more=more, sections=list(_sections(audit))

@@ -18,7 +18,7 @@ from fairconstrained.inputs.groups import encode_groups, group_name, named_colum
 from fairconstrained.inputs.labels import label_array, one_column, order_of
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.samples import check_length, check_weights
-from fairconstrained.inputs.values import listed, notes_on, whole_numbers
+from fairconstrained.inputs.values import in_words, listed, notes_on, whole_numbers
 from fairconstrained.metrics import Weights
 from fairconstrained.metrics.claims import lacking
 from fairconstrained.metrics.inputs import check_scores, known_groups
@@ -280,11 +280,11 @@ def _reference(reference: Any, people: pd.DataFrame) -> tuple[str, ...]:
     if reference is None:
         return ()
     listed_groups = isinstance(reference, (list, tuple))
-    groups = tuple(str(group) for group in (reference if listed_groups else [reference]))
+    groups = tuple(map(in_words, reference if listed_groups else [reference]))
     if len(groups) != len(people.columns):
         raise ValueError(f"reference must have a group for each of {list(people)}; got {groups}.")
     for name, group in zip(people, groups, strict=True):
-        values = [str(value) for value in people[name].dropna().unique()]
+        values = [in_words(value) for value in people[name].dropna().unique()]
         if group not in values:
             raise ValueError(f"reference {group!r} is no group of {name}: {listed(values)}.")
     return groups
@@ -307,7 +307,7 @@ def _order(column: pd.Series, names: list[str]) -> Any:
     """Return the order of the groups if they have one: of categories, or of numbers in names."""
     categories = getattr(column.dtype, "categories", None)
     if categories is not None and column.dtype.ordered:
-        place = {str(category): i for i, category in enumerate(categories)}
+        place = {in_words(category): i for i, category in enumerate(categories)}
         return np.argsort([place[name] for name in names])
     numbers = [re.search(r"\d+(\.\d+)?", name) for name in names]
     if len(names) < 2 or not all(numbers):

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.display._style import axes_of, finished, next_style
+from fairconstrained.display._style import axes_of, finished, in_legend, next_style
 from fairconstrained.metrics.inputs import last_step, predicted, scores_of
 from fairconstrained.metrics.partial import read_scored
 from fairconstrained.metrics.report import group_report
@@ -131,7 +131,8 @@ class GroupScoreDisplay(_ScoreDisplay):
         density, inside = (-np.diff(above, axis=1) / np.diff(edges) for above in (rank, covered))
         self.lines_, self.shades_ = [], []
         for g, name in enumerate(data.rows.names):
-            style = {"color": next_style(g)["color"], "linewidth": 1.4, "label": name, **kwargs}
+            style = {"color": next_style(g)["color"], "linewidth": 1.4}
+            style |= {"label": in_legend(name), **kwargs}
             self.lines_.append(ax.stairs(density[g], edges, **style))
             if self.interval is not None:
                 shade = ax.stairs(
@@ -189,7 +190,8 @@ class ParityCurveDisplay(_ScoreDisplay):
         self.lines_ = []
         for g, group in enumerate(data.rows.names[1:], start=1):
             label = group if name is None else f"{name}, {group}"
-            style = {"color": next_style(drawn + g - 1)["color"], "linewidth": 1.4, "label": label}
+            style = {"color": next_style(drawn + g - 1)["color"], "linewidth": 1.4}
+            style["label"] = in_legend(label)
             self.lines_ += ax.plot(rank[0], rank[g], **{**style, **kwargs})
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="0.35", linestyle="--", linewidth=1)
         ends = zip(data.intervals.lower[0], data.intervals.upper[0], strict=True)
@@ -270,7 +272,7 @@ class GroupReportDisplay:
         names = [
             f"{name} ({int(n)})" for name, n in zip(groups.index, groups["samples"], strict=True)
         ]
-        ax.set_yticks(place, names)
+        ax.set_yticks(place, names, parse_math=False)
         ax.invert_yaxis()
         confidence = self.report.attrs.get("confidence")  # which a stored report has lost
         percent = f"{100 * confidence:g} % " if confidence else ""

@@ -27,6 +27,11 @@ def slack_line(draw: Any, slack: float | None) -> Any:
     return draw(slack, color="0.35", linestyle="--", linewidth=1, label=label)
 
 
+def in_legend(name: str) -> str:
+    """Return a label that legends show: they leave out those that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
 def new_label(ax: Any, label: str) -> str | None:
     """Return `label`, or None if the legend already has it."""
     return None if label in ax.get_legend_handles_labels()[1] else label
@@ -35,8 +40,11 @@ def new_label(ax: Any, label: str) -> str | None:
 def finished(display: Display, axes: Any) -> Display:
     """Draw legends where they have entries, and store the axes and their figure."""
     for panel in np.ravel(axes):
+        words = [panel.xaxis.label, panel.yaxis.label]
         if panel.get_legend_handles_labels()[1]:
-            panel.legend()
+            words += panel.legend().get_texts()
+        for text in words:  # "$" in names is no mathematics
+            text.set_parse_math(False)
     display.ax_, display.figure_ = axes, np.ravel(axes)[0].figure  # type: ignore[attr-defined]
     return display
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from fairconstrained.audit.pages import in_markdown
 from fairconstrained.estimators.base import FairClassifier
 from fairconstrained.inputs.groups import group_name
+from fairconstrained.inputs.values import in_words
 from fairconstrained.metrics.claims import slacks_of
 from fairconstrained.metrics.statements import Certificate
 
@@ -113,7 +115,7 @@ def model_card(model: Any, *, certificate: Certificate | None = None) -> ModelCa
     clf = around[-1]
     check_is_fitted(clf)
     certificate = certificate or getattr(model, "certificate_", None)
-    groups = ", ".join(group_name(label) for label in clf.groups_)
+    groups = in_markdown(", ".join(map(group_name, clf.groups_)))
     used = "and in prediction" if getattr(clf, "group_features", False) else "only"
     proof = f"```text\n{certificate}\n```" if certificate else _UNCERTIFIED
     sections = {
@@ -178,12 +180,12 @@ def _privacy(around: list[Any]) -> str:
 
 
 def _model(clf: Any) -> str:
-    *others, last = map(str, clf.classes_)
+    *others, last = map(in_words, clf.classes_)
     classes = f"{', '.join(others)} or {last}"
     features = f" from {clf.n_features_in_} features" if hasattr(clf, "n_features_in_") else ""
     return (
         f"```python\n{clf!r}\n```\n\n"
-        f"It predicts {classes}{features}. Training ended "
+        f"It predicts {in_markdown(classes)}{features}. Training ended "
         f"after {clf.n_iter_} iterations: {clf.status_}."
     )
 
@@ -191,7 +193,7 @@ def _model(clf: Any) -> str:
 def _constraint(clf: Any) -> str:
     source = _ON_ROWS if clf.privacy_ is None else "by the noisy numbers that were released"
     rows = [f"| {name} | {value:.6g} |" for name, value in clf.violations_.items()]
-    left_out = f" Left out: {'; '.join(clf.left_out_)}." if clf.left_out_ else ""
+    left_out = f" Left out: {in_markdown('; '.join(clf.left_out_))}." if clf.left_out_ else ""
     if any(map(isnan, clf.violations_.values())):
         verdict = "It is NOT kept there: where it is nan, nothing is compared."
     elif not len(clf.multipliers_):

@@ -24,6 +24,7 @@ from fairconstrained.inputs.values import (
     declared_values,
     described,
     examples_of,
+    in_words,
     kind_of,
     levels_of,
     listed,
@@ -442,10 +443,8 @@ def _text(key: Any) -> str:
 
 
 def group_name(label: Any) -> str:
-    """Name a group in messages: its values, joined by ' & ', with whole floats as integers."""
-    values = map(_plain, label if isinstance(label, tuple) else (label,))
-    whole = (int(v) if isinstance(v, float) and v.is_integer() else v for v in values)
-    return " & ".join(map(str, whole))
+    """Name a group in messages: its values, joined by ' & '."""
+    return " & ".join(map(in_words, label if isinstance(label, tuple) else (label,)))
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,15 @@ from fairconstrained.inputs.labels import (
     order_of,
     refuse_other_values,
 )
-from fairconstrained.inputs.values import alternatives, factorized, listed, plain, spelling, truth
+from fairconstrained.inputs.values import (
+    alternatives,
+    factorized,
+    in_words,
+    listed,
+    plain,
+    spelling,
+    truth,
+)
 
 
 class Outcomes(NamedTuple):
@@ -39,7 +47,7 @@ class Outcomes(NamedTuple):
         # Without any favourable outcome, 0 or False alone, it is the one that could have been.
         best = "True" if set(map(type, self.rows)) == {bool} else "1"
         word = any(isinstance(value, str) for value in self.rows)
-        return f"{'' if word else f'{self.column} = '}{listed(self.good) or best}"
+        return f"{'' if word else f'{self.column} = '}{listed(map(in_words, self.good)) or best}"
 
 
 def favourable_values(
@@ -49,7 +57,7 @@ def favourable_values(
 
     Case, blanks and types do not matter. Raises ValueError, which says `parameter`, without any.
     """
-    seen = f"the values of {name} are {listed(sorted(values, key=str)) or 'missing'}"
+    seen = f"the values of {name} are {listed(sorted(map(in_words, values))) or 'missing'}"
     if pos_label is None and not is_known(values):
         raise ValueError(
             f"{seen}. Name the favourable one by {parameter}: only 1 of 0 and 1 (or -1 and 1), "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
@@ -138,7 +138,16 @@ def levels_of(array: Array, name: str = "sensitive_features") -> tuple[Array, In
 def texts(column: Any, name: str) -> Array:
     """Return a column as texts, None where values are missing; 1 beside "1" is an error."""
     levels, codes = levels_of(to_array(whole_numbers(column, name), name), name)
-    return np.array([*map(str, levels.tolist()), None], dtype=object)[codes]
+    return np.array([*map(in_words, levels.tolist()), None], dtype=object)[codes]
+
+
+def in_words(value: Any) -> str:
+    """Name a value: whole floats as integers, and times at midnight as days."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    is_day = isinstance(value, datetime) and (value.time(), value.tzinfo) == (time(), None)
+    return str(value.date() if is_day else value)
 
 
 def kind_of(value: Any) -> str:
@@ -228,7 +237,7 @@ def spelling(value: Any) -> Any:
             return number(value)
         except (TypeError, ValueError, OverflowError):
             pass
-    return normalize("NFKC", str(value)).strip().casefold()
+    return normalize("NFKC", in_words(value)).strip().casefold()
 
 
 def truth(value: Any) -> Any:

@@ -82,6 +82,16 @@ def test_pictures_say_in_words_what_they_show(audit):
     assert f"{100 * audit.groups[1]['selection_rate']:.1f} %" in pictures[0]
 
 
+def test_names_have_no_meaning_in_markdown():
+    marks = ["*a*", "_b_", "$c$", "`d`", "[e](f)", "&lt;", "~~g~~", "h\\|i", "j_k\nl"]
+    shown = [r"\*a\*", r"\_b\_", r"\$c\$", r"\`d\`", r"\[e](f)", r"\&lt;", r"\~\~g\~\~"]
+    shown += [r"h\\\|i", "j_k l"]
+    group = np.repeat(marks, 20)
+    page = fairconstrained.report(y_pred=np.arange(180) % 2, sensitive_features=group).to_markdown()
+    for name in shown:
+        assert f"| {name} | 20 |" in page
+
+
 def test_names_of_users_are_text_and_four_fifths_are_evidence(audit):
     assert "<b>" not in audit.to_html()
     assert "&lt;b&gt;" in audit.to_html()

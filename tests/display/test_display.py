@@ -217,6 +217,25 @@ def test_outlines_are_weighted_densities_and_shades_their_part_in_the_interval(d
     assert display.ax_.get_legend() is not None
 
 
+def test_names_of_groups_are_shown_as_they_are(data):
+    """Dollars are no mathematics, and underscores leave no name out of a legend."""
+    scores, group, _ = data
+    names = {"a": "$0-$9", "b": "_other", "c": r"$\\bad$"}
+    given = {"sensitive_features": np.array([names[g] for g in group])}
+    displays = [
+        kind.from_predictions(scores, **given) for kind in (GroupScoreDisplay, ParityCurveDisplay)
+    ]
+    report = GroupReportDisplay.from_predictions(scores > 0, scores > 0, **given)
+    for display, left_out in zip(displays, (0, 1), strict=True):
+        texts = display.ax_.get_legend().get_texts()
+        shown = [text.get_text().strip() for text in texts]
+        assert shown == sorted(names.values())[left_out:]
+        assert not any(text.get_parse_math() for text in [*texts, display.ax_.xaxis.label])
+    assert not any(text.get_parse_math() for text in report.ax_.get_yticklabels())
+    for display in [*displays, report]:
+        display.figure_.canvas.draw()
+
+
 def test_curves_are_ranks_against_ranks(data):
     scores, group, weight = data
     given = {"sensitive_features": group, "sample_weight": weight, "interval": (0.1, 0.5)}

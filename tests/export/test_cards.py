@@ -1,5 +1,6 @@
 """Model cards say what the fit says."""
 
+import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
@@ -118,6 +119,15 @@ def test_groups_that_predictions_need_are_named_and_that_nothing_is_proved():
     card = model_card(clf.fit(X, y, sensitive_features=groups))
     assert "in training and in prediction" in card.sections["Groups"]
     assert card.sections["Certificate"].startswith("None.")
+
+
+def test_names_of_groups_and_labels_have_no_meaning_in_markdown(data):
+    X, y, groups = data
+    clf = RateConstrainedClassifier(slack=0.5)
+    clf.fit(X, np.where(y, "$x", "*y*"), sensitive_features=np.where(groups, "a|b", "_c_"))
+    sections = model_card(clf).sections
+    assert r"It predicts \$x or \*y\* from" in sections["Model"]
+    assert sections["Groups"].endswith(r"Groups: \_c\_, a\|b.")
 
 
 def test_wrappers_are_looked_into():
