@@ -114,7 +114,7 @@ def _excel(
     if frame.empty and not len(frame.columns):
         raise Unusable(f"{name} is empty.")
     options: Any = {"sheet_name": sheets[place]}
-    _refuse_twice(pd.read_excel(book, header=None, nrows=1, **options).iloc[0], columns, name)
+    refuse_twice(pd.read_excel(book, header=None, nrows=1, **options).iloc[0], columns, name)
     notes = _keep_as_written(
         frame, pd.read_excel(book, dtype=str, keep_default_na=False, **options), columns
     )
@@ -193,7 +193,7 @@ def _text(
             f"{name}, read with {way}, has rows with more columns than its header: "
             f"{listed(list(frame))}."
         )
-    _refuse_twice(_rows(text, sep)[0], columns, name)
+    refuse_twice(_rows(text, sep)[0], columns, name)
     # Blanks that are skipped are none of the words, unless they stand before a quotation mark.
     how["skipinitialspace"] = (
         sep == " " or re.search(rf'(?m)(^|{re.escape(sep)})[^\S\n]+"', text) is not None
@@ -203,7 +203,7 @@ def _text(
     return frame, decimal, _keep_as_written(frame, written, columns, decimal)
 
 
-def _refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> None:
+def refuse_twice(header: Iterable[Any], columns: Sequence[str], name: str) -> None:
     """Raise `Unusable` if a header has a column that is asked for more than once."""
     names = [str(column).strip() for column in header]
     if twice := [column for column in dict.fromkeys(columns) if names.count(column) > 1]:

@@ -242,9 +242,10 @@ def _sections(audit: Audit) -> Iterator[Section]:
 def _by_attribute(facts: Facts) -> dict[str, Facts]:
     """Return the facts of each attribute; the row of everybody stands at the end of each."""
     lists: dict[str, Facts] = {}
-    for fact in facts:
-        lists.setdefault(fact["attribute"], []).append(fact)
-    everybody = lists.pop(EVERYBODY, [])
+    everybody: Facts = []
+    for fact in facts:  # a column may have this name too
+        of_all = fact["attribute"] == fact["group"] == EVERYBODY
+        (everybody if of_all else lists.setdefault(fact["attribute"], [])).append(fact)
     return {attribute: [*rows, *everybody] for attribute, rows in lists.items()}
 
 

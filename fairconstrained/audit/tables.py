@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
 import pandas as pd
 
-from fairconstrained.audit.files import File, Unusable, load
+from fairconstrained.audit.files import File, Unusable, load, refuse_twice
 from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.values import listed
 
@@ -38,7 +39,13 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
     """Return a table of these columns; `Unusable` names the columns most like a lacking one."""
     file = load(options.csv, options, columns)
     frame = file.frame
-    frame.columns = [str(name).strip() for name in frame.columns]
+    bare_names = [str(name).strip() for name in frame.columns]
+    refuse_twice(bare_names, columns, file.name)
+    count = Counter(bare_names)  # others than those asked for, such as "age" and "age ", stay apart
+    frame.columns = [
+        bare if count[bare] == 1 else str(name)
+        for bare, name in zip(bare_names, frame.columns, strict=True)
+    ]
     words = frame.select_dtypes(exclude=["number", "bool", "datetime"])
     bare = words.apply(lambda c: c.map(lambda v: v.strip() if isinstance(v, str) else v))
     frame[words.columns] = bare.where(bare != "")

@@ -249,7 +249,17 @@ def test_a_header_that_has_a_column_twice_is_refused(run, capsys, write):
     with pytest.raises(SystemExit, match="2"):
         run(write(twice), *ASKED)
     assert "has several columns of the name 'sex'." in capsys.readouterr().err
-    run(write(frame.set_axis([*frame.columns[:-1], "age"], axis=1)), *ASKED)  # not asked for
+    for other in ("age", "age "):  # not asked for
+        run(write(frame.set_axis([*frame.columns[:-1], other], axis=1)), *ASKED)
+
+
+def test_a_header_that_has_a_column_with_and_without_blanks_is_refused(run, capsys):
+    frame = table()
+    for other in ("age ", "sex "):
+        refused = other == "sex "
+        with pytest.raises(SystemExit, match="2") if refused else nullcontext():
+            run(parquet()(frame.rename(columns={"old": other})), *ASKED)
+    assert "has several columns of the name 'sex'." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fairconstrained
@@ -80,6 +81,13 @@ def test_pictures_say_in_words_what_they_show(audit):
     for label, attribute in zip(pictures, ("sex", "age", "sex & age"), strict=True):
         assert label.startswith(f"Rates of decision = True by {attribute}: ")
     assert f"{100 * audit.groups[1]['selection_rate']:.1f} %" in pictures[0]
+
+
+def test_a_column_may_be_called_everybody():
+    decided, group = np.arange(80) % 2, pd.Series(np.repeat(["a", "b"], 40), name="everybody")
+    page = fairconstrained.report(y_pred=decided, sensitive_features=group).to_markdown()
+    assert page.count("| a | 40 | 50.0 % (") == 1
+    assert page.count("| everybody | 80 | 50.0 % (") == 1
 
 
 def test_names_have_no_meaning_in_markdown():
