@@ -1,6 +1,7 @@
 """The command line of the audit: it loads nothing, so that help and errors come at once."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
 
 def is_there(path: Path) -> bool:
     """Return whether a file, or the standard input, can be read."""
-    return str(path) == "-" or path.is_file()
+    return str(path) == "-" or os.path.isfile(path)  # False for names that are too long
 
 
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
@@ -115,5 +116,5 @@ def _errors(options: argparse.Namespace) -> dict[str, bool]:
             not set(options.control).isdisjoint(options.sensitive)
         ),
         f"there is no file {options.csv}": not is_there(options.csv),
-        f"--output must be a folder; {options.output} is a file": options.output.is_file(),
+        f"--output must be a folder; {options.output} is a file": os.path.isfile(options.output),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html as escapes
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -26,7 +25,7 @@ from fairconstrained.audit.wording import (
     rounded,
 )
 from fairconstrained.comparison import undecided
-from fairconstrained.metrics.statements import plain
+from fairconstrained.metrics.statements import in_markdown, plain
 
 _FOUR_FIFTHS = """A rate below four fifths (80 %) of the largest is what US agencies generally
 regard as evidence of adverse impact. It is a rule of thumb: a ratio on either side of it proves
@@ -35,8 +34,6 @@ nothing by itself, and says nothing about other laws."""
 _MOST_VALUES = 30
 # Between the lines of a picture: the first that gives at most six lines.
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
-# Characters with a meaning in Markdown, which in names they have not.
-_MARKS = re.compile(r"[\\`*$|~\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 
 
 @dataclass(frozen=True)
@@ -192,11 +189,6 @@ def framed(page: str) -> str:
     style = "width: 100%; height: 40em; border: 1px solid"
     srcdoc = escapes.escape(page)
     return f'<iframe title="Audit" sandbox style="{style}" srcdoc="{srcdoc}"></iframe>'
-
-
-def in_markdown(text: str) -> str:
-    """Return a line of Markdown that shows this text, whatever marks names in it have."""
-    return _MARKS.sub(r"\\\g<0>", " ".join(text.splitlines())).replace("<", "&lt;")
 
 
 def rendered(template: str, audit: Audit) -> str:

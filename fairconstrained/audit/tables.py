@@ -28,6 +28,8 @@ def exit_with_message(
     run: Callable[[argparse.Namespace], None], options: argparse.Namespace
 ) -> None:
     """Run a command; exit with code 2 and a sentence if its table or a folder cannot be used."""
+    if hasattr(sys.stdout, "reconfigure"):  # it may have no letters for names of groups
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         run(options)
     except (Unusable, OSError) as error:

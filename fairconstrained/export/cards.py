@@ -9,12 +9,11 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.audit.pages import in_markdown
 from fairconstrained.estimators.base import FairClassifier
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.inputs.values import in_words
 from fairconstrained.metrics.claims import slacks_of
-from fairconstrained.metrics.statements import Certificate
+from fairconstrained.metrics.statements import Certificate, in_markdown
 
 # Where a wrapper keeps the fitted estimator in it.
 _INSIDE = ("best_estimator_", "estimator_", "estimator")

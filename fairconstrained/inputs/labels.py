@@ -63,8 +63,8 @@ def plain_labels(values: Any, name: str = "y") -> Any:
     column = array.reshape(-1)
     if pd.isna(column).any():
         raise ValueError(
-            f"{name} has missing values: leave these rows out, such as X[{name}.notna()] and "
-            f"{name}[{name}.notna()] of pandas."
+            f"{name} has missing values (NaN, None): leave these rows out, such as "
+            f"X[{name}.notna()] and {name}[{name}.notna()] of pandas."
         )
     if array.dtype != object:
         return array

@@ -151,7 +151,7 @@ def check_weights(sample_weight: Any, n_samples: int) -> Floats:
 
 def check_numbers(X: Any) -> None:
     """Raise ValueError unless X is a table of real numbers; no entry is quoted."""
-    shape = np.shape(X) if not hasattr(X, "shape") else X.shape
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X, dtype=object).shape
     if len(shape) < 2:  # as scikit-learn says, without the array
         raise ValueError(
             f"Expected 2D array, got {len(shape)}D array instead: X has shape {tuple(shape)}. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from textwrap import TextWrapper, shorten
 from typing import Any
@@ -13,6 +14,8 @@ from fairconstrained.comparison import undecided
 
 # Of the text after a label, so that all texts begin in one column.
 _INDENT = 15
+# Characters with a meaning in Markdown, which in names they have not.
+_MARKS = re.compile(r"[\\`*$|~\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,11 @@ class Certificate:
                 f"between {rate['low']:.4f} and {rate['high']:.4f}"
             )
         return "\n".join(lines)
+
+
+def in_markdown(text: str) -> str:
+    """Return a line of Markdown that shows this text, whatever marks names in it have."""
+    return _MARKS.sub(r"\\\g<0>", " ".join(text.splitlines())).replace("<", "&lt;")
 
 
 def plain(value: Any) -> Any:

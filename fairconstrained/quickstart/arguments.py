@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +66,7 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
         ),
         f"{label!r} is the label; it cannot be sensitive as well": label in sensitive,
         f"there is no file {csv}": csv and not is_there(csv),
-        f"--output must be a folder; {options.output} is a file": options.output.is_file(),
+        f"--output must be a folder; {options.output} is a file": os.path.isfile(options.output),
         "the pictures need matplotlib: pip install matplotlib": (
             importlib.util.find_spec("matplotlib") is None
         ),

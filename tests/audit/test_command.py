@@ -228,6 +228,19 @@ def test_large_integers_stay_apart(run, tmp_path, missing):
     assert not any("one value" in note for note in facts["left_out"])
 
 
+def test_names_that_the_terminal_has_no_letters_for_are_printed_by_their_codes(
+    tmp_path, monkeypatch
+):
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr("sys.stdout", printed)
+    path = tmp_path / "decisions.csv"
+    table().replace({"sex": {"man": "→"}}).to_csv(path, index=False)
+    audit.main(["--csv", str(path), *ASKED, "--output", str(tmp_path / "new")])
+    printed.flush()
+    assert b"(\\u2192: " in printed.buffer.getvalue()
+    assert "→" in (tmp_path / "new" / "audit.html").read_text("utf-8")
+
+
 def test_a_column_may_have_a_name_like_those_of_attributes_in_strata(run):
     frame = table(1000).rename(columns={"sex": "born where", "age": "lives where it is"})
     more = ["--control", "lives where it is", "--slack", "0.9"]
@@ -312,6 +325,7 @@ def test_a_file_that_cannot_be_used_ends_in_a_sentence(run, capsys, content, arg
     [
         ([], "the following arguments are required: --csv, --sensitive"),
         (["--csv", "no.csv", *ASKED], "there is no file no.csv"),
+        (["--csv", 300 * "x", *ASKED, "--output", 300 * "x"], "there is no file xxx"),
         (["--csv", __file__, *ASKED, "--slack", "2"], "--slack must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--ratio", "0"], "--ratio must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--confidence", "1"], "--confidence must be between 0 and 1"),

@@ -160,5 +160,7 @@ def test_searches_over_words_are_as_before():
 @pytest.mark.parametrize("dtype", ["boolean", "Int64", float, "str", "M8[ns]"])
 def test_missing_labels_are_named(dtype):
     labels = pd.Series([None, *Y[1:]], dtype=dtype)
-    with pytest.raises(ValueError, match="y has missing values: leave these rows out"):
+    with pytest.raises(
+        ValueError, match=r"y has missing values \(NaN, None\): leave these rows out"
+    ):
         RateConstrainedClassifier().fit(X, labels, **GROUPS)
