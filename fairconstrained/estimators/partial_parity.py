@@ -242,6 +242,14 @@ class PartialParityClassifier(PrivateFairClassifier):
 
     def _notions(self) -> list[Any]:
         names = PARTIAL if self.epsilon is None else PARTIAL_PRIVATE
+        others = sorted(PARTIAL.keys() - names.keys())  # not of a table of counts
+        if self.constraint in others or isinstance(
+            self.constraint, tuple(PARTIAL[name] for name in others)
+        ):
+            raise ValueError(
+                f"{type(self).__name__}.epsilon must be None with {' and '.join(others)}; got "
+                f"constraint={self.constraint!r}."
+            )
         return as_notions(self, [self.constraint], names, PartialNotion)
 
     def _with_steps(self, task: Task) -> Task:
