@@ -218,7 +218,7 @@ REFUSED = {
         ({"slack": -0.1}, "slack must be a number >= 0; got -0.1"),
         ({"constraint": PartialDemographicParity(threshold=np.inf)}, "threshold must be a"),
         ({"group_features": "yes"}, "group_features must be True or False"),
-        ({"constraint": "rank_parity", **PRIVATE}, "constraint must be one of"),
+        ({"constraint": "rank_parity", **PRIVATE}, "epsilon must be None with group_auc and rank_"),
         ({"group_features": True}, "the group of every row", SHARES),
         ({}, "PartialParityClassifier takes groups or", RECORDED),
         ({"interval": "auto", **PRIVATE}, "epsilon must be None with"),
