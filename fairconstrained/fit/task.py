@@ -257,7 +257,8 @@ class Solved(NamedTuple):
     """The stages of a solution; the last one counts."""
 
     stages: list[Stage]
-    looser: Stage | None = None  # with larger slacks, where equal scores are nearly as good
+    # Where equal scores are nearly as good: slack to add, and the error of a model that keeps it.
+    looser: tuple[float, float] | None = None
 
 
 def checked(task: Task) -> Task:

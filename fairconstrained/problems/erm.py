@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import torch
@@ -16,7 +16,7 @@ from fairconstrained.models.features import Features
 from fairconstrained.models.linear import LinearModel
 from fairconstrained.problems import base
 from fairconstrained.problems.base import Linearization
-from fairconstrained.problems.baselines import along, baselines
+from fairconstrained.problems.baselines import Baseline, along, baselines
 from fairconstrained.problems.rows import Rows
 from fairconstrained.problems.saddle import Saddle
 from fairconstrained.problems.values import ERM
@@ -202,7 +202,11 @@ class FairERM(ERM):
         problem = replace(self, constraint=constraint)
         return problem, problem.variables(x[: self.model.n_params])
 
-    baselines = baselines
+    @cached_property
+    def baselines(self) -> list[Baseline]:
+        """Points that the results of solvers must not be worse than."""
+        return baselines(self)
+
     along = along
 
     # ------------------------------------------------------------------ differences of convex parts

@@ -193,6 +193,7 @@ class MomentERM(base.FixedSoftness, FairERM):
         negative, positive = self.moments.by_label()
         return self.model.coordinates((positive.mean[0] - negative.mean[0])[:, None])[:, 0]
 
+    @cached_property
     def baselines(self) -> list[Baseline]:
         """Return zero, where all scores are equal, and the unconstrained solution."""
         # An intercept changes no AUC: there are no other constants.

@@ -19,6 +19,7 @@ from sklearn.isotonic import isotonic_regression
 from torch import Tensor
 
 from fairconstrained.arrays import Floats, as_numpy
+from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.problems.values import ERM
 
 # On the constraint values of one group; two may differ by twice as much, which is less than the
@@ -50,6 +51,7 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     if not (affine and data.in_memory and data.group.ndim == 1):
         return None
     assert problem.log_odds is not None
+    assert problem.affine is not None
     log_odds = as_numpy(problem.model.scores(problem.log_odds, data.X))[:, 0]
     label, group, weight = map(as_numpy, (data.y, data.group, data.weight))
     rows_of = [group == g for g in np.unique(group)]
@@ -58,12 +60,13 @@ def thresholds_by_group(problem: ERM) -> Tensor | None:
     values = at_none.copy()
     unit = float(weight[0]) if np.ptp(weight) == 0 else None
     slack, first, scores = as_numpy(problem.constraint.slack), None, np.empty(len(label))
+    families = _families(problem.affine)
     units = torch.eye(problem.model.n_params).to(data.weight)
     columns = torch.cat([problem.model.scores(w, data.X) for w in units], dim=1)
     # Whole rows may exceed a slack that fractions of rows keep: aim at less of it then.
     for part in (1.0, 0.5, 0.25):
         values[1:] = at_none[1:] + (1.0 - part) * slack
-        targets = _program(curves, values, slopes, unit)
+        targets = _program(curves, values, slopes, unit, families)
         if targets is None:
             break
         for rows, curve, target, slope in zip(rows_of, curves, targets, slopes, strict=True):
@@ -113,13 +116,31 @@ def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
     return as_numpy(values), slopes
 
 
+def _families(affine: AffineMap) -> list[tuple[int, int]]:
+    """Return the first value, and the rates, of families compared pair by pair at equal slacks."""
+    families, start = [], 0
+    for block in affine.combinations:
+        for n_rates in block.families:
+            stop = start + n_rates * (n_rates - 1)
+            if n_rates > 1 and bool((affine.offset[start:stop] == affine.offset[start]).all()):
+                families.append((start, n_rates))
+            start = stop
+        start += 0 if block.families else block.rate.shape[1]
+    return families
+
+
 def _program(
-    curves: list[Curve], values: Floats, slopes: Floats, unit: float | None
+    curves: list[Curve],
+    values: Floats,
+    slopes: Floats,
+    unit: float | None,
+    families: list[tuple[int, int]],
 ) -> Floats | None:
     """Solve for the weight predicted 1 of each group and label, (n_groups, 2), or None.
 
     If all rows have the same weight, it is `unit`, and the solution is whole numbers of rows, up to
-    the node limit.
+    the node limit. All pairs of a family are within the slack if all rates, less the first, are in
+    an interval as long as the slack: a row for each rate, in place of one for each pair.
     """
     n = 2 * len(curves)
     size, flat = unit or 1.0, slopes.reshape(n, -1).T
@@ -132,18 +153,31 @@ def _program(
             edge[2 * g : 2 * g + 2] = y2 - y, x - x2
             edges.append(edge)
             least.append(edge[2 * g : 2 * g + 2] @ (x, y))
+    most, used = -values[1:], np.ones(len(values) - 1, dtype=bool)
+    lowest, width = np.full(len(most), -np.inf), np.zeros(len(families))
+    lower_end = np.zeros((len(most), len(families)))  # of each interval
+    for f, (start, n_rates) in enumerate(families):
+        less_first = start + np.arange(1, n_rates) * (n_rates - 1)
+        used[start : less_first[-1] + n_rates - 1] = False
+        used[less_first] = True
+        width[f] = max(0.5 * (most[start] + most[less_first[0]]), 0.0)
+        lowest[less_first] = most[less_first] - width[f]
+        lower_end[less_first, f] = -1.0
+    rates = np.hstack((size * flat[1:], lower_end))[used]
+    hulls = np.hstack((size * np.array(edges), np.zeros((len(edges), len(families)))))
+    highest = np.concatenate([above[-1] for _, above in curves]) / size
     # The best point at the node limit is used: other rows have other best thresholds.
     result = milp(
-        size * flat[0],
+        np.append(size * flat[0], 0.0 * width),
         constraints=[
-            LinearConstraint(size * flat[1:], ub=-values[1:]),
-            LinearConstraint(size * np.array(edges), lb=least),
+            LinearConstraint(rates, lowest[used], most[used]),
+            LinearConstraint(hulls, lb=least),
         ],
-        bounds=Bounds(0.0, np.concatenate([above[-1] for _, above in curves]) / size),
-        integrality=np.full(n, int(unit is not None)),
+        bounds=Bounds(np.append(np.zeros(n), -width), np.append(highest, 0.0 * width)),
+        integrality=np.append(np.full(n, int(unit is not None)), 0.0 * width),
         options={"node_limit": 100, "mip_rel_gap": 1e-3},
     )
-    return None if result.x is None else np.asarray(size * result.x.reshape(-1, 2))
+    return None if result.x is None else np.asarray(size * result.x[:n].reshape(-1, 2))
 
 
 def _hull(points: Floats) -> Floats:

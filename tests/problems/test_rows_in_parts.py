@@ -91,7 +91,7 @@ def test_values_and_gradients_are_those_of_all_rows(name, n_classes, wrap):
     for mine, theirs in zip(in_parts.evaluate(x), exact.evaluate(x), strict=True):
         assert_close(mine, theirs)
     assert_close(in_parts.standard_errors(x), exact.standard_errors(x))
-    for mine, theirs in zip(in_parts.baselines(), exact.baselines(), strict=True):
+    for mine, theirs in zip(in_parts.baselines, exact.baselines, strict=True):
         assert_close(mine.x, theirs.x)
         assert mine.by == theirs.by
 

@@ -295,7 +295,7 @@ def test_a_known_point_takes_the_place_of_an_infeasible_result(residual):
     problem, seen = problem_of("demographic_parity", 2), []
     x = 3.0 * torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     assert problem.evaluate(x).hard[1:].max() > base.FEASIBILITY_TOL
-    solution = result(problem, x, problem.baselines(), residual, [seen.append])
+    solution = result(problem, x, problem.baselines, residual, [seen.append])
     assert solution.status is Status.KNOWN
     assert solution.ended is (Status.CONVERGED if residual == 0.0 else Status.FINISHED)
     assert solution.words == f"{Status.KNOWN.value}; {solution.ended.value}"
@@ -358,7 +358,7 @@ def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
     problem = problem_of("demographic_parity", seed)
     free = torch.randn(4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     assume(problem.evaluate(free).hard[1:].max() > 0.0)
-    known = replace(problem, free=free).baselines()
+    known = replace(problem, free=free).baselines
     *_, fair = (point.x for point in known if point.by == RELAXED_TOL)
     rows, weight = problem.placed, problem.data.weight
     of_part = torch.nn.functional.one_hot(rows.part, rows.n_parts + 1)[:, :-1] * weight[:, None]
