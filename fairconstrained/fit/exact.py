@@ -35,7 +35,7 @@ ROUGH = 4
 # Added to slacks within which hardly anything is better than equal scores, one after another, as
 # fractions of the violation of the model without constraints.
 MORE_SLACK = 0.5 ** np.arange(1, 6)
-# Rounds at each of them: on 50 groups of 400 rows four lost the way, and ended at equal scores.
+# Rounds at each of them: of ten fits eight ended alike after four, ten and twenty.
 ROUNDS_EACH = 10
 # A result within this error of equal scores is not left at that (decisions: a result that is hardly
 # better than a constant).
