@@ -32,11 +32,8 @@ from fairconstrained.solvers.sgda import EarlyStoppedSGDA
 
 # Rounds after which standard errors differ by a few percent from those at the solution.
 ROUGH = 4
-# Added to slacks within which hardly anything is better than equal scores, one after another, as
-# fractions of the violation of the model without constraints.
-MORE_SLACK = 0.5 ** np.arange(1, 6)
-# Rounds at each of them: of ten fits eight ended alike after four, ten and twenty.
-ROUNDS_EACH = 10
+# Added to slacks, one after another, within which hardly anything is better than equal scores.
+MORE_SLACK = (0.01, 0.04)
 # A result within this error of equal scores is not left at that (decisions: a result that is hardly
 # better than a constant).
 NEARLY_EQUAL = 0.01
@@ -209,37 +206,34 @@ def solve_with_margin(fit: Fit, problem: Any, x: Tensor, dual: Tensor) -> list[S
     return [rough, run_watched(fit, narrow, x, dual)]
 
 
-def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], tuple[float, float] | None]:
-    """Solve roughly with shrinking slacks, and again from there; return no stage if not better.
+def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None]:
+    """Solve with larger slacks until that pays off, and again from there; none if not better.
 
-    Also return the least slack to add, of the points on the way, that pays off, and the error with
-    it. The constraint may not be the reason: then the model without it is hardly better than equal
-    scores, and nothing is done.
+    Also return the stage of the larger slacks. The constraint may not be the reason: then the model
+    without it is hardly better than equal scores, and nothing is done.
     """
     task, (problem, solution) = fit.task, stage
-    below = solution.equal - NEARLY_EQUAL
-    rounds = min(ROUNDS_EACH, task.max_iter or ROUNDS_EACH)
+    below, looser = solution.equal - NEARLY_EQUAL, None
     if problem.free is None or solution.ended is Status.STOPPED:
         return [], None
-    x = problem.variables(problem.free)
-    dual = zero = torch.zeros_like(solution.iterate.dual)
-    error, *values = problem.evaluate(x).hard[: 1 + len(zero)].tolist()
+    zero = torch.zeros_like(solution.iterate.dual)
+    hard = problem.evaluate(problem.variables(problem.free)).hard
     # Equal scores are then nearly the best of this model, and no slack helps.
-    if error >= below:
+    if float(hard[0]) >= below:
         return [], None
-    enough = max(values)  # the constraint binds no longer
-    points = [(enough, error)]
-    # From the solution without constraints to this one, not by equal scores, where solvers stay.
-    for more in (enough * MORE_SLACK).tolist():
+    enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
+    for more in (*(more for more in MORE_SLACK if more < enough), enough):
         wider = replace(problem, constraint=problem.constraint.narrowed(zero - more))
-        rough = run(task.solver, wider, x, dual, fit.rng, max_iter=rounds, tol=task.tol).iterate
-        x, dual = rough.x, rough.dual
-        points.append((more + rough.excess, float(rough.hard[0])))
-    again = run_watched(fit, problem, x, dual)
+        options = {"max_iter": task.max_iter, "tol": task.tol, "known": wider.baselines}
+        looser = Stage(wider, run(task.solver, wider, problem.start(), zero, fit.rng, **options))
+        start = looser.solution.iterate
+        if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
+            break
+    # From there the solver is past the equal scores at which it stayed.
+    again = run_watched(fit, problem, start.x, start.dual)
     candidate = again.solution.iterate
     lower = float(candidate.hard[0]) < float(solution.iterate.hard[0]) - ERROR_TOL
-    kept = lower and candidate.excess <= FEASIBILITY_TOL
-    return [again] if kept else [], min(point for point in points if point[1] < below)
+    return ([again] if lower and candidate.excess <= FEASIBILITY_TOL else []), looser
 
 
 # ---------------------------------------------------------------------- runs that are watched

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -162,7 +161,7 @@ def report(
         )
 
 
-def report_equal(task: Task, stage: Stage, looser: tuple[float, float] | None) -> None:
+def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
     """Warn if equal scores are as good as the result, or nearly, because of the constraint."""
     problem, solution = stage
     model, error, narrowed = problem.model, float(solution.iterate.hard[0]), task.margin > 0
@@ -188,8 +187,8 @@ def report_equal(task: Task, stage: Stage, looser: tuple[float, float] | None) -
     if getattr(task.params["constraint"], "ratio", None) is not None:
         larger = "a smaller ratio"
     elif looser is not None:
-        more, other = ceil(1000 * looser[0]) / 1000, looser[1]
-        slack = problem.constraint.slack + more
+        slack, other = looser.problem.constraint.slack, float(looser.solution.iterate.hard[0])
+        more = float((slack - problem.constraint.slack).max())
         same = not narrowed and len(slack.unique()) == 1
         how = f"slack={float(slack[0]):.3g}" if same else f"{more:.3g} more slack"
         if more > NEVER_BINDS / 2:  # gaps of distributions are at most one

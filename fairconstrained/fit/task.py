@@ -257,8 +257,7 @@ class Solved(NamedTuple):
     """The stages of a solution; the last one counts."""
 
     stages: list[Stage]
-    # Where equal scores are nearly as good: slack to add, and the error of a model that keeps it.
-    looser: tuple[float, float] | None = None
+    looser: Stage | None = None  # with larger slacks, where equal scores are nearly as good
 
 
 def checked(task: Task) -> Task:
