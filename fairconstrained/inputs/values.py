@@ -232,7 +232,8 @@ def spelling(value: Any) -> Any:
     """Return the common form of two spellings of one value."""
     if isinstance(value, Real):
         return value
-    for number in (int, float):  # floats cannot tell large integers apart
+    # Floats cannot tell large integers apart, and int drops the fraction of a Decimal.
+    for number in (int, float) if isinstance(value, (str, bytes)) else (float,):
         try:
             return number(value)
         except (TypeError, ValueError, OverflowError):

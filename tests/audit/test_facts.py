@@ -3,6 +3,7 @@
 import json
 import re
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -362,6 +363,8 @@ def test_outcomes_have_names_and_the_favourable_one_is_not_guessed():
         report(words, words)
     with pytest.raises(ValueError, match="pos_label is 'good', but the values of decision are gr"):
         report(None, words, pos_label="good")
+    with pytest.raises(ValueError, match=r"pos_label is Decimal\('1\.5'\), but the values of deci"):
+        report(None, PRED.astype(int), pos_label=Decimal("1.5"))  # which is not 1
     for label in (TRUE, TRUE.astype(int)):  # is it good to have a 1?
         with pytest.raises(ValueError, match="pos_label is 'granted', but the values of label are"):
             report(label, words, pos_label="granted")
