@@ -194,7 +194,7 @@ def _text(
             f"{listed(list(frame))}."
         )
     refuse_twice(_rows(text, sep)[0], columns, name)
-    # Blanks that are skipped are none of the words, unless they stand before a quotation mark.
+    # Blanks after a separator stay, for the notes, unless a quotation mark follows somewhere.
     how["skipinitialspace"] = (
         sep == " " or re.search(rf'(?m)(^|{re.escape(sep)})[^\S\n]+"', text) is not None
     )

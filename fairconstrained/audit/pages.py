@@ -236,8 +236,8 @@ def _by_attribute(facts: Facts) -> dict[str, Facts]:
     lists: dict[str, Facts] = {}
     everybody: Facts = []
     for fact in facts:  # a column may have this name too
-        of_all = fact["attribute"] == fact["group"] == EVERYBODY
-        (everybody if of_all else lists.setdefault(fact["attribute"], [])).append(fact)
+        is_everybody = fact["attribute"] == fact["group"] == EVERYBODY
+        (everybody if is_everybody else lists.setdefault(fact["attribute"], [])).append(fact)
     return {attribute: [*rows, *everybody] for attribute, rows in lists.items()}
 
 

@@ -259,7 +259,7 @@ class RanksOfThresholds:
         # A thousandth of the range, which one row moves in tables of a thousand rows.
         ends = np.linspace(lower.min(initial=1.0), upper.max(initial=0.0), 1001)
         covered = (ends >= lower[..., None]) & (ends <= upper[..., None])
-        # Of no parts any level will do.
+        # Without parts any level will do.
         candidates = ends[covered.any(axis=0) | ~pieces.any()]
         levels = candidates[np.linspace(0, len(candidates) - 1, n_grid).round().astype(int)]
         n_parts = len(intervals.lower)

@@ -292,7 +292,7 @@ def threshold_of(task: Task) -> float:
 
 
 def interval_of(task: Task) -> Any:
-    """Return the interval of the criterion: its own, or the estimator's."""
+    """Return the interval of the criterion or, if it has none, of the estimator."""
     (notion,) = task.notions
     return task.params["interval"] if notion.interval is None else notion.interval
 

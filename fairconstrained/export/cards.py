@@ -198,11 +198,12 @@ def _constraint(clf: Any) -> str:
     elif not len(clf.multipliers_):
         verdict = "It is penalised and not bounded."
     else:
-        kept = f"It {'is' if clf.feasible_ else 'is NOT'} kept"
-        verdict = f"{kept} there, to the last row."
-        if clf.privacy_ is not None:
-            verdict = f"{kept} by these numbers, whose error is {clf.excess_error_:.2g} (two "
-            verdict += "standard deviations of the noise)."
+        verdict = f"It {'is' if clf.feasible_ else 'is NOT'} kept "
+        if clf.privacy_ is None:
+            verdict += "there, to the last row."
+        else:
+            verdict += f"by these numbers, whose error is {clf.excess_error_:.2g} (two standard "
+            verdict += "deviations of the noise)."
     if clf.training_violation_ != clf.violation_ and not isnan(clf.violation_):
         trained = f"{clf.training_violation_:.6g}"
         verdict += f" By the model that predicts it is {trained} on all training rows."

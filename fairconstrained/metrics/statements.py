@@ -14,7 +14,7 @@ from fairconstrained.comparison import undecided
 
 # Of the text after a label, so that all texts begin in one column.
 _INDENT = 15
-# Characters with a meaning in Markdown, which in names they have not.
+# Characters that mean something in Markdown, and nothing in names.
 _MARKS = re.compile(r"[\\`*$|~\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 
 

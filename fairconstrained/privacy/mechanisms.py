@@ -260,7 +260,7 @@ def _added_on_grid(value: Tensor, law: Law, scale: float, spread: float, rng: Ge
     """Return `value` plus `scale` times noise, both rounded to multiples of a power of two.
 
     `spread` is the largest norm of a vector of this size with entries of at most 1. The result has
-    double precision: torch counts no rows in whole numbers, which would cut the noise to these.
+    double precision: a count may have an integer type, which would cut the noise to whole numbers.
     """
     value = value.detach().double()
     if scale == 0:

@@ -125,7 +125,8 @@ def _families(affine: AffineMap) -> list[tuple[int, int]]:
             if n_rates > 1 and bool((affine.offset[start:stop] == affine.offset[start]).all()):
                 families.append((start, n_rates))
             start = stop
-        start += 0 if block.families else block.rate.shape[1]
+        if not block.families:
+            start += block.rate.shape[1]
     return families
 
 
@@ -139,8 +140,7 @@ def _program(
     """Solve for the weight predicted 1 of each group and label, (n_groups, 2), or None.
 
     If all rows have the same weight, it is `unit`, and the solution is whole numbers of rows, up to
-    the node limit. All pairs of a family are within the slack if all rates, less the first, are in
-    an interval as long as the slack: a row for each rate, in place of one for each pair.
+    the node limit.
     """
     n = 2 * len(curves)
     size, flat = unit or 1.0, slopes.reshape(n, -1).T
@@ -153,31 +153,40 @@ def _program(
             edge[2 * g : 2 * g + 2] = y2 - y, x - x2
             edges.append(edge)
             least.append(edge[2 * g : 2 * g + 2] @ (x, y))
-    most, used = -values[1:], np.ones(len(values) - 1, dtype=bool)
-    lowest, width = np.full(len(most), -np.inf), np.zeros(len(families))
-    lower_end = np.zeros((len(most), len(families)))  # of each interval
+    rates, lowest, highest, width = _as_ranges(size * flat[1:], -values[1:], families)
+    nothing = np.zeros_like(width)  # of each range, whose lower end is a variable too
+    hulls = np.hstack((size * np.array(edges), np.zeros((len(edges), len(width)))))
+    most = np.concatenate([above[-1] for _, above in curves]) / size
+    # The best point at the node limit is used: other rows have other best thresholds.
+    result = milp(
+        np.append(size * flat[0], nothing),
+        constraints=[LinearConstraint(rates, lowest, highest), LinearConstraint(hulls, lb=least)],
+        bounds=Bounds(np.append(np.zeros(n), -width), np.append(most, nothing)),
+        integrality=np.append(np.full(n, int(unit is not None)), nothing),
+        options={"node_limit": 100, "mip_rel_gap": 1e-3},
+    )
+    return None if result.x is None else np.asarray(size * result.x[:n].reshape(-1, 2))
+
+
+def _as_ranges(
+    slopes: Floats, most: Floats, families: list[tuple[int, int]]
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return slopes and bounds of constraints in which each family is a range, and its width.
+
+    All pairs of a family are within the slack if all rates, less the first, are in an interval as
+    long as the slack: a row for each rate, in place of one for each pair. The lower end of the
+    interval, between minus the width and 0, is a further column.
+    """
+    used, lowest = np.ones(len(most), dtype=bool), np.full(len(most), -np.inf)
+    lower_end, width = np.zeros((len(most), len(families))), np.zeros(len(families))
     for f, (start, n_rates) in enumerate(families):
         less_first = start + np.arange(1, n_rates) * (n_rates - 1)
-        used[start : less_first[-1] + n_rates - 1] = False
+        used[start : start + n_rates * (n_rates - 1)] = False
         used[less_first] = True
         width[f] = max(0.5 * (most[start] + most[less_first[0]]), 0.0)
         lowest[less_first] = most[less_first] - width[f]
         lower_end[less_first, f] = -1.0
-    rates = np.hstack((size * flat[1:], lower_end))[used]
-    hulls = np.hstack((size * np.array(edges), np.zeros((len(edges), len(families)))))
-    highest = np.concatenate([above[-1] for _, above in curves]) / size
-    # The best point at the node limit is used: other rows have other best thresholds.
-    result = milp(
-        np.append(size * flat[0], 0.0 * width),
-        constraints=[
-            LinearConstraint(rates, lowest[used], most[used]),
-            LinearConstraint(hulls, lb=least),
-        ],
-        bounds=Bounds(np.append(np.zeros(n), -width), np.append(highest, 0.0 * width)),
-        integrality=np.append(np.full(n, int(unit is not None)), 0.0 * width),
-        options={"node_limit": 100, "mip_rel_gap": 1e-3},
-    )
-    return None if result.x is None else np.asarray(size * result.x[:n].reshape(-1, 2))
+    return np.hstack((slopes, lower_end))[used], lowest[used], most[used], width
 
 
 def _hull(points: Floats) -> Floats:
