@@ -93,7 +93,7 @@ def evidence(outcomes: Array, second: Array, slack: float) -> Array:
     bets = betting.Bets.on(betting.gap_payoffs(slack))
     comparison = betting.Comparison(bets)
     both = 1 + max(second.argmax(), (~second).argmax())  # the row that begins the comparison
-    cells = comparison.windows(outcomes[both:], ~second[both:])
+    cells = comparison.windows(outcomes[both:], ~second[both:], range(len(second) - both))
     size = betting.WINDOW
     whole = second[both:][: (len(second) - both) // size * size].reshape(-1, size)
     ends = both + size * (1 + np.flatnonzero(whole.any(axis=1) & ~whole.all(axis=1)))

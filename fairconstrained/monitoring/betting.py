@@ -8,7 +8,7 @@ bets a fraction :math:`\lambda < 1` of his wealth on it, again and again, has af
 which is not expected to grow if the rule is kept: :math:`P(\exists t: W_t \geq 1 / \alpha) \leq
 \alpha` (Ville 1939), however often one looks. So is every mixture of such wealths over bets,
 comparisons and times to begin. Caps bet on each row, gaps and ratios on pairs of rows within
-windows of at most eight rows of two groups: see :class:`Comparison`.
+windows of at most eight rows of two groups, 64 rows long at most: see :class:`Comparison`.
 
 Sources: Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B
 86 (2024); Chugg, Cortes-Gomez, Wilder and Ramdas, "Auditing fairness by betting", NeurIPS 2023.
@@ -40,6 +40,9 @@ LATER = 500.0
 # Rows of two groups, one after another: a shorter window learns less of them, a longer one assumes
 # that rates stay for longer (decisions: monitors compare rows of the same time).
 WINDOW = 8
+# Rows of the stream from the first of a window to the last: eight rows of two small groups, or of a
+# rare label, would otherwise be hundreds of rows apart, and seasons would count as gaps.
+LENGTH = 64
 # Rows of two groups in one call, from which on they are compared with each other only: a day, say,
 # has rates and fractions of its own. Fewer rows would lose more than a quarter of what they tell.
 TOGETHER = 4
@@ -156,8 +159,9 @@ class Bets(NamedTuple):
 class Comparison:
     r"""The wealth of bets on windows of rows of two groups, or on rows of one.
 
-    Rows of the two groups, in the order in which they come, are cut into windows of eight, the last
-    one of a call may be shorter; of calls with less than four such rows they wait for a whole one.
+    Rows of the two groups, in the order in which they come, are cut into windows of eight; one that
+    would be longer than 64 rows of the stream has fewer, and so may the last one of a call. Rows of
+    calls with less than four such rows wait until a window is full.
     The n rows of group g and the m of group h in a window are matched at random into k pairs, as
     many as there are rows of the smaller one. A bet is on all pairs, and its growth is the mean
     over matchings:
@@ -193,23 +197,26 @@ class Comparison:
         self.bets = bets
         self.wealth = 1.0  # of the mixture over bets, claims and times to begin
         self.counts = np.zeros(len(bets.growth))
-        self.waiting = np.zeros((2, 0), dtype=np.int64)  # outcomes and groups, less than a window
+        # Outcomes, groups and places in the stream of less than a window.
+        self.waiting = np.zeros((3, 0), dtype=np.int64)
         self.unspent = 1.0
         self.late = np.zeros_like(bets.shares)  # wealth of bets that began later
 
-    def windows(self, outcomes: Array, first: Array) -> Ints:
+    def windows(self, outcomes: Array, first: Array, places: Array) -> Ints:
         """Return the cells of the windows that the rows of one call complete.
 
-        `outcomes` are zeros and ones, and `first` says which rows are of the first group.
+        `outcomes` are zeros and ones, `first` says which rows are of the first group, and `places`,
+        which rise, where they are in the stream.
         """
-        rows = np.array((outcomes, first), dtype=np.int64)
+        rows = np.array((outcomes, first, places), dtype=np.int64)
         waiting, self.waiting = self.waiting, rows[:, :0]
         if rows.shape[1] >= TOGETHER:
-            return np.concatenate((_cells(*waiting), _cells(*rows)))
+            return np.concatenate([_cells(part, _starts(part[2])) for part in (waiting, rows)])
         rows = np.concatenate((waiting, rows), axis=1)
-        whole = rows.shape[1] // WINDOW * WINDOW
-        self.waiting = rows[:, whole:]
-        return _cells(*rows[:, :whole])
+        starts = _starts(rows[2])
+        if len(starts) and rows.shape[1] - starts[-1] < WINDOW:
+            rows, self.waiting = np.split(rows, [starts.pop()], axis=1)
+        return _cells(rows, starts)
 
     def bet(self, cells: Array) -> None:
         """Let all bets win or lose on these cells, and begin some with each of them."""
@@ -250,13 +257,24 @@ class Comparison:
         self._count()
 
 
-def _cells(outcomes: Ints, first: Ints) -> Ints:
-    """Cut rows into windows, and return the cells of those with rows of both groups."""
-    starts = np.arange(0, len(first), WINDOW)
+def _starts(places: Ints) -> list[int]:
+    """Cut rows into windows, and return where each begins."""
+    begins = np.searchsorted(places, places + LENGTH)  # the next one, if the rows are few
+    starts, row = [], 0
+    while row < len(places):
+        starts.append(row)
+        row = min(row + WINDOW, int(begins[row]))
+    return starts
+
+
+def _cells(rows: Ints, starts: list[int]) -> Ints:
+    """Return the cells of the windows with rows of both groups."""
+    outcomes, first, _ = rows
     columns = np.ones_like(first), first, outcomes * first, outcomes * (1 - first)
-    size, rows, ones, others = (np.add.reduceat(column, starts) for column in columns)
-    both = (rows > 0) & (rows < size)
-    return np.asarray(_CELLS[size, rows, ones, others][both])
+    at = np.array(starts, dtype=np.int64)
+    size, n, ones, others = (np.add.reduceat(column, at) for column in columns)
+    both = (n > 0) & (n < size)
+    return np.asarray(_CELLS[size, n, ones, others][both])
 
 
 def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> tuple[float, float]:

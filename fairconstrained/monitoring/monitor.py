@@ -118,11 +118,12 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     Rows are assumed to be independent given their groups, and to come in the order of time. Rates
     and composition may drift in any way, as long as the rule is kept by the rates of the time: two
     groups are compared within windows of at most eight rows that follow each other (of those that
-    the criterion is about). The promise is exact if within each window either the rates or the
-    fractions of the groups stay as they are; ``fairconstrained/monitoring/betting.py`` proves it.
-    **Cycles of less than a hundred rows in which both swing far raise false alarms**, with equal
-    rates between 5 % and 95 % in nearly all streams at 24 rows: pass shorter times in calls of
-    their own.
+    the criterion is about) and lie within 64 rows of the stream. The promise is exact if within
+    each window either the rates or the fractions of the groups stay as they are;
+    ``fairconstrained/monitoring/betting.py`` proves it.
+    **Cycles of less than a hundred rows, or of small groups a few hundred, in which both swing far
+    raise false alarms**, with equal rates between 5 % and 95 % in nearly all streams at 24 rows:
+    pass shorter times in calls of their own.
 
     **Rows of a call are compared with each other only**, if it has four or more of two groups, so
     pass together what belongs together, such as the rows of an hour. Rows of smaller calls wait for
@@ -229,12 +230,13 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         known = self._places(names)
         n_before = self._compare_new_groups()
         usable = (codes >= 0) & (true >= 0)
+        places = np.flatnonzero(usable) + self.n_rows_ + self.n_unknown_ + self.n_unlabelled_
         n_unknown, n_usable = (int(np.count_nonzero(rows)) for rows in (codes < 0, usable))
         first, self.n_unknown_ = not self.n_unknown_, self.n_unknown_ + n_unknown
         self.n_unlabelled_ += len(usable) - n_unknown - n_usable
         self.n_rows_ += n_usable
         apart_before = self._apart
-        self._add(true[usable], decisions[usable], known[codes[usable]], n_before)
+        self._add(true[usable], decisions[usable], known[codes[usable]], places, n_before)
         if first and n_unknown:
             warn_caller(f"FairnessMonitor: {self._missing}", MissingSensitiveFeaturesWarning)
         new = (pair for pair in self._apart if pair not in apart_before)
@@ -287,7 +289,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            If the other one watches something else.
+            If the other one watches something else, or the two have seen too many groups; nothing
+            has been added then.
 
         Notes
         -----
@@ -306,8 +309,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         if len(seen.labels) > 2:
             labels = sorted(seen.labels, key=str)
             raise ValueError(f"merge needs monitors of the same two labels; got {labels}.")
-        self._seen = seen
-        place = self._places(map(in_order, other.groups_))
+        names = list(map(in_order, other.groups_))
+        self._check_number(names)
+        self._seen, place = seen, self._places(names)
         self._compare_new_groups()
         self._hits[:, place] += other._hits
         self._rows[:, place] += other._rows
@@ -466,12 +470,16 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         groups, seen = read_groups(sensitive_features, n_rows, seen)
         codes, labels = groups.certain("FairnessMonitor")
         names = labels.tolist()
-        if len({*self.groups_, *names}) > MOST_GROUPS:
-            raise ValueError(
-                f"FairnessMonitor compares at most {MOST_GROUPS} groups; got "
-                f"{len({*self.groups_, *names})}. Cross fewer columns, or join small groups."
-            )
+        self._check_number(names)
         return codes, names, seen
+
+    def _check_number(self, names: Iterable[Any]) -> None:
+        """Raise ValueError if these groups and those that have come are too many."""
+        if (n_groups := len({*self.groups_, *names})) > MOST_GROUPS:
+            raise ValueError(
+                f"FairnessMonitor compares at most {MOST_GROUPS} groups; got {n_groups}. Cross "
+                "fewer columns, or join small groups."
+            )
 
     def _compare_new_groups(self) -> int:
         """Begin the comparisons of groups that have not come before; return how many had come."""
@@ -497,7 +505,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._hits, self._rows = np.pad(self._hits, new), np.pad(self._rows, new)
         return n_before
 
-    def _add(self, true: Array, decisions: Array, groups: Array, n_before: int) -> None:
+    def _add(
+        self, true: Array, decisions: Array, groups: Array, places: Ints, n_before: int
+    ) -> None:
         """Count rows by event and group, and let the comparisons bet on them."""
         # Cells first in the order of bets, since windows are cut from rows as they come.
         order = self._order(groups)
@@ -520,7 +530,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             # Rows before the later group came would be bets on a comparison that nobody had chosen
             # yet; its first row has chosen it.
             rows[: 1 + max(begins.get(g, -1) for g in compared)] = False
-            comparison.bet(comparison.windows(hits[event, rows], first[rows]))
+            comparison.bet(comparison.windows(hits[event, rows], first[rows], places[rows]))
 
     def _order(self, groups: Array) -> Array:
         """Return the rows as they came; in a random order, if they are sorted by group."""

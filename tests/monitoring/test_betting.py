@@ -46,7 +46,7 @@ def mean_growth(payoffs, claim, share, first, second, size=WINDOW):
         rates = np.where(groups, first, second)
         chance = np.prod(np.where(groups, share, 1 - share))
         likely = np.prod(np.where(hits, rates, 1 - rates), axis=1)
-        cells = [comparison.windows(some, groups) for some in hits]
+        cells = [comparison.windows(some, groups, range(size)) for some in hits]
         won = [growth[one].prod(axis=0) for one in cells]
         total += chance * (likely @ np.array(won))
     return total
@@ -71,19 +71,33 @@ def test_no_growth_is_expected_if_rates_or_composition_stand_still(
 def test_rows_of_large_calls_are_compared_with_each_other_only():
     """Rows that wait are a window of their own then; those of small calls wait for a whole one."""
     outcomes, first = np.random.default_rng(0).integers(2, size=(2, 50))
-    bets = Bets.on(gap_payoffs(0.05))
+    bets, places = Bets.on(gap_payoffs(0.05)), np.arange(50)
     comparison, apart, one_by_one = (Comparison(bets) for _ in range(3))
     for start, stop in ((0, 3), (3, 5), (5, 18), (18, 42)):
         rows = slice(start, stop)
-        comparison.bet(comparison.windows(outcomes[rows], first[rows]))
+        comparison.bet(comparison.windows(outcomes[rows], first[rows], places[rows]))
     for start, stop in ((0, 5), (5, 13), (13, 18), (18, 26), (26, 34), (34, 42)):
         rows = slice(start, stop)
-        apart.bet(apart.windows(outcomes[rows], first[rows]))
+        apart.bet(apart.windows(outcomes[rows], first[rows], places[rows]))
     np.testing.assert_array_equal(comparison.counts, apart.counts)
     for row in range(50):
         one = slice(row, row + 1)
-        one_by_one.bet(one_by_one.windows(outcomes[one], first[one]))
-    assert one_by_one.waiting.shape == (2, 50 % WINDOW)
+        one_by_one.bet(one_by_one.windows(outcomes[one], first[one], places[one]))
+    assert one_by_one.waiting.shape == (3, 50 % WINDOW)
+
+
+def test_windows_are_no_longer_than_64_rows_of_the_stream():
+    """Alike in one call and one by one: four windows of two rows and one of a group alone."""
+    places = np.array([0, 63, 64, 127, 128, 300, 363, 364, 427])
+    outcomes, first = places % 2, np.arange(9) % 2
+    at_once, one_by_one = (Comparison(Bets.on(gap_payoffs(0.05))) for _ in range(2))
+    at_once.bet(at_once.windows(outcomes, first, places))
+    for row in range(9):
+        one = slice(row, row + 1)
+        one_by_one.bet(one_by_one.windows(outcomes[one], first[one], places[one]))
+    assert at_once.counts.sum() == 4
+    assert one_by_one.counts.sum() == 3  # the last window may get more rows
+    assert one_by_one.waiting[2].tolist() == [364, 427]
 
 
 def test_if_both_move_small_bets_grow_by_their_covariance():
@@ -127,7 +141,8 @@ def test_intervals_move_with_the_counts_and_hold_the_observed_value():
     comparison, widths = Comparison(Bets.on(gap_payoffs(0.05))), []
     for _ in range(3):
         first = rng.random(4000) < 0.5
-        comparison.bet(comparison.windows(rng.random(4000) < np.where(first, 0.5, 0.3), first))
+        outcomes = rng.random(4000) < np.where(first, 0.5, 0.3)
+        comparison.bet(comparison.windows(outcomes, first, np.arange(4000)))
         low, high = interval(comparison.counts[None], np.ones(1), gap_payoffs, 0.05)
         assert low < 0.2 < high
         widths.append(high - low)

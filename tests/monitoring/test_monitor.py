@@ -152,6 +152,21 @@ def test_rates_that_all_groups_share_may_move(share, chunk):
         assert monitor.interval_[0] == 0.0
 
 
+def test_small_groups_are_compared_at_the_same_time_too():
+    """Beside a large one, under equal rates and shares that follow a season of 400 rows."""
+    season, alarms = np.sin(2 * np.pi * np.arange(60_000) / 400), 0
+    for seed in range(4):
+        rng, monitor = np.random.default_rng(seed), FairnessMonitor()
+        granted = rng.random(60_000) < 0.4 + 0.35 * season
+        first = rng.random(60_000) < 0.5 + 0.45 * season
+        group = np.where(rng.random(60_000) < 0.04, first, 2)
+        for start in range(0, 60_000, 1000):
+            rows = slice(start, start + 1000)
+            monitor.update(granted[rows], sensitive_features=group[rows])
+        alarms += monitor.alarm_
+    assert not alarms
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METRIC_OF) - {"loss_parity"} - set(CAPS)))
 def test_false_alarms_are_rare_under_seasons_of_everything(name):
@@ -303,6 +318,12 @@ def test_a_cap_on_all_rows_together_does_not_depend_on_groups():
 def test_too_many_groups_are_refused():
     with pytest.raises(ValueError, match="at most 64 groups; got 65"):
         FairnessMonitor().update(np.zeros(65, dtype=int), sensitive_features=np.arange(65))
+    parts = [
+        FairnessMonitor().update([0] * 40, sensitive_features=range(g, g + 40)) for g in (0, 40)
+    ]
+    with pytest.raises(ValueError, match="at most 64 groups; got 80"):
+        parts[0].merge(parts[1])
+    assert len(parts[0].groups_) == parts[0].n_rows_ == 40
 
 
 def test_the_history_stays_short():
