@@ -110,21 +110,14 @@ def test_balanced_costs_are_costs_of_one_over_the_frequency_of_the_label():
     ],
 )
 def test_costs_that_are_none(costs, message):
-    X, y, group = table()
+    y = table()[1]
     for fit in (
-        lambda: fitted(ExpectedCost(0.2, costs=costs), (X, y, group)),
-        lambda: fitted(data=(X, y, group), costs=costs),
+        lambda: fitted(ExpectedCost(0.2, costs=costs)),
+        lambda: fitted(costs=costs),
         lambda: expected_cost(y, y, costs=costs),
     ):
         with pytest.raises(ValueError, match=message):
             fit()
-
-
-def test_costs_of_a_fit_need_a_loss_and_no_privacy():
-    with pytest.raises(ValueError, match="must not all be zero"):
-        fitted(costs=np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="must be None with epsilon"):
-        fitted(costs=[[0, 1], [5, 0]], epsilon=1.0)
 
 
 METRIC = {

@@ -20,7 +20,7 @@ from fairconstrained.constraints import AUCParity, SoftBins
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exact_auc import COMPARISONS, auc_differences, auc_standard_errors, win_table
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, SmallGroupWarning
-from fairconstrained.metrics import group_auc_gap, inter_group_auc_gap
+from fairconstrained.metrics import inter_group_auc_gap
 from fairconstrained.models import Posteriors
 from fairconstrained.models.cross_fitting import log_odds_scale
 from fairconstrained.solvers import QCQP, SGDA, LevelSet, ProximalLevelSet
@@ -28,20 +28,6 @@ from tests.helpers.auc_fits import METRIC_OF, auc, fitted, measured, table
 from tests.helpers.fits import FORGIVEN
 
 SHORT = SGDA(n_steps=150, batch_size=128)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [6, 8])
-def test_the_metric_of_a_feasible_fit_is_within_the_slack_to_the_last_digit(seed):
-    """Of two groups of 50 rows the gap can be the slack exactly: .05000000000000004 is not."""
-    data = make_biased_classification(100, 6, random_state=seed)
-    groups = data.sensitive_features
-    clf = AUCFairClassifier(slack=0.05, min_group_size=0, random_state=0)
-    scores = clf.fit(data.data, data.target, sensitive_features=groups).decision_function(data.data)
-    gap = group_auc_gap(data.target, scores, sensitive_features=groups)
-    assert clf.feasible_
-    assert clf.violation_ == pytest.approx(gap, abs=1e-14)
-    assert max(clf.violation_, gap) <= 0.05
 
 
 EACH = list(zip(METRIC_OF, ["log", "auc"] * 3, [2, 3, 3] * 2, strict=True))

@@ -52,9 +52,6 @@ def fitted(constraint="demographic_parity", model=TREES, data=None, weight=None,
     return clf.fit(X, y, sensitive_features=group, sample_weight=weight)
 
 
-# ------------------------------------------------------------------ one round
-
-
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("name", ["equalized_odds", "predictive_parity"])
 @pytest.mark.parametrize("shares", [False, True])
@@ -97,9 +94,6 @@ def test_a_round_adds_the_gradient_of_the_weighted_constraints(n_classes, name, 
         step[i, k] = 1e-5
         slope = (lagrangian(scores + step) - lagrangian(scores - step)) / 2e-5
         np.testing.assert_allclose(gradient[i, k], slope, rtol=1e-5, atol=1e-8)
-
-
-# ------------------------------------------------------------------ the fit
 
 
 @pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow)])
@@ -224,9 +218,6 @@ def test_a_margin_narrows_the_slack():
         assert clf.violation_ <= narrowed
 
 
-# ------------------------------------------------------------------ as the booster takes it
-
-
 def test_words_categories_missing_values_and_monotone_features():
     X, y, group = table(n=3000)
     frame = pd.DataFrame(X, columns=list("abcdef"), copy=True)
@@ -347,9 +338,6 @@ def test_a_criterion_of_which_the_rows_held_out_have_nothing_is_not_kept():
     assert not clf.feasible_
 
 
-# ------------------------------------------------------------------ refusals
-
-
 def test_rows_too_few_to_hold_one_out_are_refused():
     data = table()[0][:10], np.arange(10) % 2, np.arange(10) // 5
     with pytest.raises(ValueError, match=r"holds out one row in 5 .* 10 samples are too few"):
@@ -408,9 +396,6 @@ def test_settings_that_scikit_learn_refuses_and_a_random_forest_of_xgboost_are_r
         fitted(model=xgboost.XGBClassifier(n_estimators="foo"))
 
 
-# ------------------------------------------------------------------ stability
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("slack", [0.01, 0.05, 0.2])
 @pytest.mark.parametrize(
@@ -438,9 +423,7 @@ def single(constraint="demographic_parity", model=LOGISTIC, data=None, sample_we
     return clf.fit(X, y, sensitive_features=group, sample_weight=sample_weight)
 
 
-@pytest.mark.parametrize(
-    "model", [TREE, PIPELINE, RidgeClassifier()], ids=["tree", "pipe", "ridge"]
-)
+@pytest.mark.parametrize("model", [TREE, PIPELINE, RidgeClassifier()], ids=type)
 def test_whatever_the_classifier_of_a_single_fit(model):
     """The gap of new predictions falls, and labels are those of the classifier."""
     data = table(n=1000)

@@ -25,9 +25,8 @@ def fitted(constraint="demographic_parity", data=None, sample_weight=None, **par
 def objective(w, data, constraint, penalty):
     X, y, group = data
     p = 1 / (1 + np.exp(-(X @ w[:-1] + w[-1])))
-    loss = (
-        0.5e-4 * ((X.std(axis=0) * w[:-1]) ** 2).sum() - np.log(np.where(y == 1, p, 1 - p)).mean()
-    )
+    loss = 0.5e-4 * ((X.std(axis=0) * w[:-1]) ** 2).sum()
+    loss -= np.log(np.where(y == 1, p, 1 - p)).mean()
     everywhere = np.full(len(y), True)
     labels = {FAIRNESS[0]: [everywhere], FAIRNESS[1]: [y == 0, y == 1], FAIRNESS[2]: [y == 1]}
     rows = sum(given.sum() for given in labels[constraint])

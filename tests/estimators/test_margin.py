@@ -1,6 +1,7 @@
 """Slacks are kept to the last row, as users compare; a margin narrows each by its error."""
 
 import itertools
+from functools import partial
 
 import fairlearn.metrics
 import numpy as np
@@ -169,6 +170,30 @@ def test_ratios_caps_lists_weights_strata_and_margins_keep_theirs(seed):
 def test_every_estimator_keeps_its_slack(clf):
     X, y, group = draw(1)
     assert kept(clf.fit(X, y, sensitive_features=group))
+
+
+RANKING = fc.AUCFairClassifier(slack=0.05, min_group_size=0, random_state=0)
+OF_RANKS = {"interval": (0, 0.5), "slack": 0.1, "min_group_size": 0}
+RANKS = fc.PartialParityClassifier("rank_parity", **OF_RANKS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("clf", "metric", "seed"),
+    [
+        *((RANKING, fc.metrics.group_auc_gap, seed) for seed in (6, 8)),
+        *((RANKS, partial(fc.metrics.ccdf_gap, interval=(0, 0.5)), s) for s in (6, 20, 21, 22, 23)),
+    ],
+)
+def test_the_metric_of_a_feasible_fit_is_within_the_slack_to_the_last_digit(clf, metric, seed):
+    """Of two groups of 50 rows the gap can be the slack exactly: .05000000000000004 is not."""
+    data = make_biased_classification(100, 6, random_state=seed)
+    given = {"sensitive_features": data.sensitive_features}
+    clf = clone(clf).fit(data.data, data.target, **given)
+    gap = metric(data.target, clf.decision_function(data.data), **given)
+    assert clf.feasible_
+    assert clf.violation_ == pytest.approx(gap, abs=1e-14)
+    assert max(clf.violation_, gap) <= clf.slack
 
 
 @pytest.mark.slow

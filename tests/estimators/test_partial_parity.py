@@ -84,20 +84,6 @@ def test_the_metric_on_the_training_rows_ends_within_slack(constraint, n_groups)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [6, 20, 21, 22, 23])
-def test_the_metric_of_a_feasible_fit_is_within_the_slack_to_the_last_digit(seed):
-    """Of two groups of 50 rows the gap can be the slack exactly: .10000000000000003 is not."""
-    data = make_biased_classification(100, 6, random_state=seed)
-    clf = PartialParityClassifier("rank_parity", interval=(0, 0.5), slack=0.1, min_group_size=0)
-    given = {"sensitive_features": data.sensitive_features}
-    scores = clf.fit(data.data, data.target, **given).decision_function(data.data)
-    gap = metrics.ccdf_gap(None, scores, interval=(0, 0.5), **given)
-    assert clf.feasible_
-    assert clf.violation_ == pytest.approx(gap, abs=1e-14)
-    assert max(clf.violation_, gap) <= 0.1
-
-
-@pytest.mark.slow
 def test_every_form_of_interval():
     for interval in ([(0.0, 0.2), (0.5, 0.7)], {"a": (0.0, 0.3), "b": (0.1, 0.5)}):
         clf = fitted(interval=interval, n_grid=6)

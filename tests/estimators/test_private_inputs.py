@@ -347,18 +347,16 @@ def test_extreme_budgets_of_searches_are_planned(epsilon, unit):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("epsilon", "rate", "noise", "most"),
+    ("epsilon", "rate", "law", "most"),
     [
         (5e3, 1e-7, "gaussian", 40),
         (1.0, 1e-7, "gaussian", 20),
         *((size, rate, "laplace", 6) for size, rate in ((0.011, 1e-7), (1.1, 1e-7), (1.1, 2e-7))),
     ],
 )
-def test_extreme_searches_are_planned_with_few_distributions(
-    epsilon, rate, noise, most, monkeypatch
-):
+def test_extreme_searches_are_planned_with_few_distributions(epsilon, rate, law, most, monkeypatch):
     """Of 100,000 steps: each distribution takes up to half a second."""
-    made, kind = [], f"from_{noise}_mechanism"
+    made, kind = [], f"from_{law}_mechanism"
     make = getattr(privacy_loss_distribution, kind)
 
     def counted(*args, **options):
@@ -366,9 +364,9 @@ def test_extreme_searches_are_planned_with_few_distributions(
         return make(*args, **options)
 
     monkeypatch.setattr(privacy_loss_distribution, kind, counted)
-    steps = DPSGDA(n_steps=100_000, sampling_rate=rate, histogram_noise=noise)
+    steps = DPSGDA(n_steps=100_000, sampling_rate=rate, histogram_noise=law)
     clf = fc.RateConstrainedClassifier(solver=steps)
-    if noise == "laplace":
+    if law == "laplace":
         plan = clf.set_params(epsilon=epsilon).planned_privacy(10_000)
         assert 0.99 * epsilon <= plan.epsilon
     else:

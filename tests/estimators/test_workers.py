@@ -338,9 +338,7 @@ def test_what_is_wrong_is_said_on_all_before_anything_is_released(on_workers, ca
 
 
 @slow
-def test_a_callback_on_one_worker_stops_all_and_others_are_told_that_they_are_not_in_the_group(
-    on_workers,
-):
+def test_a_callback_on_one_worker_stops_all_and_others_hear_they_are_not_in_the_group(on_workers):
     first, second = (found["mistakes"] for found in on_workers)
     assert first["stopped"] == second["stopped"]
     assert first["stopped"][1] <= 2  # the iterate and, perhaps, a known point in its place

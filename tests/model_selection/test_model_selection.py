@@ -34,9 +34,6 @@ def table(n=300, seed=0):
     return x, y, group
 
 
-# --- StratifiedSensitiveKFold --------------------------------------------------------------------
-
-
 @given(st.integers(2, 5), st.integers(0, 1000), st.booleans(), st.integers(1, 2))
 @settings(max_examples=30)
 def test_every_stratum_is_spread_evenly_over_a_partition(n_splits, seed, shuffle, columns):
@@ -111,9 +108,6 @@ def test_searches_pass_the_groups_to_the_splitter():
     assert shares == pytest.approx([np.mean(group == "c")] * 3, abs=0.01)
 
 
-# --- select_feasible -----------------------------------------------------------------------------
-
-
 def results(accuracy, gaps):
     return {"mean_test_accuracy": np.array(accuracy), "mean_test_dp": -np.array(gaps)}
 
@@ -155,9 +149,6 @@ def test_select_feasible_says_what_is_wrong():
     words = "'dp' within max_violation=0.05; .* 0.1"
     with pytest.warns(ConstraintNotSatisfiedWarning, match=words):
         model_selection.select_feasible()(results([0.9, 0.8], [0.2, 0.1]))
-
-
-# --- tradeoff_curve ------------------------------------------------------------------------------
 
 
 def curve(estimator, **changed):
@@ -214,8 +205,6 @@ def test_folds_of_a_curve_go_to_processes_that_pickle_functions_by_name():
     expected = curve(tree, **changed).drop(columns=times)
     pd.testing.assert_frame_equal(points.drop(columns=times), expected)
 
-
-# --- pareto_front --------------------------------------------------------------------------------
 
 coordinate = st.one_of(st.sampled_from([0.0, 0.1, 0.2, np.inf, np.nan]), st.floats(0, 1))
 

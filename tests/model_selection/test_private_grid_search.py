@@ -17,12 +17,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    RateConstrainedClassifier,
-    model_selection,
-)
+import fairconstrained as fc
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning, PrivacyWarning
 from fairconstrained.model_selection import PrivateGridSearch, private_search
@@ -34,7 +29,7 @@ from tests.helpers.private_fits import PRIVATE
 
 DATA = make_biased_classification(3000, 6, bias=0.6, random_state=0)
 STEPS = DPSGDA(n_steps=4)
-RATES = RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4))
+RATES = fc.RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4))
 quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -69,9 +64,9 @@ def test_no_entry_of_a_row_decides_a_warning():
 
 def test_a_plan_needs_epsilon_and_valid_parameters():
     with pytest.raises(ValueError, match=r"epsilon must be a number or a Budget"):
-        RateConstrainedClassifier().planned_privacy(1000)
+        fc.RateConstrainedClassifier().planned_privacy(1000)
     with pytest.raises(ValueError, match=r"slack must be a number >= 0"):
-        RateConstrainedClassifier(epsilon=1.0, slack=-1).planned_privacy(1000)
+        fc.RateConstrainedClassifier(epsilon=1.0, slack=-1).planned_privacy(1000)
     for clf, n in itertools.product(PRIVATE.values(), (0, -1, 2.5, math.nan, "10", None)):
         with pytest.raises(ValueError, match=r"n_samples must be an integer >= 1; got"):
             clf.planned_privacy(n)
@@ -83,7 +78,7 @@ def test_a_plan_needs_epsilon_and_valid_parameters():
     ("clf", "grid", "unit"),
     [
         (RATES, {"slack": [0.02, 0.1], "solver__clip": [0.5, 1.0]}, "record"),
-        (AUCFairClassifier(epsilon=Budget(9.0, 0.5, "record_replacement")),
+        (fc.AUCFairClassifier(epsilon=Budget(9.0, 0.5, "record_replacement")),
          [{"slack": [0.02]}, {"alpha": [1e-3]}], "record_replacement"),
     ],
     ids=["rates", "ranking"],
@@ -104,7 +99,7 @@ def test_all_fits_together_keep_the_total(clf, grid, unit):
 @quiet
 def test_where_groups_alone_are_secret_the_choice_is_no_release():
     """It reads predictions and labels, which are public, without noise."""
-    clf = RateConstrainedClassifier(protect="sensitive_features", max_iter=2)
+    clf = fc.RateConstrainedClassifier(protect="sensitive_features", max_iter=2)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*the noise of the choice", PrivacyWarning)
         search = searched(clf, {"slack": [0.3]}, random_state=0)
@@ -162,7 +157,7 @@ def test_pipelines_and_what_they_learn_of_protected_rows():
 @quiet
 def test_seeds_are_named_and_are_neither_pickled_nor_shown():
     """Neither that of the choice nor that of the fits: whoever has them can subtract the noise."""
-    clf = RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4), random_state=987654321)
+    clf = fc.RateConstrainedClassifier(solver=STEPS, feature_range=(-4, 4), random_state=987654321)
     seeded = PrivateGridSearch(make_pipeline(clf), {}, random_state=123456789)
     fits, choice = "fits of this search are seeded", "random_state seeds the noise of the choice"
     with pytest.warns(PrivacyWarning, match=fits), pytest.warns(PrivacyWarning, match=choice):
@@ -214,11 +209,11 @@ def test_what_compares_private_fits_by_exact_numbers_is_named(epsilon):
     """Certificates and curves tell exact numbers of rows that a private fit would protect."""
     data = make_biased_classification(600, 6, random_state=0)
     rows = {"X": data.data, "y": data.target, "sensitive_features": data.sensitive_features}
-    clf = RateConstrainedClassifier(epsilon=epsilon, slack=0.2, solver=epsilon and STEPS)
+    clf = fc.RateConstrainedClassifier(epsilon=epsilon, slack=0.2, solver=epsilon and STEPS)
     given = {"param_name": "slack", "param_range": [0.2], "cv": 2}
     with warnings.catch_warnings(record=True, action="always") as caught:
-        model_selection.CertifiedClassifier(clf, candidates={"slack": [0.2]}).fit(**rows)
-        model_selection.tradeoff_curve(clf, **rows, **given)
+        fc.model_selection.CertifiedClassifier(clf, candidates={"slack": [0.2]}).fit(**rows)
+        fc.model_selection.tradeoff_curve(clf, **rows, **given)
     said = [str(w.message) for w in caught if "no epsilon covers its result" in str(w.message)]
     expected = [] if epsilon is None else ["CertifiedClassifier", "tradeoff_curve"]
     assert [message.split()[0] for message in said] == expected
@@ -234,9 +229,9 @@ FROZEN = FrozenEstimator(LogisticRegression().fit(X, Y))
 SEARCHED = {
     "record": RATES,
     "record_replacement": clone(RATES).set_params(protect="record_replacement"),
-    "sensitive_features": RateConstrainedClassifier(protect="sensitive_features"),
-    "frozen": RateConstrainedClassifier(model=FROZEN, solver=STEPS),
-    "ranking": AUCFairClassifier(epsilon=1.0, feature_range=(-4, 4)),
+    "sensitive_features": fc.RateConstrainedClassifier(protect="sensitive_features"),
+    "frozen": fc.RateConstrainedClassifier(model=FROZEN, solver=STEPS),
+    "ranking": fc.AUCFairClassifier(epsilon=1.0, feature_range=(-4, 4)),
     "pipeline": make_pipeline(FunctionTransformer(), RATES),
 }
 
@@ -352,14 +347,14 @@ def test_what_steps_say_of_protected_rows_is_not_quoted(monkeypatch):
 @quiet
 def test_a_penalty_is_not_chosen_by_right_predictions(monkeypatch):
     """The smallest would always win, also where the grid gives the step that has it."""
-    step, steps = Pipeline([("fit", RATES)]), [RATES, DPFermiClassifier(protect="record")]
-    grids = (DPFermiClassifier(), {"penalty": [0.0, 4.0]}), (step, {"fit": steps})
+    step, steps = Pipeline([("fit", RATES)]), [RATES, fc.DPFermiClassifier(protect="record")]
+    grids = (fc.DPFermiClassifier(), {"penalty": [0.0, 4.0]}), (step, {"fit": steps})
     for clf, grid in grids:
         said = fails_before_any_release(monkeypatch, clf=clf, **grid)
         assert "DPFermiClassifier has a penalty" in said
 
 
-HONEST = AUCFairClassifier._count_right
+HONEST = fc.AUCFairClassifier._count_right
 
 
 def count(scores, y):
@@ -388,7 +383,7 @@ def test_rankings_are_compared_by_their_order(monkeypatch):
         return most
 
     monkeypatch.setattr(mechanisms, "noisy_argmax", first)
-    monkeypatch.setattr(AUCFairClassifier, "_count_right", staticmethod(noted))
+    monkeypatch.setattr(fc.AUCFairClassifier, "_count_right", staticmethod(noted))
     search(SEARCHED["ranking"])
     assert seen == [pytest.approx(found["auc"] * found["pairs"])]
 

@@ -126,9 +126,6 @@ def hooked():
     return nn.Sequential(layer)
 
 
-# --- networks that are not what they seem ---------------------------------------------------------
-
-
 class Running(nn.Module):
     """Every row is moved by those before it."""
 
@@ -277,9 +274,6 @@ def some_parameters(model):
     return start + 0.3 * tensor(np.random.default_rng(4).normal(size=len(start)))
 
 
-# --- derivatives ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "model",
     [
@@ -302,9 +296,6 @@ def test_pullback_is_the_transposed_jacobian_of_the_scores_and_of_the_penalty(mo
     # Of a quadratic, central differences are exact at any step.
     expected = numerical_jacobian(lambda v: model.penalty(v).value, w, step=1.0)[0]
     torch.testing.assert_close(model.penalty(w).gradient, expected, rtol=1e-7, atol=1e-7)
-
-
-# --- linear models ------------------------------------------------------------------------------
 
 
 def hessian(model, features, weight, alpha):
@@ -362,9 +353,6 @@ def test_degenerate_columns_get_harmless_coordinates(columns, wrap, alpha):
     assert eigenvalues[-1] < 10 * array.shape[1]
     if alpha == 0 and array.shape[1] == 6:  # a constant column has no scale: about 1 is given
         assert 0.1 < model.transform[5].norm() < 1e4
-
-
-# --- networks -----------------------------------------------------------------------------------
 
 
 def test_only_matrices_are_penalised():
@@ -499,9 +487,6 @@ def test_a_perceptron_contains_every_linear_model(hidden, n_outputs, n_bins):
 @pytest.mark.parametrize(("hidden", "n_outputs"), [((1,), 1), ((8, 5), 3)])
 def test_without_two_units_for_each_output_it_does_not(hidden, n_outputs):
     assert not perceptron(hidden, n_outputs)[0].contains_linear
-
-
-# --- files ---------------------------------------------------------------------------------------
 
 
 class Squared(nn.Linear):

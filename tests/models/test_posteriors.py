@@ -119,8 +119,6 @@ def test_each_classifier_learns_from_at_most_so_many_rows(recorder):
     table, _ = Posteriors(recorder, max_rows=50).columns(X, y, group, ODDS)
     assert [len(seen) for seen in recorder.fits] == [50] * 6
     assert np.ptp(table, axis=0).max() < 1e-12  # out of fold
-    with pytest.raises(ValueError, match="max_rows must be None or an integer >= 2; got 1"):
-        Posteriors(recorder, max_rows=1).check()
 
 
 def test_labels_tell_more_about_groups_within_labels():
@@ -203,26 +201,22 @@ def test_splitters_must_test_each_row_once():
     assert np.isfinite(table).all()
     with pytest.raises(ValueError, match="exactly one test part"):
         Posteriors(GaussianNB(), cv=ShuffleSplit(3)).columns(X, y, group, PARITY)
-    with pytest.raises(ValueError, match="at least 2 folds; got 1"):
-        Posteriors(GaussianNB(), cv=1).check()
 
 
-@pytest.mark.parametrize("cv", [2.5, "ab", None, [1, 2], iter([([0], [1]), ([1], [0])])])
-def test_what_gives_no_folds_or_gives_them_once_is_refused(cv):
-    with pytest.raises(ValueError, match=r"Posteriors\.cv must be an integer >= 2, a splitter, or"):
-        Posteriors(GaussianNB(), cv=cv).check()
+ONCE = iter([([0], [1]), ([1], [0])])  # folds that can be read once
+REFUSED = [
+    *(("cv", cv, "an integer >= 2, a splitter, or") for cv in (2.5, "ab", None, [1, 2], ONCE)),
+    ("cv", 1, ".*at least 2 folds; got 1"),
+    ("max_rows", 1, "None or an integer >= 2; got 1"),
+    *(("estimator", model, "a classifier with fit") for model in (None, GaussianNB)),
+    ("group_model", GaussianNB, "a classifier with fit"),
+]
 
 
-def test_what_is_no_classifier_or_tells_labels_alone_is_refused():
-    for name, model in (
-        ("estimator", None),
-        ("estimator", GaussianNB),
-        ("group_model", GaussianNB),
-    ):
-        with pytest.raises(ValueError, match=f"Posteriors.{name} must be a classifier with fit"):
-            Posteriors(**{"estimator": GaussianNB(), name: model}).check()
-    with pytest.raises(ValueError, match=r"needs predict_proba or decision_function.*Voting"):
-        Posteriors(VotingClassifier([("one", GaussianNB())])).columns(*rows(50), PARITY)
+@pytest.mark.parametrize(("name", "value", "message"), REFUSED)
+def test_parameters_that_cannot_be_are_refused(name, value, message):
+    with pytest.raises(ValueError, match=rf"Posteriors\.{name} must be {message}"):
+        Posteriors(**{"estimator": GaussianNB(), name: value}).check()
 
 
 @pytest.mark.parametrize("place", ["estimator", "group_model"])
@@ -283,24 +277,27 @@ def test_frozen_models_that_mix_secret_rows_are_refused():
         model.fit_transform(secret(X), lambda: np.array(THREE), torch.Generator())
 
 
-def test_decisions_that_are_not_finite_are_refused():
-    class Broken(GaussianNB):
-        def predict_proba(self, X):
-            return np.full((len(X), 2), np.nan)
-
-    with pytest.raises(ValueError, match="Broken gives posteriors or decisions that are not"):
-        Posteriors(Broken()).columns(*rows(50), PARITY)
+class Broken(GaussianNB):
+    def predict_proba(self, X):
+        return np.full((len(X), 2), np.nan)
 
 
-def test_scores_in_place_of_probabilities_of_all_classes_are_refused():
-    class Scores(GaussianNB):
-        def predict_proba(self, X):
-            return X[:, 0]
+class Scores(GaussianNB):
+    def predict_proba(self, X):
+        return X[:, 0]
 
-    with pytest.raises(
-        ValueError, match=r"Scores must give a probability .* each of its 2 classes"
-    ):
-        Posteriors(Scores()).columns(*rows(50), PARITY)
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Broken(), "Broken gives posteriors or decisions that are not"),
+        (Scores(), "Scores must give a probability .* each of its 2 classes"),
+        (VotingClassifier([("one", GaussianNB())]), "needs predict_proba or decision_f.*Voting"),
+    ],
+)
+def test_models_that_do_not_give_a_finite_probability_of_each_class_are_refused(model, message):
+    with pytest.raises(ValueError, match=message):
+        Posteriors(model).columns(*rows(50), PARITY)
 
 
 def frame(n=600, seed=0):

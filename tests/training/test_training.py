@@ -51,9 +51,6 @@ def measured(result):
     return loss_gap(Y, proba, sensitive_features=GROUP.numpy())
 
 
-# --- what comes back -----------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_a_function_holds_as_the_notion_of_the_package_does():
     """Both bound the same gap, which the public metric measures; without them it is far."""
@@ -211,9 +208,6 @@ def test_constraint_batches_have_as_many_rows_of_each_group():
     assert set(sizes) == {0}
 
 
-# --- rows that are held out, or not in memory ----------------------------------------------------
-
-
 def of_outputs(outputs, batch):
     p = torch.sigmoid(outputs[:, 0])
     return p[batch[2] == 1].mean() - p[batch[2] == 0].mean() - 0.1
@@ -286,9 +280,6 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_data():
     assert sum(passed) > 4 * 2000
 
 
-# --- lazy modules, arrays of numpy, low precision ------------------------------------------------
-
-
 def few_positives(outputs, batch):
     return torch.sigmoid(outputs).mean() - 0.9
 
@@ -336,9 +327,6 @@ def test_estimators_compute_in_double_precision_whatever_the_factory_gives():
 def test_a_module_is_no_factory():
     with pytest.raises(ValueError, match=r"function that makes a module, .* It got a module, Lin"):
         fitted(nn.Linear(X.shape[1], 1))
-
-
-# --- mistakes ------------------------------------------------------------------------------------
 
 
 def refused(message, constraints=(), **params):
