@@ -210,9 +210,7 @@ def refused_port():
         (lambda serve: f"http://127.0.0.1:{refused_port()}/", "refused"),
     ],
 )
-def test_without_the_source_the_message_says_what_to_put_there(
-    tiny, serve, tmp_path, start, reason
-):
+def test_without_the_source_it_is_said_what_to_put_there(tiny, serve, tmp_path, start, reason):
     file = tiny(start(serve))
     with pytest.raises(FileNotFoundError, match=reason) as missing:
         load_dataset("tiny", data_home=tmp_path)

@@ -222,9 +222,8 @@ def test_names_of_groups_are_shown_as_they_are(data):
     scores, group, _ = data
     names = {"a": "$0-$9", "b": "_other", "c": r"$\\bad$"}
     given = {"sensitive_features": np.array([names[g] for g in group])}
-    displays = [
-        kind.from_predictions(scores, **given) for kind in (GroupScoreDisplay, ParityCurveDisplay)
-    ]
+    kinds = GroupScoreDisplay, ParityCurveDisplay
+    displays = [kind.from_predictions(scores, **given) for kind in kinds]
     report = GroupReportDisplay.from_predictions(scores > 0, scores > 0, **given)
     for display, left_out in zip(displays, (0, 1), strict=True):
         texts = display.ax_.get_legend().get_texts()

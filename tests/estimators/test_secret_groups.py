@@ -1,7 +1,7 @@
 """Secret groups: what fits keep and measure, and that nothing tells whether a group occurs."""
 
 import itertools
-import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ from fairconstrained.models import Posteriors
 from fairconstrained.solvers import DPSGDA, SGDA, NoisyTables, ReleasedMoments
 from tests.helpers.fits import measured
 from tests.helpers.marks import slow_where
-from tests.helpers.private_fits import SECRET_GROUPS
+from tests.helpers.private_fits import SECRET_GROUPS, words_of
 
 DATA = make_biased_classification(20_000, 6, bias=0.6, random_state=0)
 X, Y = DATA.data, DATA.target
@@ -190,10 +190,8 @@ def test_no_warning_tells_how_many_of_the_declared_classes_occur():
     warned = []
     for occurring in (2, 24):
         y = pd.Series(pd.Categorical(np.arange(40) % occurring, categories=range(24)))
-        with warnings.catch_warnings(record=True, action="always") as caught:
-            clf.fit(ROWS[:40], y, sensitive_features=SEX[:40])
-        warned.append({str(w.message) for w in caught if "unique classes" in str(w.message)})
-    assert warned == [set(), set()]
+        warned += words_of(partial(clf.fit, ROWS[:40], y, sensitive_features=SEX[:40]))
+    assert "unique classes" not in " ".join(warned)
 
 
 @pytest.mark.parametrize("name", ["rates", "record"])
@@ -211,9 +209,8 @@ def test_how_many_of_the_declared_groups_occur_decides_no_error_and_no_warning(o
     groups = pd.Series(pd.Categorical(np.arange(2000) % occurring, categories=range(30)))
     with pytest.raises(ValueError, match=r"has 30 groups in 140 samples"):
         clone(ESTIMATORS["ranking"]).fit(ROWS[:140], LABELS[:140], sensitive_features=groups[:140])
-    with warnings.catch_warnings(record=True, action="always") as caught:
-        clone(ESTIMATORS["rates"]).fit(ROWS, LABELS, sensitive_features=groups)
-    assert any("has 30 different numbers" in str(w.message) for w in caught)
+    fit = partial(clone(ESTIMATORS["rates"]).fit, ROWS, LABELS, sensitive_features=groups)
+    assert "has 30 different numbers" in " ".join(words_of(fit))
 
 
 @pytest.mark.parametrize("occurring", [2, 3])

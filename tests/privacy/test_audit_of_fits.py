@@ -304,13 +304,8 @@ def test_no_search_is_moved_by_more_than_is_priced(name, place, monkeypatch):
     assert counts <= (place == "held out")
 
 
-drawn = st.fixed_dictionaries(
-    {
-        "clip": st.floats(0.1, 3.0),
-        "histogram_fraction": st.floats(0.05, 0.9),
-        "n_steps": st.integers(1, 5),
-    }
-)
+drawn = {"clip": st.floats(0.1, 3.0), "histogram_fraction": st.floats(0.05, 0.9)}
+drawn = st.fixed_dictionaries({**drawn, "n_steps": st.integers(1, 5)})
 CRITERIA = {  # of each estimator, as far as private fits take them
     "RateConstrainedClassifier": [
         "demographic_parity",
@@ -446,25 +441,18 @@ def unpriced_releases(patch):
     patch.setattr(PrivateERM, "release_table", many)
 
 
+def rows_are_not_clipped(patch, room):
+    patch.setattr(room, "clip_factors", lambda norms, _: 1.0 + 0.0 * norms)
+
+
 MOVES_MORE = {
     "noise of rates": ("rates", too_little_noise),
     "noise of moments": ("ranking", too_little_noise),
     "noise of released moments": ("penalty, groups", too_little_noise),
-    "gradients are not clipped": ("rates", lambda patch: without_clips(patch, LinearModel)),
-    "gradients of a network are not clipped": (
-        "rates of a network",
-        lambda patch: without_clips(patch, NetworkModel),
-    ),
-    "rows are not clipped": (
-        "ranking",
-        lambda patch: patch.setattr(moments, "clip_factors", lambda norms, _: 1.0 + 0.0 * norms),
-    ),
-    "rows are not clipped for coordinates": (
-        "rates of raw columns",
-        lambda patch: patch.setattr(
-            coordinates, "clip_factors", lambda norms, _: 1.0 + 0.0 * norms
-        ),
-    ),
+    "gradients": ("rates", partial(without_clips, model=LinearModel)),
+    "gradients of a network": ("rates of a network", partial(without_clips, model=NetworkModel)),
+    "rows": ("ranking", partial(rows_are_not_clipped, room=moments)),
+    "coordinates": ("rates of raw columns", partial(rows_are_not_clipped, room=coordinates)),
     "releases without a price": ("rates", unpriced_releases),
 }
 
@@ -500,10 +488,7 @@ def exact_groups_in_a_warning(patch):
 
 
 LEAKS = {
-    "exact releases of a penalty": (
-        "penalty, records",
-        lambda patch: answered_by(patch, without_noise),
-    ),
+    "exact releases of a penalty": ("penalty, records", partial(answered_by, answer=without_noise)),
     "an exact violation": ("partial parity", exact_final_table),
     "an exact number in a warning": ("ranking", exact_groups_in_a_warning),
 }

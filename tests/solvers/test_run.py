@@ -362,9 +362,8 @@ def test_the_last_point_of_the_relaxation_has_equal_mean_scores(seed):
     *_, fair = (point.x for point in known if point.by == RELAXED_TOL)
     rows, weight = problem.placed, problem.data.weight
     of_part = torch.nn.functional.one_hot(rows.part, rows.n_parts + 1)[:, :-1] * weight[:, None]
-    means = (
-        of_part.T @ problem.model.linearize(fair, problem.data.X)[0] / of_part.sum(dim=0)[:, None]
-    )
+    sums = of_part.T @ problem.model.linearize(fair, problem.data.X)[0]
+    means = sums / of_part.sum(dim=0)[:, None]
     torch.testing.assert_close(means, means[:1].expand_as(means))
     moves = problem.linearize(torch.zeros_like(free)).jacobian()[1:]
     again = fair + moves.T @ torch.linalg.lstsq(moves.T, free - fair, driver="gelsd").solution
