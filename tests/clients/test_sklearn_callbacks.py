@@ -8,9 +8,10 @@ from sklearn.base import clone
 
 import fairconstrained as fc
 from fairconstrained.solvers import DPSGDA
-from tests.helpers.clients import biased
+from tests.helpers.clients import rows
 
 callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
+ROWS = rows()
 FAST = [
     fc.AUCFairClassifier(),
     fc.PartialParityClassifier(slack=0.3),
@@ -41,52 +42,47 @@ class Stops:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.slow
 def test_a_monitor_scores_the_model_of_every_iteration_and_the_fitted_one(estimator):
-    X, y, groups = biased()
     monitor = callback.ScoringMonitor(scoring="accuracy")
     clf = clone(estimator).set_params(random_state=0).set_callbacks(monitor)
-    clf.fit(X, y, sensitive_features=groups)
-    rows = monitor.get_logs().data
-    assert [row["task_name"] for row in rows] == ["fit"] + ["iteration"] * clf.n_iter_
-    assert rows[0]["accuracy"] == clf.score(X, y)
-    alone = clone(estimator).set_params(random_state=0).fit(X, y, sensitive_features=groups)
-    np.testing.assert_array_equal(alone.predict_proba(X), clf.predict_proba(X))
+    clf.fit(**ROWS)
+    logs = monitor.get_logs().data
+    assert [row["task_name"] for row in logs] == ["fit"] + ["iteration"] * clf.n_iter_
+    assert logs[0]["accuracy"] == clf.score(ROWS["X"], ROWS["y"])
+    alone = clone(estimator).set_params(random_state=0).fit(**ROWS)
+    np.testing.assert_array_equal(*(one.predict_proba(ROWS["X"]) for one in (alone, clf)))
 
 
 def test_a_callback_ends_training_and_sees_the_rows_of_the_user():
-    X, y, groups = biased()
     stops = Stops(after=3)
     clf = fc.RateConstrainedClassifier(slack=0.02).set_callbacks(stops)
-    clf.fit(X, y, sensitive_features=groups)
+    clf.fit(**ROWS)
     assert clf.n_iter_ == 3
     assert [name for name, *_ in stops.ended] == ["iteration"] * 3 + ["fit"]
-    assert all(seen is X for _, seen, _ in stops.ended)
+    assert all(seen is ROWS["X"] for _, seen, _ in stops.ended)
     assert stops.set_up == 0
 
 
 def test_an_error_in_a_fit_still_ends_the_callbacks_and_leaves_the_estimator_as_it_was():
-    X, y, groups = biased()
     stops = Stops(after=99)
     clf = fc.RateConstrainedClassifier().set_callbacks(stops)
     before = dict(vars(clf))
     with pytest.raises(ValueError, match="rows, but X has"):
-        clf.fit(X, y, sensitive_features=groups[:-1])
+        clf.fit(**{**ROWS, "sensitive_features": ROWS["sensitive_features"][:-1]})
     assert stops.set_up == 0
     assert vars(clf) == before
 
 
 def test_a_private_fit_tells_callbacks_neither_rows_nor_models():
-    X, y, groups = biased()
     stops = Stops(after=99)
     given = {"feature_range": (-5, 5), "random_state": 0}
     clf = fc.RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=4), **given)
-    clf.set_callbacks(stops).fit(X, y, sensitive_features=groups)
+    clf.set_callbacks(stops).fit(**ROWS)
     assert len(stops.ended) == clf.n_iter_ + 1
     assert all(rows is None and model is None for _, rows, model in stops.ended)
 
 
 def test_an_estimator_with_callbacks_is_cloned_and_pickled():
-    X, y, groups = biased()
     clf = fc.RateConstrainedClassifier().set_callbacks(Stops(after=99))
-    assert clone(clf).fit(X, y, sensitive_features=groups).converged_
-    again = pickle.loads(pickle.dumps(clf.fit(X, y, sensitive_features=groups)))
-    np.testing.assert_array_equal(again.predict(X), clf.predict(X))
+    assert clone(clf).fit(**ROWS).converged_
+    again = pickle.loads(pickle.dumps(clf.fit(**ROWS)))
+    np.testing.assert_array_equal(*(one.predict(ROWS["X"]) for one in (again, clf)))

@@ -18,7 +18,7 @@ import torch
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import sparse
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
@@ -42,7 +42,7 @@ from fairconstrained.model_selection import (
 from fairconstrained.privacy import Budget, mechanisms
 from fairconstrained.solvers import DPFERMI, DPSGDA
 from tests.helpers.marks import slow_where
-from tests.helpers.private_fits import DATA, PRIVATE, fitted, words_of
+from tests.helpers.private_fits import DATA, PRIVATE, Means, errors_of, fitted, words_of
 from tests.helpers.releases import answered_by
 
 RNG = np.random.default_rng(0)
@@ -128,11 +128,9 @@ def test_errors_name_the_column_and_quote_no_entry(case):
     clf = fc.RateConstrainedClassifier(epsilon=1.0, model=model, solver=STEPS)
     with pytest.raises(ValueError, match=words) as caught:
         clf.fit(X, Y[FEW], sensitive_features=GROUPS[FEW])
-    error = caught.value
-    while error is not None:  # a log has the errors before it, too
+    for error in errors_of(caught.value):
         assert SECRET not in str(error)
         assert str(PLACE[0]) not in str(error)
-        error = error.__cause__ or error.__context__
 
 
 @pytest.mark.parametrize("name", ["y", "sensitive_features", "control_features"])
@@ -398,6 +396,7 @@ def fails(*_):
 
 
 HOLDERS = {
+    "a fit": lambda: fitted(clone(SEEDED)),
     "a certified one": lambda: fitted(CertifiedClassifier(SEEDED, candidates={"slack": [0.2]})),
     "budgets": lambda: fitted(CertifiedClassifier(UNSPENT, candidates={"epsilon": [1.0, 2.0]})),
     "columns": lambda: SensitiveColumnsClassifier(make_pipeline(SEEDED), -1).fit(*BY_COLUMN),
@@ -421,7 +420,7 @@ def interrupted(clf):
 def test_whatever_holds_a_private_fit_pickles_and_shows_no_seed(case):
     clf = HOLDERS[case]()
     assert SEED.to_bytes(4, "little") not in pickle.dumps(clf)
-    assert str(SEED) not in f"{clf!r} {clf._repr_html_()}"
+    assert str(SEED) not in f"{clf!r} {clf._repr_html_()} {clf._repr_mimebundle_()}"
     clf.keeps_seed = True
     assert SEED.to_bytes(4, "little") in pickle.dumps(clf)
 
@@ -474,23 +473,13 @@ def test_a_fit_alone_and_in_a_pipeline_is_one(clf):
     assert not any("trains this" in text for text in warned)
 
 
-class Means(TransformerMixin, BaseEstimator):
-    __metadata_request__fit = {"sensitive_features": True}  # noqa: RUF012
-
-    def fit(self, X, y=None, sensitive_features=None):
-        self.means_ = pd.DataFrame(X).groupby(np.asarray(sensitive_features)).mean()
-        return self
-
-    def transform(self, X):
-        return X
-
-
 @pytest.mark.parametrize("clf", [ONE, SECRET_GROUPS], ids=["records", "groups"])
 def test_a_fit_in_a_pipeline_sees_steps_that_learn_what_it_protects(clf):
     """Groups in no unit of privacy; rows where groups alone are secret."""
     rows = {**SMALL, "sensitive_features": DATA.sensitive_features[:600]}
     with config_context(enable_metadata_routing=True):
-        for step in (Means(), make_pipeline(Means())):
+        means = Means().set_fit_request(sensitive_features=True)
+        for step in (means, make_pipeline(means)):
             with pytest.raises(ValueError, match="request sensitive_features") as caught:
                 make_pipeline(step, clone(clf)).fit(**rows)
             assert not hasattr(caught.value, "privacy")

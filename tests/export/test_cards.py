@@ -20,16 +20,13 @@ from fairconstrained.model_selection import (
     SensitiveColumnsClassifier,
 )
 from fairconstrained.solvers import DPSGDA
-from tests.helpers.clients import biased, frame
+from tests.helpers.clients import frame, rows
+
+ROWS = rows(900)
 
 
-@pytest.fixture(scope="module")
-def data():
-    return biased(900)
-
-
-def test_a_card_holds_the_constraint_its_violation_the_groups_and_the_certificate(data):
-    X, y, groups = data
+def test_a_card_holds_the_constraint_its_violation_the_groups_and_the_certificate():
+    X, y, groups = ROWS.values()
     sex = ["mf"[g] for g in groups]
     clf = RateConstrainedClassifier(["demographic_parity", "equal_opportunity"], slack=0.07)
     clf.fit(X, y, sensitive_features=sex)
@@ -49,10 +46,9 @@ def test_a_card_holds_the_constraint_its_violation_the_groups_and_the_certificat
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_of_a_private_fit_it_says_the_promise_and_that_violations_are_estimates(data):
-    X, y, groups = data
+def test_of_a_private_fit_it_says_the_promise_and_that_violations_are_estimates():
     clf = DPFermiClassifier(epsilon=1.0, max_iter=5, random_state=0)
-    card = model_card(clf.fit(X, y, sensitive_features=groups))
+    card = model_card(clf.fit(**ROWS))
     assert str(clf.privacy_) in card.sections["Privacy"]
     assert "noisy numbers that were released" in card.sections["Constraint"]
     assert "penalised and not bounded" in card.sections["Constraint"]
@@ -60,11 +56,10 @@ def test_of_a_private_fit_it_says_the_promise_and_that_violations_are_estimates(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_of_a_private_search_it_says_what_the_search_has_spent(data):
-    X, y, groups = data
+def test_of_a_private_search_it_says_what_the_search_has_spent():
     clf = RateConstrainedClassifier(solver=DPSGDA(n_steps=4))
     search = PrivateGridSearch(clf, {"slack": [0.1, 0.2]}, epsilon=2.0)
-    card = model_card(search.fit(X, y, sensitive_features=groups)).sections
+    card = model_card(search.fit(**ROWS)).sections
     assert str(search.privacy_) in card["Privacy"]
     error = f"error is {search.best_estimator_.excess_error_:.2g} (two standard deviations"
     assert error in card["Constraint"]
@@ -73,21 +68,19 @@ def test_of_a_private_search_it_says_what_the_search_has_spent(data):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_of_other_searches_it_says_that_the_promise_is_that_of_one_fit(data):
-    X, y, groups = data
+def test_of_other_searches_it_says_that_the_promise_is_that_of_one_fit():
     clf = RateConstrainedClassifier(epsilon=1.0, solver=DPSGDA(n_steps=4))
     search = GridSearchCV(clf, {"slack": [0.1, 0.2]}, cv=KFold(2))
     with config_context(enable_metadata_routing=True):
-        search.fit(X, y, sensitive_features=groups)
+        search.fit(**ROWS)
     assert "one fit. What GridSearchCV learnt" in model_card(search).sections["Privacy"]
 
 
-def test_a_constraint_that_is_not_kept_is_said_to_be_so(data):
-    X, y, groups = data
+def test_a_constraint_that_is_not_kept_is_said_to_be_so():
     caps = ["false_negative_rate", "false_positive_rate"]  # no score separates the labels
     clf = RateConstrainedClassifier(caps, slack=0.01)
     with pytest.warns(ConstraintNotSatisfiedWarning, match="exceeds its slack"):
-        clf.fit(X, y, sensitive_features=groups)
+        clf.fit(**ROWS)
     assert "is NOT kept" in model_card(clf).sections["Constraint"]
 
 
@@ -105,24 +98,22 @@ def test_a_constraint_that_is_not_kept_is_said_to_be_so(data):
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-def test_the_slack_is_that_of_each_criterion_and_who_is_left_out_is_named(data, constraint, words):
-    X, y, groups = data
+def test_the_slack_is_that_of_each_criterion_and_who_is_left_out_is_named(constraint, words):
     clf = RateConstrainedClassifier(constraint, slack=0.4, min_group_size=500, max_iter=5)
-    section = model_card(clf.fit(X, y, sensitive_features=groups)).sections["Constraint"]
+    section = model_card(clf.fit(**ROWS)).sections["Constraint"]
     assert words in section
     assert all(name in section for name in clf.left_out_)
 
 
 def test_groups_that_predictions_need_are_named_and_that_nothing_is_proved():
-    X, y, groups = biased()
     clf = PartialParityClassifier(slack=0.3, group_features=True)
-    card = model_card(clf.fit(X, y, sensitive_features=groups))
+    card = model_card(clf.fit(**rows()))
     assert "in training and in prediction" in card.sections["Groups"]
     assert card.sections["Certificate"].startswith("None.")
 
 
-def test_names_of_groups_and_labels_have_no_meaning_in_markdown(data):
-    X, y, groups = data
+def test_names_of_groups_and_labels_have_no_meaning_in_markdown():
+    X, y, groups = ROWS.values()
     clf = RateConstrainedClassifier(slack=0.5)
     clf.fit(X, np.where(y, "$x", "*y*"), sensitive_features=np.where(groups, "a|b", "_c_"))
     sections = model_card(clf).sections
@@ -146,9 +137,8 @@ def test_wrappers_are_looked_into():
     assert str(certified.certificate_) in str(model_card(certified))
 
 
-def test_other_models_are_refused(data):
-    X, y, _ = data
+def test_other_models_are_refused():
     with pytest.raises(NotFittedError):
         model_card(RateConstrainedClassifier())
     with pytest.raises(ValueError, match="must be a classifier of fairconstrained, or hold one"):
-        model_card(LogisticRegression().fit(X, y))
+        model_card(LogisticRegression().fit(ROWS["X"], ROWS["y"]))

@@ -17,6 +17,11 @@ def biased(n_samples=400):
     return data.data, data.target, data.sensitive_features
 
 
+def rows(n_samples=400):
+    """The same as what `fit` takes."""
+    return dict(zip(("X", "y", "sensitive_features"), biased(n_samples), strict=True))
+
+
 def frame(n_samples=400):
     """The same as a DataFrame that holds the groups in a column `sex`, and y."""
     X, y, groups = biased(n_samples)

@@ -2,7 +2,10 @@
 
 import warnings
 
+import numpy as np
+import pandas as pd
 import torch
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from torch import nn
@@ -73,6 +76,24 @@ class Keeps(nn.Module):
 
 def fitted(clf, X=DATA.data, y=DATA.target, groups=DATA.sensitive_features):
     return clf.fit(X, y, sensitive_features=groups)
+
+
+class Means(TransformerMixin, BaseEstimator):
+    """A step of a pipeline that learns from the groups."""
+
+    def fit(self, X, y=None, sensitive_features=None):
+        self.means_ = pd.DataFrame(X).groupby(np.asarray(sensitive_features)).mean()
+        return self
+
+    def transform(self, X):
+        return np.asarray(X)
+
+
+def errors_of(error):
+    """An error and those before it, which a log has, too."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def words_of(fit, category=Warning):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -25,7 +25,7 @@ from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy import Budget, mechanisms, privacy_spent
 from fairconstrained.solvers import DPSGDA
 from tests.helpers.marks import slow_where
-from tests.helpers.private_fits import PRIVATE
+from tests.helpers.private_fits import PRIVATE, Means, errors_of
 
 DATA = make_biased_classification(3000, 6, bias=0.6, random_state=0)
 STEPS = DPSGDA(n_steps=4)
@@ -287,13 +287,6 @@ def test_a_random_part_knows_what_occurs_in_all_rows(name, rare, monkeypatch):
     assert len(part.classes_) == 2 + (rare == "a label")
 
 
-def errors_of(error):
-    """An error and those before it, which a log has, too."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def fails_before_any_release(patch, **given):
     def noise(*_):
         raise AssertionError("a release")
@@ -314,20 +307,11 @@ def test_an_invalid_row_is_refused_before_any_release(name, monkeypatch):
     fails_before_any_release(monkeypatch, clf=SEARCHED[name], rows=changed(X, 0, np.nan))
 
 
-class Learns(TransformerMixin, BaseEstimator):
-    def fit(self, X, y=None, sensitive_features=None):
-        self.means_ = pd.DataFrame(X).groupby(np.asarray(sensitive_features)).mean()
-        return self
-
-    def transform(self, X):
-        return np.asarray(X)
-
-
 @quiet
 @pytest.mark.parametrize("name", ["record", "sensitive_features"])
 def test_a_step_that_requests_the_groups_is_refused(name, monkeypatch):
     with config_context(enable_metadata_routing=True):
-        step = Learns().set_fit_request(sensitive_features=True)
+        step = Means().set_fit_request(sensitive_features=True)
     for one in (step, make_pipeline(step)):
         clf = make_pipeline(one, SEARCHED[name])
         said = fails_before_any_release(monkeypatch, clf=clf)
