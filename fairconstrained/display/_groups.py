@@ -252,8 +252,8 @@ class GroupReportDisplay:
             If the report has no such rate.
         """
         known = [name for name in self.report if f"{name}_low" in self.report]
-        if missing := [rate for rate in self.rates if rate not in known]:
-            raise ValueError(f"rates must be among {known}; got {missing}.")
+        if not set(self.rates) <= set(known):
+            raise ValueError(f"rates must be a list of some of {known}; got {self.rates!r}.")
         ax = axes_of(ax, layout="constrained")
         groups, overall = self.report.iloc[:-1], self.report.iloc[-1]
         place = np.arange(len(groups), dtype=float)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from fairconstrained.arrays import check_number
+
 Display = TypeVar("Display")
 # The colours of Okabe and Ito, which are distinct for any colour vision, without yellow, which is
 # too light for lines; and markers for print without colours.
@@ -23,6 +25,7 @@ def slack_line(draw: Any, slack: float | None) -> Any:
     """Draw the bound with `draw`, the axes' ``axvline`` or ``axhline``."""
     if slack is None:
         return None
+    slack = check_number("slack", slack, "a number", lambda bound: not np.isnan(bound))
     label = new_label(draw.__self__, f"slack {slack:g}")
     return draw(slack, color="0.35", linestyle="--", linewidth=1, label=label)
 

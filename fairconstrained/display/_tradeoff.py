@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import zero_one_loss
 
+from fairconstrained.arrays import is_number
 from fairconstrained.display._style import axes_of, finished, new_label, next_style, slack_line
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.intervals import confidence_interval
@@ -34,7 +36,7 @@ class TradeoffDisplay:
         Lengths of the error bars, such as standard deviations over splits. Two rows are the
         lengths below and above the point.
     chosen : int, optional
-        The point that was chosen, to be marked by a ring.
+        Place of the point that was chosen, to be marked by a ring; -1 is the last point.
     slack : float, optional
         A bound on the violation, drawn as a line.
     name : str, optional
@@ -84,13 +86,14 @@ class TradeoffDisplay:
         **kwargs
             Keywords of matplotlib's ``errorbar`` for the points, such as ``color`` and ``marker``.
         """
+        violation, error = np.asarray(self.violation), np.asarray(self.error)
+        front = pareto_front(error, violation)
+        self._check(len(front))
         ax = axes_of(ax)
         # Every display that is on the axes has two containers.
         style = {**next_style(len(ax.containers) // 2), "elinewidth": 0.8, "capsize": 2}
         style |= {"linestyle": "none", **kwargs}
         line = {"color": style["color"], "marker": style["marker"]}
-        violation, error = np.asarray(self.violation), np.asarray(self.error)
-        front = pareto_front(error, violation)
         pale = {**style, "alpha": 0.3}
         self.points_ = [self._draw(ax, front, style), self._draw(ax, ~front, pale)]
         if not front.all():
@@ -112,6 +115,19 @@ class TradeoffDisplay:
             self.chosen_ = ax.scatter(*point, zorder=3, label=new_label(ax, "chosen"), **ring)
         ax.set(xlabel=self.violation_name, ylabel=self.error_name)
         return finished(self, ax)
+
+    def _check(self, n: int) -> None:
+        """Raise ValueError unless the other arguments fit the number of points."""
+        chosen: Any = self.chosen
+        if chosen is not None and not (is_number(chosen, Integral) and -n <= chosen < n):
+            raise ValueError(f"chosen must be the place of one of {n} points; got {chosen!r}.")
+        for name in ("error_std", "violation_std"):
+            lengths = getattr(self, name)
+            if lengths is not None and np.shape(lengths) not in ((n,), (2, n)):
+                raise ValueError(
+                    f"{name} must have one length, or two, for each of {n} points; got the shape "
+                    f"{np.shape(lengths)}."
+                )
 
     def _draw(self, ax: Any, rows: NDArray[np.bool_], style: dict[str, Any]) -> Any:
         x, y, x_std, y_std = (
@@ -204,6 +220,8 @@ class TradeoffDisplay:
         chosen, slack, ax, name, **kwargs
             As in :meth:`from_cv_results`.
         """
+        if not len(y_preds) or not all(map(np.ndim, y_preds)):
+            raise ValueError("y_preds must be a sequence with an array of labels for each model.")
         arguments = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
         violations = np.array([metric(y_true, y_pred, **arguments) for y_pred in y_preds])
         errors = [zero_one_loss(y_true, y_pred, sample_weight=sample_weight) for y_pred in y_preds]

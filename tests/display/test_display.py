@@ -118,6 +118,31 @@ def test_tradeoff_of_predictions_has_confidence_intervals():
     assert plain.error_std is None
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        *(
+            ({"chosen": place}, "chosen must be the place of one of 4")
+            for place in (4, -5, 1.5, True)
+        ),
+        *(
+            ({name: [0.1]}, f"{name} must have one length")
+            for name in ("error_std", "violation_std")
+        ),
+        ({"slack": "low"}, "slack must be a number; got 'low'"),
+    ],
+)
+def test_tradeoff_refuses_what_is_no_point_no_bar_and_no_bound(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        TradeoffDisplay(error=ERROR, violation=VIOLATION, **wrong).plot()
+
+
+@pytest.mark.parametrize("y_preds", [[], np.array([0, 1, 1])])
+def test_tradeoff_of_predictions_needs_those_of_a_model(y_preds):
+    with pytest.raises(ValueError, match="y_preds must be a sequence with an array of labels for"):
+        TradeoffDisplay.from_predictions([0, 1, 1], y_preds, sensitive_features=[0, 1, 1])
+
+
 def history(n=5, **more):
     t = np.arange(1.0, n + 1)
     return {"objective": 1 / t, "violation": 0.3 / t, "time": t / 10, **more}
@@ -188,8 +213,11 @@ def test_group_report_draws_every_group_with_its_interval():
         expected = report[[f"{rate}_low", f"{rate}_high"]].to_numpy()[:-1]
         np.testing.assert_allclose(ends, expected, atol=1e-12)
     assert labels(display.ax_) == ["selection rate", "error"]
-    with pytest.raises(ValueError, match="rates"):
-        GroupReportDisplay(report=report, rates=["fairness"]).plot()
+    for wrong in (["fairness"], "error"):
+        with pytest.raises(
+            ValueError, match=r"rates must be a list of some of .*; got .*" + wrong[0]
+        ):
+            GroupReportDisplay(report=report, rates=wrong).plot()
 
 
 @pytest.fixture
