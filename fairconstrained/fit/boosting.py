@@ -51,7 +51,7 @@ def as_boosting(task: Task) -> Task:
     return replace(
         exact_steps(task, learn=learn, pose=pose, solve=solve, measure=measure_all_rows),
         measured_on="the rows that the booster does not see",
-        remedies="more rows",
+        remedies="more rounds or a larger learning rate of the booster, more rows",
     )
 
 

@@ -151,12 +151,14 @@ def report(
         )
     unfinished = solution.status is Status.FINISHED and task.tol < result.residual < np.inf
     if unfinished or solution.ended is Status.MAX_ITER:
-        advice = "Increase max_iter, or tol."
+        distance, advice = f" with residual {result.residual:.1e} > tol={task.tol:g}", ", or tol"
+        if np.isinf(result.residual):  # of solvers and baselines that have none
+            distance = advice = ""
+        advice = f"Increase max_iter{advice}."
         if unfinished:
             advice = "The solver got no further. Scale the features, or increase tol."
         warn_caller(
-            f"{task.name} stopped after {solution.n_iter} iterations with residual "
-            f"{result.residual:.1e} > tol={task.tol:g}. {advice}",
+            f"{task.name} stopped after {solution.n_iter} iterations{distance}. {advice}",
             ConvergenceWarning,
         )
 

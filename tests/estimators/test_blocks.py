@@ -19,10 +19,19 @@ from tests.helpers.marks import slow_where
 DATA = make_biased_classification(1200, random_state=0)
 X, Y = DATA.data, np.where(DATA.target == 1, "yes", "no")
 GROUPS = np.asarray(DATA.sensitive_features)
+
+
+def batch(rows):
+    return pytest.importorskip("pyarrow").RecordBatch.from_pandas(
+        pd.DataFrame(rows).add_prefix("x")
+    )
+
+
 FORMS = {
     "arrays": lambda rows: rows,
     "single precision": lambda rows: rows.astype(np.float32),
     "frames": lambda rows: pd.DataFrame(rows, columns=[f"x{i}" for i in range(rows.shape[1])]),
+    "batches of Arrow": batch,
     "sparse": sp.csr_array,
 }
 
@@ -129,6 +138,7 @@ BAD = {
     r"read gives no rows": list,
     r"X has 9 features, but .* expecting 10": lambda: [X[:600], X[600:, 1:]],
     r"same order as they were in fit": lambda: [FRAME[:600], FRAME[600:].iloc[:, ::-1]],
+    r"feature names should match": lambda: [batch(X[:600]), FRAME[600:].iloc[:, ::-1]],
     r"must give blocks of two dimensions": lambda: [X, X[0]],
     r"blocks of two dimensions": lambda: [X, None],
     r"only fit reads Blocks": lambda: [X, blocks()],

@@ -320,6 +320,13 @@ def test_an_end_that_exceeds_the_slack_is_said():
     assert clf.violation_ > 0.02
 
 
+def test_where_a_booster_ends_too_early_more_rounds_are_advised():
+    few = clone(TREES).set_params(max_iter=4)
+    with pytest.warns(ConstraintNotSatisfiedWarning, match="Try a larger slack, more rounds or a"):
+        assert not fitted(model=few).feasible_
+    assert fitted(model=few.set_params(max_iter=80)).feasible_
+
+
 @pytest.mark.parametrize("model", boosters())
 def test_a_label_whose_mistakes_cost_nothing_is_not_chosen(model):
     data = table(n=1000)
