@@ -18,6 +18,7 @@ from fairconstrained.fit.task import Fit, Solved, Stage, Task
 from fairconstrained.inputs.labels import top_of_words
 from fairconstrained.inputs.values import listed
 from fairconstrained.models.perceptron import auditable
+from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.rows import Rows
 from fairconstrained.solvers.base import FEASIBILITY_TOL, Solution, Status
 
@@ -177,6 +178,9 @@ def report_equal(task: Task, stage: Stage, looser: Stage | None) -> None:
     low, high = map(torch.stack, zip(*problem.data.gather(ends), strict=True))
     allowed = "slack less the margin" if narrowed else "slack"
     because = looser is not None or solution.status is Status.KNOWN  # of the constraint
+    if because and looser is None and problem.free is not None:  # or of the labels and their costs
+        free = problem.evaluate(problem.variables(problem.free)).hard
+        because = float(free[0]) < error - ERROR_TOL
     if because and torch.equal(low.amin(dim=0), high.amax(dim=0)):
         what = "gives all rows equal scores: the solver found nothing better that keeps the "
         what += allowed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple, Self
@@ -441,7 +441,7 @@ class CertifiedClassifier(DelegatingClassifier):
         if (
             not isinstance(candidates, Mapping)
             or len(candidates) != 1
-            or not len(*candidates.values())
+            or not all(isinstance(values, Sized) and len(values) for values in candidates.values())
         ):
             raise ValueError(
                 "candidates must be a dict of one parameter to its values, which are not empty; "

@@ -20,7 +20,7 @@ from fairconstrained.constraints import (
     RobustParity,
     Space,
 )
-from fairconstrained.datasets import make_biased_classification
+from fairconstrained.datasets import make_biased_classification, make_loan_applications
 from fairconstrained.groups import GroupProbabilities, RecordedGroups
 from fairconstrained.losses import hard_classes
 from fairconstrained.metrics import certify, demographic_parity_difference, expected_cost
@@ -84,6 +84,18 @@ def test_training_by_costs_has_lower_costs_than_by_errors(costs):
     assert all(clf.feasible_ for clf in fits)
     assert by_costs < 0.9 * by_errors
     assert fits[1].history_["error"][-1] == pytest.approx(by_costs / np.max(costs))
+
+
+def test_a_constant_that_costs_least_is_not_blamed_on_the_slack():
+    """Not even without a slack that could bind: nothing is to be tried, and so no warning."""
+    loans = make_loan_applications(300, random_state=0)
+    clf = RateConstrainedClassifier(slack=np.inf, costs=[[0, 1], [5, 0]])
+    clf.fit(
+        loans.data[["income"]].fillna(0.0),
+        loans.target,
+        sensitive_features=loans.sensitive_features["sex"],
+    )
+    assert not clf.coef_.any()
 
 
 def test_balanced_costs_are_costs_of_one_over_the_frequency_of_the_label():

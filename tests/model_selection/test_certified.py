@@ -221,6 +221,7 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
         ({"confidence": 0}, "confidence"),
         ({"on_failure": "ignore"}, "on_failure"),
         ({"candidates": []}, "candidates"),
+        ({"candidates": {"C": 0.1}}, "candidates must be a dict of one parameter to its values"),
         ({"constraint": None}, "constraint"),
         ({"constraint": ["demographic_parity"]}, "constraint must be one of"),
         ({"slack": None}, "slack"),

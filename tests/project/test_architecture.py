@@ -49,7 +49,7 @@ fit: exceptions, arrays, inputs, groups, losses, distributed, blocks, engines, s
 estimators: exceptions, arrays, inputs, groups, percentiles, losses, distributed, engines,
     sharing, models, constraints, privacy, problems, problems.private, solvers, fit
 model_selection: exceptions, arrays, inputs, groups, rate_definitions, sharing, privacy, metrics
-display: metrics, model_selection
+display: arrays, metrics, model_selection
 export: inputs, models, metrics, estimators
 the package: _version, audit, estimators
 quickstart: exceptions, arrays, inputs, distributed, models, metrics, audit, datasets,
