@@ -492,8 +492,7 @@ def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong(
     true, assumed = np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([[0.85, 0.15], [0.15, 0.85]])
     parity, gaps = DemographicParity(0.1), []
     for seed in range(3):
-        data = make_biased_classification(20_000, bias=0.5, random_state=seed)
-        X, y, group = data.data, data.target, data.sensitive_features
+        X, y, group, _ = make_biased_classification(20_000, bias=0.5, random_state=seed).values()
         recorded = (np.random.default_rng(seed).random(20_000) < true[group, 1]).astype(int)
         for notion, known in (
             (parity, RecordedGroups(recorded, assumed)),

@@ -230,8 +230,7 @@ def test_models_of_public_labels_are_fitted_where_groups_are_secret():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
 def test_a_private_head_on_public_models_is_nearly_as_good_as_without_privacy():
-    data = make_biased_classification(20_000, bias=0.4, random_state=0)
-    X, y, group = data.data, data.target, data.sensitive_features
+    X, y, group, _ = make_biased_classification(20_000, bias=0.4, random_state=0).values()
     public, own = slice(0, 4000), slice(4000, None)
     models = [GaussianNB().fit(X[public], target[public]) for target in (y, group)]
     errors = []

@@ -309,13 +309,19 @@ def test_fits_repeat_and_an_interrupted_one_changes_nothing():
     assert TREES.loss == "log_loss"
 
 
-def test_an_end_that_exceeds_the_slack_is_said():
-    """A label that only the group tells: what keeps the slack has learnt nothing."""
+def by_group(n):
+    """A label that only the group tells, which is the first feature, beside noise."""
     rng = np.random.default_rng(0)
-    group = rng.integers(2, size=3000)
-    y = (rng.random(3000) < 0.1 + 0.8 * group).astype(int)
+    group = rng.integers(2, size=n)
+    X = np.column_stack((group, rng.normal(size=n)))
+    return X, (rng.random(n) < 0.1 + 0.8 * group).astype(int), group
+
+
+def test_an_end_that_exceeds_the_slack_is_said():
+    """What keeps the slack has learnt nothing."""
+    X, y, group = by_group(3000)
     with pytest.warns(ConstraintNotSatisfiedWarning, match="rows that the booster does not"):
-        clf = fitted(data=(group[:, None].astype(float), y, group), slack=0.02)
+        clf = fitted(data=(X[:, :1], y, group), slack=0.02)
     assert not clf.feasible_
     assert clf.violation_ > 0.02
 
@@ -456,12 +462,8 @@ def test_a_head_for_other_slacks_is_neither_a_constant_nor_lost():
 
 
 def test_what_is_hardly_better_than_equal_scores_is_said():
-    rng = np.random.default_rng(0)
-    group = rng.integers(2, size=1000)
-    X = np.column_stack((group, rng.normal(size=1000)))
-    y = (rng.random(1000) < 0.1 + 0.8 * group).astype(int)
     with pytest.warns(ConvergenceWarning, match="equal scores have .* Try a larger slack"):
-        single(data=(X, y, group), slack=0.01)
+        single(data=by_group(1000), slack=0.01)
 
 
 def test_the_classifier_decides_as_the_head_does():

@@ -77,8 +77,7 @@ def test_the_penalty_lowers_mutual_information_and_the_gap(constraint):
 @pytest.mark.slow
 def test_labels_reach_what_a_constraint_reaches():
     """Many groups within labels: gap and error no larger than the constraint's."""
-    data = make_biased_classification(1500, 20, 4, 2, random_state=0)
-    data = data.data, data.target, data.sensitive_features
+    *data, _ = make_biased_classification(1500, 20, 4, 2, random_state=0).values()
     penalised = fitted("equalized_odds", data, penalty=64.0)
     paper = fitted("equalized_odds", data, penalty=64.0, solver=LBFGS())
     bounded = RateConstrainedClassifier("equalized_odds", slack=penalised.violation_)

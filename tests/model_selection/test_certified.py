@@ -25,15 +25,9 @@ from tests.helpers.marks import with_checks
 
 DATA = make_biased_classification(6000, n_features=6, random_state=0)
 X, Y, S = DATA.data, DATA.target, np.asarray(DATA.sensitive_features)
-
-
-OF_LABELS = dict.fromkeys(
-    [
-        *("check_classifiers_classes", "check_classifier_data_not_an_array"),
-        *("check_estimators_dtypes", "check_fit2d_1feature"),
-    ],
-    "which of two words, or of 1 and 2, is the favourable label is not known",
-)
+REASON = "which of two words, or of 1 and 2, is the favourable label is not known"
+CHECKS = "classifiers_classes classifier_data_not_an_array estimators_dtypes fit2d_1feature"
+OF_LABELS = {f"check_{name}": REASON for name in CHECKS.split()}
 
 
 def by_c(**options):
@@ -43,11 +37,12 @@ def by_c(**options):
     return CertifiedClassifier(LogisticRegression(), **given)
 
 
+OF_ONE = by_c(constraint="false_negative_rate", slack=0.5, candidates={"C": [1.0]})
+
+
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.ConstraintNotSatisfiedWarning")
 @pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
-@with_checks(
-    {by_c(constraint="false_negative_rate", slack=0.5, candidates={"C": [1.0]}): OF_LABELS}
-)
+@with_checks({OF_ONE: OF_LABELS})
 def test_sklearn_checks(estimator, check):
     check(estimator)
 

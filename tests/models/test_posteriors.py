@@ -152,9 +152,8 @@ def test_whole_weights_are_copies_and_the_unit_of_small_ones_does_not_matter():
         return classifier.columns(X, y, group, ODDS, sample_weight=weight)[0]
 
     twice = (np.repeat(column, 2, axis=0) for column in (X, y, group, np.ones(len(y))))
-    np.testing.assert_allclose(
-        columns(*twice)[::2], columns(X, y, group, np.full(len(y), 2.0)), rtol=1e-6, atol=1e-6
-    )
+    weighted = columns(X, y, group, np.full(len(y), 2.0))
+    np.testing.assert_allclose(columns(*twice)[::2], weighted, rtol=1e-6, atol=1e-6)
     weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
     one, other = (columns(X, y, group, weight / unit) for unit in (9.0, weight.sum()))
     np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-6)

@@ -91,12 +91,7 @@ def of_library(one, n):
 
 
 @pytest.mark.slow
-@given(
-    sigma=st.floats(0.7, 20.0),
-    q=st.one_of(st.floats(1e-3, 0.3), st.just(1.0)),
-    n=st.integers(1, 60),
-    unit=units,
-)
+@given(sigma=noises, q=st.floats(1e-3, 0.3) | st.just(1.0), n=st.integers(1, 60), unit=units)
 @example(sigma=18.3, q=0.2, n=150, unit="sensitive_features")
 @example(sigma=1.0, q=0.01, n=1000, unit="record")
 @few

@@ -140,12 +140,8 @@ def test_solvers_see_problems_and_neither_data_nor_notions():
     }
     allowed = {f"fairconstrained.problems.{name}" for name in vocabulary}
     rooms = (
-        "solvers",
-        "arrays",
-        "numerics",
-        "exceptions",
-        "distributed.one_thread",
-        "privacy.Budget",
+        *("solvers", "arrays", "numerics", "exceptions"),
+        *("distributed.one_thread", "privacy.Budget"),
     )
 
     def of_problems(path):

@@ -322,19 +322,17 @@ def test_training_ends_where_held_out_rows_gain_nothing():
 @pytest.mark.slow
 def test_a_module_of_the_user_that_starts_at_random_learns_what_a_linear_model_learns():
     """With larger steps of the multipliers it went to constant predictions and back."""
-    data = make_biased_classification(1500, random_state=1)
-    rows = data.data, data.target
+    X, y, group, _ = make_biased_classification(1500, random_state=1).values()
 
     def module(n_inputs, n_outputs):
-        layers = torch.nn.Linear(n_inputs, 64), torch.nn.ReLU(), torch.nn.Linear(64, n_outputs)
-        return torch.nn.Sequential(*layers)
+        return nn.Sequential(nn.Linear(n_inputs, 64), nn.ReLU(), nn.Linear(64, n_outputs))
 
     found = []
     for model in ("linear", module):
         clf = RateConstrainedClassifier(slack=0.05, model=model, random_state=1)
-        clf.fit(*rows, sensitive_features=data.sensitive_features)
+        clf.fit(X, y, sensitive_features=group)
         assert clf.feasible_
-        found.append(clf.score(*rows))
+        found.append(clf.score(X, y))
     assert found[1] >= found[0] - 0.02
 
 

@@ -324,11 +324,6 @@ def test_estimators_compute_in_double_precision_whatever_the_factory_gives():
     assert {p.dtype for p in clf.module_.parameters()} == {torch.float64}
 
 
-def test_a_module_is_no_factory():
-    with pytest.raises(ValueError, match=r"function that makes a module, .* It got a module, Lin"):
-        fitted(nn.Linear(X.shape[1], 1))
-
-
 def refused(message, constraints=(), **params):
     with pytest.raises(ValueError, match=message):
         trained(list(constraints), **params)
