@@ -43,18 +43,18 @@ def run(tmp_path, capsys):
         text = content.to_csv(index=False).encode() if hasattr(content, "to_csv") else content
         path.write_bytes(text)
         audit.main(["--csv", str(path), *argv, "--output", str(tmp_path / "new")])
-        return capsys.readouterr().out
+        facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+        return capsys.readouterr().out, facts
 
     return command
 
 
-def test_ratios_strata_and_bounded_weights_are_asked(run, tmp_path):
+def test_ratios_strata_and_bounded_weights_are_asked(run):
     frame = table(1000).assign(weight=1.0)
     more = ["--ratio", "0.5", "--control", "age", "--weights", "weight", "--most-weight", "1"]
-    said = run(frame, *ASKED, *more)
+    said, found = run(frame, *ASKED, *more)
     assert "by sex within each age" in said
     assert "with ratios of at least 50.0 %?" in said
-    found = json.loads((tmp_path / "new" / "audit.json").read_text())
     strata = [entry["attribute"] for entry in found["certificates"]]
     assert strata == ["sex where age is old", "sex where age is young"]
 
@@ -63,8 +63,7 @@ def test_a_page_and_its_facts_are_written(run, tmp_path):
     frame = table()
     more = ["--label", "repaid", "--score", "score", "--before", "old", "--slack", "0.2"]
     positive = ["--decision", "decision", "--sensitive", "sex", "age", "--positive"]
-    out = run(frame, *positive, "granted", "yes", *more)
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    out, facts = run(frame, *positive, "granted", "yes", *more)
     page = (tmp_path / "new" / "audit.html").read_text()
     assert out.splitlines()[:2] == [facts["question"], facts["answer"]]
     assert "Who changed" in page
@@ -81,13 +80,12 @@ def test_a_page_and_its_facts_are_written(run, tmp_path):
     assert favourable == {"decision": "granted", "label": "yes", "before": "granted"}
 
 
-def test_rows_without_decision_or_group_and_blanks_are_named(run, tmp_path):
+def test_rows_without_decision_or_group_and_blanks_are_named(run):
     frame = table()
     frame.loc[:4, "decision"] = None
     frame.loc[5:7, "sex"] = None
     frame.loc[8:9, "decision"] += " "
-    run(frame, *ASKED)
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    _, facts = run(frame, *ASKED)
     assert facts["left_out"] == [
         "decision: blanks around words are removed.",
         "5 rows with no decision: in no figure.",
@@ -120,10 +118,9 @@ def test_a_bias_audit_of_new_york_needs_no_decisions(run, tmp_path):
     """Impact ratios of the rates of scores above the median, by sex, age and both."""
     frame = table(1000)
     named = ["--sensitive", "sex", "age", "--score", "score", "--preset", "nyc_144"]
-    out = run(frame, *named, "--reference", "man", "old")
+    out, facts = run(frame, *named, "--reference", "man", "old")
     assert "The favourable decision is 'score above the median = True'." in out
     assert out.splitlines()[1].startswith("This law sets no threshold (smallest ratio ")
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
     above = frame["score"] > frame["score"].median()
     ratios = {fact["attribute"]: fact for fact in facts["ratios"] if "groups" in fact}
     assert set(ratios) == {"sex", "age", "sex & age"}
@@ -136,12 +133,12 @@ def test_a_bias_audit_of_new_york_needs_no_decisions(run, tmp_path):
 
 
 def test_decisions_that_are_all_equal_have_a_favourable_one(run):
-    out = run(table().assign(decision=0), "--decision", "decision", "--sensitive", "sex")
+    out, _ = run(table().assign(decision=0), "--decision", "decision", "--sensitive", "sex")
     assert "The favourable decision is 'decision = 1'." in out
     alone = "Nobody gets the favourable decision: equal rates mean nothing here."
     assert out.splitlines()[1] == alone  # no groups at 0.0 %, no bound
     frame = table().assign(decision=1, repaid=1)
-    out = run(frame, "--decision", "decision", "--sensitive", "sex", "--label", "repaid")
+    out, _ = run(frame, "--decision", "decision", "--sensitive", "sex", "--label", "repaid")
     assert out.splitlines()[1].startswith("Everybody gets the favourable decision")
 
 
@@ -153,14 +150,13 @@ def excel(frame):
 
 
 @pytest.mark.parametrize("write", [lambda frame: frame, excel])
-def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, tmp_path, write):
+def test_texts_that_count_as_missing_and_leading_zeros_are_named(run, write):
     frame = table()
     frame.loc[:3, "sex"] = "NA"
     frame["zip"] = np.where(np.arange(N) % 2, "01234", "1234")
     argv = ["--decision", "decision", "--sensitive", "sex", "zip", "--positive", "granted"]
-    out = run(write(frame), *argv)
+    out, facts = run(write(frame), *argv)
     assert "'NA' in sex: these count as missing." in out.splitlines()
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
     assert facts["left_out"][:2] == [
         "'NA' in sex: these count as missing.",
         "zip: read as texts, since '01234' begins with a zero.",
@@ -177,15 +173,12 @@ def parquet(**types):
 @pytest.mark.parametrize(
     "write", [lambda frame: frame, excel, parquet(), parquet(sex="category", decision="category")]
 )
-def test_blanks_around_words_are_removed_from_files_of_every_kind_and_a_note_says_so(
-    run, tmp_path, write
-):
+def test_blanks_around_words_are_removed_from_files_of_every_kind_and_said(run, write):
     frame, place = table(), np.arange(N)
     groups, decisions = frame["sex"], frame["decision"] == "granted"
     frame["sex"] = np.choose(place % 3, [groups, groups + " ", "\t" + groups])
     frame["decision"] = np.where(decisions, " TRUE", np.choose(place % 2, ["NO", "NO "]))
-    out = run(write(frame), *ASKED[:-1], "true")
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    out, facts = run(write(frame), *ASKED[:-1], "true")
     shown = {f["group"]: f["selection_rate"] for f in facts["groups"] if f["attribute"] == "sex"}
     assert shown == pytest.approx(decisions.groupby(groups).mean().to_dict())
     notes = [line for line in out.splitlines() if line.endswith("blanks around words are removed.")]
@@ -194,43 +187,38 @@ def test_blanks_around_words_are_removed_from_files_of_every_kind_and_a_note_say
 
 
 @pytest.mark.parametrize("write", [lambda frame: frame, excel])
-def test_words_with_blanks_are_missing_values_and_booleans_as_those_without(run, tmp_path, write):
+def test_words_with_blanks_are_missing_values_and_booleans_as_those_without(run, write):
     frame = table()
     frame["sex"] = np.choose(np.arange(N) % 3, ["NA ", frame["sex"], frame["sex"] + " "])
     frame["decision"] = np.where(frame["decision"] == "granted", "True ", "False")
-    run(write(frame), *ASKED[:-2])  # True is known to be favourable
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    _, facts = run(write(frame), *ASKED[:-2])  # True is known to be favourable
     assert {f["group"] for f in facts["groups"][1:]} == {"woman", "man", "(unknown)"}
     assert "'NA' in sex: these count as missing." in facts["left_out"]
 
 
-def test_the_favourable_boolean_is_named_as_it_is_written(run, tmp_path):
+def test_the_favourable_boolean_is_named_as_it_is_written(run):
     granted = table()["decision"] == "granted"
     rates = []
     for words in (["FALSE", "TRUE"], ["0", "True"]):
         frame = table().assign(decision=np.where(granted, *words[::-1]))
-        run(frame, *ASKED[:-1], "TRUE")
-        facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+        _, facts = run(frame, *ASKED[:-1], "TRUE")
         rates.append(facts["groups"][0]["selection_rate"])
     assert rates == [granted.mean()] * 2
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_large_integers_stay_apart(run, tmp_path, missing):
+def test_large_integers_stay_apart(run, missing):
     frame = table()
     codes = np.array(["9007199254740992", "9007199254740993", "7"], dtype=object)
     frame["sex"] = codes[np.arange(N) % 3]
     frame.loc[0, "sex"] = None if missing else "7"
-    run(frame, *ASKED)
-    facts = json.loads((tmp_path / "new" / "audit.json").read_text())
+    _, facts = run(frame, *ASKED)
     shown = {fact["group"] for fact in facts["groups"][1:]} - {"(unknown)"}
     assert shown == {*codes}
     assert not any("one value" in note for note in facts["left_out"])
 
 
-def test_names_that_the_terminal_has_no_letters_for_are_printed_by_their_codes(
-    tmp_path, monkeypatch
-):
+def test_names_that_the_terminal_has_no_letters_for_are_printed_by_codes(tmp_path, monkeypatch):
     printed = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
     monkeypatch.setattr("sys.stdout", printed)
     path = tmp_path / "decisions.csv"
@@ -244,14 +232,14 @@ def test_names_that_the_terminal_has_no_letters_for_are_printed_by_their_codes(
 def test_a_column_may_have_a_name_like_those_of_attributes_in_strata(run):
     frame = table(1000).rename(columns={"sex": "born where", "age": "lives where it is"})
     more = ["--control", "lives where it is", "--slack", "0.9"]
-    said = run(frame, *ASKED[:3], "born where", *ASKED[4:], *more)
+    said, _ = run(frame, *ASKED[:3], "born where", *ASKED[4:], *more)
     assert "Yes, also for future cases" in said
 
 
 def test_texts_that_are_one_number_are_named(run):
     frame = table().assign(region=np.where(np.arange(N) % 3, "1.0", np.arange(N) % 2 + 1))
     frame.loc[frame.index % 3 == 0, "region"] = np.where(np.arange(134) % 2, "1", "2")
-    out = run(frame, *ASKED[:3], "region", *ASKED[4:])
+    out, _ = run(frame, *ASKED[:3], "region", *ASKED[4:])
     assert "'1', '1.0' in region count as one value." in out.splitlines()
 
 

@@ -53,6 +53,10 @@ def words(of_number):
     return table().assign(Betrag=[of_number(x) for x in table()["Betrag"]])
 
 
+def in_thousands(number):
+    return f"{number:_.2f}".replace(".", ",").replace("_", ".")
+
+
 GERMAN = {"sep": ";", "decimal": ","}
 # The contents of a file, and the options that it needs.
 FILES = {
@@ -76,14 +80,7 @@ FILES = {
     "everything in quotes": (lambda: csv(quoting=1, sep=";"), []),
     "a separator of its own": (lambda: csv(sep="~"), ["--sep", "~"]),
     "options": (lambda: csv(**GERMAN), ["--sep", ";", "--decimal", ","]),
-    "thousands": (
-        lambda: (
-            words(lambda x: f"{x:_.2f}".replace(".", ",").replace("_", "."))
-            .to_csv(index=False, sep=";")
-            .encode()
-        ),
-        [],
-    ),
+    "thousands": (lambda: words(in_thousands).to_csv(index=False, sep=";").encode(), []),
     "amounts": (lambda: words(lambda x: f"€ {x:,.2f}").to_csv(index=False).encode(), []),
     "Excel": (lambda: excel("Daten"), []),
     "the sheet that has the columns": (lambda: excel("Info", "Daten", "Rest"), []),
@@ -93,7 +90,7 @@ FILES = {
         lambda: parquet(list=[[1, 2]] * N, dict=[{"a": 1}] * N, time=pd.to_timedelta(N * [1])),
         [],
     ),
-    "Parquet with categories": (
+    "Parquet category": (
         lambda: parquet(Geschlecht=table()["Geschlecht"].astype("category")),
         [],
     ),

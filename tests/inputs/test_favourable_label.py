@@ -10,24 +10,8 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_validate
 
-import fairconstrained
-from fairconstrained import (
-    AUCFairClassifier,
-    DPFermiClassifier,
-    LossParityClassifier,
-    PartialParityClassifier,
-    RateConstrainedClassifier,
-)
-from fairconstrained.constraints import (
-    DemographicParity,
-    EqualizedOdds,
-    EqualOpportunity,
-    FalseNegativeRate,
-    FalseOmissionRateParity,
-    FalsePositiveRateParity,
-    PredictiveParity,
-    RejectionRate,
-)
+import fairconstrained as fc
+from fairconstrained import constraints
 from fairconstrained.metrics import certify, equal_opportunity_scorer, group_report
 from fairconstrained.model_selection import CertifiedClassifier
 from fairconstrained.monitoring import FairnessMonitor
@@ -39,14 +23,14 @@ ASKED = r"pos_label must say which of the labels \['granted', 'refused'\] is the
 ORDER = pd.CategoricalDtype(["refused", "granted"], ordered=True)
 GROUPS = {"sensitive_features": GROUP}
 DEPENDENT = [
-    DemographicParity(ratio=0.8),
-    EqualizedOdds(ratio=0.8),
-    EqualOpportunity(slack=0.2),
-    FalsePositiveRateParity(slack=0.2),
-    PredictiveParity(slack=0.2),
-    FalseOmissionRateParity(slack=0.2),
-    FalseNegativeRate(max=0.5),
-    RejectionRate(max=0.9, per_group=True),
+    constraints.DemographicParity(ratio=0.8),
+    constraints.EqualizedOdds(ratio=0.8),
+    constraints.EqualOpportunity(slack=0.2),
+    constraints.FalsePositiveRateParity(slack=0.2),
+    constraints.PredictiveParity(slack=0.2),
+    constraints.FalseOmissionRateParity(slack=0.2),
+    constraints.FalseNegativeRate(max=0.5),
+    constraints.RejectionRate(max=0.9, per_group=True),
 ]
 
 
@@ -60,7 +44,7 @@ def stops(iterate):
 
 @pytest.mark.parametrize("notion", DEPENDENT, ids=repr)
 def test_fits_certificates_and_monitors_ask_for_it_alike(notion):
-    fit = RateConstrainedClassifier(notion, callbacks=stops)
+    fit = fc.RateConstrainedClassifier(notion, callbacks=stops)
     given = {"y_true": WORDS, "y_pred": WORDS, "constraint": notion, **GROUPS}
     watched = {"sensitive_features": GROUP, "y_true": WORDS}
     for refuses in (
@@ -88,41 +72,39 @@ def test_fits_certificates_and_monitors_ask_for_it_alike(notion):
 
 
 def test_reports_searches_and_wrappers_ask_for_it_too():
-    clf, claim = RateConstrainedClassifier(slack=0.2), {"constraint": "equal_opportunity"}
+    clf, claim = fc.RateConstrainedClassifier(slack=0.2), {"constraint": "equal_opportunity"}
     for refuses in (
         lambda: group_report(WORDS, WORDS, **GROUPS),
-        lambda: LossParityClassifier("equal_opportunity").fit(X, WORDS, **GROUPS),
-        lambda: DPFermiClassifier("equal_opportunity").fit(X, WORDS, **GROUPS),
+        lambda: fc.LossParityClassifier("equal_opportunity").fit(X, WORDS, **GROUPS),
+        lambda: fc.DPFermiClassifier("equal_opportunity").fit(X, WORDS, **GROUPS),
         lambda: CertifiedClassifier(clf, **claim).fit(X, WORDS, **GROUPS),
         lambda: equal_opportunity_scorer(clf.fit(X, WORDS, **GROUPS), X, WORDS, **GROUPS),
     ):
         with config_context(enable_metadata_routing=True), pytest.raises(ValueError, match=ASKED):
             refuses()
     with pytest.raises(ValueError, match=r"are granted, refused\. Name the favourable one"):
-        fairconstrained.report(WORDS, WORDS, **GROUPS)
+        fc.report(WORDS, WORDS, **GROUPS)
 
 
 @pytest.mark.parametrize("label", [np.array("granted"), {"granted": 1}, pd.NA, np.nan, [["yes"]]])
 def test_it_is_a_single_label(label):
     """An audit takes a list of them."""
     rows = {"y_true": WORDS, "y_pred": WORDS, "pos_label": label, **GROUPS}
-    clf = RateConstrainedClassifier(EqualOpportunity(pos_label=label))
+    clf = fc.RateConstrainedClassifier(constraints.EqualOpportunity(pos_label=label))
     for refuses in (
         lambda: clf.fit(X, WORDS, **GROUPS),
         lambda: group_report(**rows),
         lambda: certify(**rows, constraint="demographic_parity", slack=0.1),
         lambda: FairnessMonitor(pos_label=label).update(WORDS, **GROUPS),
-        lambda: fairconstrained.report(**rows),
+        lambda: fc.report(**rows),
     ):
-        with pytest.raises(
-            ValueError, match=r"pos_label must be one of the labels \['granted', 'r"
-        ):
+        with pytest.raises(ValueError, match=r"pos_label must be one of the labels \['granted'"):
             refuses()
 
 
 def test_differences_of_selection_rates_and_odds_are_the_same_for_both():
     for name in ("demographic_parity", "equalized_odds", "error_rate_parity"):
-        clf = RateConstrainedClassifier(name, slack=0.1)
+        clf = fc.RateConstrainedClassifier(name, slack=0.1)
         words, codes = (clone(clf).fit(X, y, **GROUPS) for y in (WORDS, 1 - Y))
         np.testing.assert_array_equal(words.coef_, codes.coef_)
         given = {"constraint": name, "slack": 0.1, **GROUPS}
@@ -130,7 +112,7 @@ def test_differences_of_selection_rates_and_odds_are_the_same_for_both():
 
 
 def test_the_order_of_categories_declares_it_for_fits():
-    clf = RateConstrainedClassifier(EqualOpportunity(slack=0.05), max_iter=3)
+    clf = fc.RateConstrainedClassifier(constraints.EqualOpportunity(slack=0.05), max_iter=3)
     with warnings.catch_warnings(action="ignore"):
         declared = clone(clf).fit(X, pd.Series(WORDS, dtype=ORDER), **GROUPS)
         clf.set_params(constraint__pos_label="granted").fit(X, WORDS, **GROUPS)
@@ -140,7 +122,7 @@ def test_the_order_of_categories_declares_it_for_fits():
 
 
 def test_rankings_keep_the_order_of_scikit_learn_and_say_so():
-    for clf in (AUCFairClassifier(slack=0.3), PartialParityClassifier(slack=0.3, max_iter=3)):
+    for clf in (fc.AUCFairClassifier(slack=0.3), fc.PartialParityClassifier(slack=0.3, max_iter=3)):
         with warnings.catch_warnings(action="ignore"):
             clf.fit(X, WORDS, **GROUPS)
             codes = clone(clf).fit(X, 1 - Y, **GROUPS)
@@ -152,15 +134,13 @@ def test_rankings_keep_the_order_of_scikit_learn_and_say_so():
 
 
 def test_searches_over_words_are_as_before():
-    search = GridSearchCV(RateConstrainedClassifier(), {"slack": [0.1, 0.2]}, cv=2)
+    search = GridSearchCV(fc.RateConstrainedClassifier(), {"slack": [0.1, 0.2]}, cv=2)
     assert set(search.fit(X, WORDS, **GROUPS).predict(X)) == {"granted", "refused"}
-    assert cross_validate(AUCFairClassifier(), X, WORDS, params=GROUPS, cv=2)["test_score"].all()
+    assert cross_validate(fc.AUCFairClassifier(), X, WORDS, params=GROUPS, cv=2)["test_score"].all()
 
 
 @pytest.mark.parametrize("dtype", ["boolean", "Int64", float, "str", "M8[ns]"])
 def test_missing_labels_are_named(dtype):
     labels = pd.Series([None, *Y[1:]], dtype=dtype)
-    with pytest.raises(
-        ValueError, match=r"y has missing values \(NaN, None\): leave these rows out"
-    ):
-        RateConstrainedClassifier().fit(X, labels, **GROUPS)
+    with pytest.raises(ValueError, match=r"y has missing values \(NaN, None\): leave these rows"):
+        fc.RateConstrainedClassifier().fit(X, labels, **GROUPS)

@@ -35,11 +35,9 @@ def certified(labels, group, constraint="equal_opportunity", **given):
     return certify(**given, sensitive_features=group, constraint=constraint)
 
 
+MODEL = {"estimator": NeverInGroupOne(), "X": np.column_stack((Y, GROUP)), "y": Y}
 DECLARED = {
-    "classes_": {
-        **{"estimator": NeverInGroupOne(), "X": np.column_stack((Y, GROUP)), "y": Y},
-        **{"y_true": None, "y_pred": None},
-    },
+    "classes_": {**MODEL, "y_true": None, "y_pred": None},
     "categories of labels": {"y_true": categorical(Y)},
     "categories of predictions": {"y_pred": categorical(Y)},
     "label_names": {"label_names": {0: "none", 1: "some", 2: "all"}},

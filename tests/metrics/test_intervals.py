@@ -32,6 +32,11 @@ def inputs(metric, true, score, group):
     return 1 / (1 + np.exp(-score)) if name == "loss_gap" else score > 0.2
 
 
+def ends_of(metric, y_true, y_pred, group, **options):
+    options = {"random_state": 0, **options}
+    return confidence_interval(metric, y_true, y_pred, sensitive_features=group, **options)
+
+
 @pytest.mark.parametrize("metric", READERS, ids=lambda m: m.__name__)
 def test_a_clear_gap_lies_in_its_interval_which_is_repeatable_and_shorter_for_more_rows(metric):
     lengths = []
@@ -39,10 +44,9 @@ def test_a_clear_gap_lies_in_its_interval_which_is_repeatable_and_shorter_for_mo
         true, score, group = sample(n=n)
         values = inputs(metric, true, score, group)
         observed = metric(true, values, sensitive_features=group)
-        given = {"sensitive_features": group, "random_state": 1}
-        low, high = confidence_interval(metric, true, values, **given)
+        low, high = ends_of(metric, true, values, group, random_state=1)
         assert low <= observed <= high or n == 400
-        assert confidence_interval(metric, true, values, **given) == (low, high)
+        assert ends_of(metric, true, values, group, random_state=1) == (low, high)
         lengths.append(high - low)
     assert lengths[1] < 0.6 * lengths[0]
 
@@ -76,9 +80,8 @@ def test_the_true_value_is_in_the_interval(metric, population):
     truth, covered = SIZES[metric](rates), 0
     for t in range(200):
         decisions = np.random.default_rng([t, 5]).random(len(y)) < np.array(rates)[group]
-        given = {"sensitive_features": group, "n_draws": 1_000, "random_state": t}
-        metric_of = partial(metric, pos_label=1)
-        low, high = confidence_interval(metric_of, y, decisions.astype(int), **given)
+        rows = partial(metric, pos_label=1), y, decisions.astype(int), group
+        low, high = ends_of(*rows, n_draws=1_000, random_state=t)
         covered += low - 1e-9 <= truth <= high + 1e-9
     assert 181 <= covered <= 199
 
@@ -93,8 +96,8 @@ def test_the_true_difference_of_aucs_of_few_rows_is_in_the_interval():
         group = rng.choice(5, size=150, p=np.linspace(1, 2, 5) / 7.5)
         true = rng.random(150) < 0.4
         score = rng.normal(size=150) + 1.2 * true
-        given = {"sensitive_features": group, "n_draws": 1_000, "random_state": t}
-        low, _ = confidence_interval(metrics.intra_group_auc_gap, true, score, **given)
+        rows = metrics.intra_group_auc_gap, true, score, group
+        low, _ = ends_of(*rows, n_draws=1_000, random_state=t)
         covered += low <= 1e-9
     assert 272 <= covered < 300
 
@@ -112,12 +115,10 @@ def test_small_groups_do_not_hide_what_two_large_ones_prove(metric, n_small):
     sizes, hits = [900, 1100] + [32] * n_small, [630, 330] + [16] * n_small
     decisions, group = rows_of_groups(sizes, hits)
     large = group < 2
-    given = {"sensitive_features": group, "random_state": 0}
-    ends = confidence_interval(metric, decisions, decisions, **given)
-    n_pairs = (2 + n_small) * (1 + n_small) / 2
-    given = {"sensitive_features": group[large], "random_state": 0}
-    given["confidence"] = 1 - 0.05 / n_pairs
-    alone = confidence_interval(metric, decisions[large], decisions[large], **given)
+    ends = ends_of(metric, decisions, decisions, group)
+    confidence = 1 - 0.05 / ((2 + n_small) * (1 + n_small) / 2)  # of pairs
+    two = decisions[large], decisions[large], group[large]
+    alone = ends_of(metric, *two, confidence=confidence)
     if metric is metrics.demographic_parity_ratio:
         assert ends[1] <= alone[1] + 0.01
     else:
@@ -127,9 +128,7 @@ def test_small_groups_do_not_hide_what_two_large_ones_prove(metric, n_small):
 def test_a_cap_over_groups_alike_gives_its_lower_end_what_the_upper_one_cannot_use():
     """A tail of five sixths of alpha for two groups: half would be 2.24 deviations."""
     decisions, group = rows_of_groups((2000, 2000), (800, 800))
-    ones = np.ones_like(decisions)
-    given = {"sensitive_features": group, "random_state": 0}
-    low, high = confidence_interval(metrics.false_negative_rate, ones, decisions, **given)
+    low, high = ends_of(metrics.false_negative_rate, np.ones_like(decisions), decisions, group)
     deviation = np.sqrt(0.6 * 0.4 / 2000)
     expected = norm.isf(1 - np.sqrt(1 - 0.05 * 5 / 6))
     assert (0.6 - low) / deviation == pytest.approx(expected, abs=0.07)
@@ -144,10 +143,8 @@ def test_the_cap_over_a_small_group_that_could_be_the_highest_covers_exactly():
         chance = np.prod(binom.pmf(hits, sizes, rates))
         if chance > 1e-4:
             decisions, group = rows_of_groups(sizes, hits)
-            given = {"sensitive_features": group, "random_state": 28 * hits[0] + hits[1]}
-            ones = np.ones_like(decisions)
-            rows = metrics.false_negative_rate, ones, decisions
-            low, high = confidence_interval(*rows, n_draws=1_000, **given)
+            rows = metrics.false_negative_rate, np.ones_like(decisions), decisions, group
+            low, high = ends_of(*rows, n_draws=1_000, random_state=28 * hits[0] + hits[1])
             covered, total = covered + chance * (low <= 0.6 <= high), total + chance
     assert total > 0.95
     assert 0.93 <= covered / total <= 0.97
@@ -160,11 +157,8 @@ def test_a_small_group_may_have_the_largest_rate_whichever_comes_first(sizes, ra
         above = 0.0
         for few in range(round(sizes[1] * rate) + 1):
             decisions, group = rows_of_groups(sizes[order], (0, few)[order])
-            given = {"sensitive_features": group, "random_state": 0, "n_draws": 1_000}
-            rows = metrics.demographic_parity_difference, decisions, decisions
-            above += binom.pmf(few, sizes[1], rate) * (
-                confidence_interval(*rows, **given)[1] < rate
-            )
+            rows = metrics.demographic_parity_difference, decisions, decisions, group
+            above += binom.pmf(few, sizes[1], rate) * (ends_of(*rows, n_draws=1_000)[1] < rate)
         assert above <= 0.05
 
 
@@ -179,10 +173,9 @@ def test_ends_are_finite_and_farther_apart_the_more_confidence_is_asked_for():
     ):
         some = slice(None) if metric is metrics.loss_gap else slice(1, None)
         rows = metric, label[some], values[some]
-        given = {"sensitive_features": group[some], "random_state": 0}
         value = metric(*rows[1:], sensitive_features=group[some])
         with warnings.catch_warnings(action="error"):
-            ends = [confidence_interval(*rows, confidence=c, **given) for c in (0.8, 0.95, 0.999)]
+            ends = [ends_of(*rows, group[some], confidence=c) for c in (0.8, 0.95, 0.999)]
         lows, highs = zip(*ends, strict=True)
         assert lows[0] >= lows[1] >= lows[2] >= 0
         assert value <= highs[0] <= highs[1] <= highs[2] <= most
@@ -192,19 +185,17 @@ def test_ends_are_finite_and_farther_apart_the_more_confidence_is_asked_for():
 def test_rates_of_zero_and_one(hits):
     decisions, group = rows_of_groups((15, 1000), hits)
     for metric in list(SIZES)[: 1 + any(hits)]:  # no ratio of zeros
-        given = {"sensitive_features": group}
-        value = metric(decisions, decisions, **given)
-        low, high = confidence_interval(metric, decisions, decisions, random_state=0, **given)
+        value = metric(decisions, decisions, sensitive_features=group)
+        low, high = ends_of(metric, decisions, decisions, group)
         assert 0 <= low <= value <= high <= 1
 
 
 def test_an_interval_without_its_metric_says_why():
     """Groups whose observed rates are equal have a gap in all resampled rows."""
     decisions, group = rows_of_groups([30] * 6, [12] * 6)
-    given = {"sensitive_features": group, "method": "bootstrap", "random_state": 0}
-    rows = metrics.demographic_parity_difference, decisions, decisions
+    rows = metrics.demographic_parity_difference, decisions, decisions, group
     with pytest.warns(SmallGroupWarning, match="does not contain the measured 0: .* bias"):
-        low, _ = confidence_interval(*rows, **given)
+        low, _ = ends_of(*rows, method="bootstrap")
     assert low > 0
 
 
@@ -215,8 +206,7 @@ def test_metrics_of_the_users_own():
     def mean_score(y_true, y_pred, *, sensitive_features):
         return float(np.mean(y_pred))
 
-    given = {"sensitive_features": group, "random_state": 0}
-    low, high = confidence_interval(mean_score, true, score, **given)
+    low, high = ends_of(mean_score, true, score, group)
     half = 1.96 * score.std() / np.sqrt(len(score))
     assert low == pytest.approx(score.mean() - half, abs=0.15 * half)
     assert high == pytest.approx(score.mean() + half, abs=0.15 * half)
@@ -229,10 +219,8 @@ def test_more_draws_leave_less_to_the_seed():
     true, score, group = sample(n=300)
 
     def spread(n_draws):
-        given = {"sensitive_features": group, "n_draws": n_draws}
-        metric = metrics.demographic_parity_difference
-        interval = partial(confidence_interval, metric, true, score > 0, **given)
-        ends = [interval(random_state=seed) for seed in range(8)]
+        rows = metrics.demographic_parity_difference, true, score > 0, group
+        ends = [ends_of(*rows, n_draws=n_draws, random_state=seed) for seed in range(8)]
         return np.std(ends, axis=0)
 
     assert (spread(5_000) < 0.5 * spread(100)).all()
@@ -241,13 +229,11 @@ def test_more_draws_leave_less_to_the_seed():
 def test_weights():
     """Constant ones change nothing; unequal ones make the interval longer."""
     true, score, group = sample()
-    metric = metrics.demographic_parity_difference
-    given = {"sensitive_features": group, "random_state": 0}
-    plain = confidence_interval(metric, true, score > 0, **given)
-    same = confidence_interval(metric, true, score > 0, sample_weight=np.full(1500, 2.0), **given)
-    assert same == pytest.approx(plain, abs=1e-9)
+    rows = metrics.demographic_parity_difference, true, score > 0, group
+    plain = ends_of(*rows)
+    assert ends_of(*rows, sample_weight=np.full(1500, 2.0)) == pytest.approx(plain, abs=1e-9)
     uneven = np.random.default_rng(0).exponential(size=1500)
-    ends = confidence_interval(metric, true, score > 0, sample_weight=uneven, **given)
+    ends = ends_of(*rows, sample_weight=uneven)
     assert ends[1] - ends[0] > 1.15 * (plain[1] - plain[0])
 
 
@@ -289,9 +275,9 @@ def test_wrong_parameters(options, match):
 
 def test_bootstrap_ignores_warnings_of_single_draws():
     y_true, y_pred, group = [0, 1] * 3 + [1], [0, 1, 1, 1, 0, 1, 0], list("aaabbbb")
-    given = {"sensitive_features": group, "method": "bootstrap", "random_state": 0}
+    rows = metrics.equal_opportunity_difference, y_true, y_pred, group
     with warnings.catch_warnings(action="error"):
-        confidence_interval(metrics.equal_opportunity_difference, y_true, y_pred, **given)
+        ends_of(*rows, method="bootstrap")
 
 
 @pytest.mark.parametrize("n_rows", [40, 400])
@@ -305,8 +291,7 @@ def test_groups_that_are_alike_by_chance_do_not_prove_equality(n_rows):
         (metrics.loss_gap, proba, losses),
     ):
         error = np.std(of_rows) * np.sqrt(2.0 / n_rows)
-        options = {"sensitive_features": group, "random_state": 0}
-        low, high = confidence_interval(metric, label, values, **options)
+        low, high = ends_of(metric, label, values, group)
         assert low == 0.0
         assert 1.2 * error < high < 3.0 * error
 
@@ -315,8 +300,7 @@ def test_perfect_ranks_do_not_prove_equal_aucs():
     """One of n positives may rank below all others where none of n did."""
     n_rows = 50
     group, label = np.tile(np.repeat([0, 1], n_rows), 2), np.repeat([0, 1], 2 * n_rows)
-    given = {"sensitive_features": group, "random_state": 0}
-    low, high = confidence_interval(metrics.intra_group_auc_gap, label, label, **given)
+    low, high = ends_of(metrics.intra_group_auc_gap, label, label, group)
     assert low == 0.0
     assert 1.0 / n_rows < high < 4.0 / n_rows
 
@@ -324,9 +308,7 @@ def test_perfect_ranks_do_not_prove_equal_aucs():
 def test_all_of_alpha_guards_the_end_that_counts_can_guard():
     """Of 15 rows with a rate below .1 none may have a hit: the upper end is that of one tail."""
     decisions, group = rows_of_groups((15, 1000), (3, 300))
-    metric = metrics.demographic_parity_difference
-    given = {"sensitive_features": group, "random_state": 0}
-    _, high = confidence_interval(metric, decisions, decisions, **given)
+    _, high = ends_of(metrics.demographic_parity_difference, decisions, decisions, group)
     rate = 0.3 - high
     tail = binom.sf(2, 15, rate) - 0.5 * binom.pmf(3, 15, rate)
     assert tail == pytest.approx(0.05, abs=0.01)

@@ -264,10 +264,7 @@ READERS = ["equalized_odds_difference", "false_negative_rate", "separation_gap"]
         ({"sample_weight": [1, 1, 1, -2]}, "sample_weight must not be negative; got -2"),
         ({"sample_weight": [1, 1, 1, np.nan]}, "sample_weight"),
         ({"sample_weight": [1, 1, 1, 1e-300]}, "between 1e-100 and 1e[+]100, .* got 1e-300 to 1.0"),
-        (
-            {"sample_weight": [1, 1, 0, 1e300]},
-            "between 1e-100 and 1e[+]100, .* got 1.0 to 1e[+]300",
-        ),
+        ({"sample_weight": [1, 1, 0, 1e300]}, "1e-100 and 1e[+]100, .* got 1.0 to 1e[+]300"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):

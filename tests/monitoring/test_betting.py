@@ -52,16 +52,12 @@ def mean_growth(payoffs, claim, share, first, second, size=WINDOW):
     return total
 
 
-@pytest.mark.parametrize(
-    ("payoffs", "claim"), AT_THE_LIMIT, ids=lambda x: getattr(x, "__name__", x)
-)
+@pytest.mark.parametrize(("payoffs", "claim"), AT_THE_LIMIT)
 @pytest.mark.parametrize(
     ("share", "rate", "size"),
     [(0.3, MOVING, WINDOW), (MOVING, 0.6, WINDOW), (0.02, 0.5, WINDOW), (0.3, MOVING, TOGETHER)],
 )
-def test_no_growth_is_expected_if_rates_or_composition_stand_still(
-    payoffs, claim, share, rate, size
-):
+def test_no_growth_is_expected_if_rates_or_shares_stand_still(payoffs, claim, share, rate, size):
     """At the limit in every row, of every bet, over all groups and outcomes of a window."""
     other = AT_THE_LIMIT[payoffs, claim](rate)
     growth = mean_growth(payoffs, claim, share, rate, other, size)
