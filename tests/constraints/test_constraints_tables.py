@@ -30,14 +30,7 @@ from fairconstrained.constraints.moments import Stack
 from fairconstrained.constraints.steps import STEPS, Above, ScoreBins
 from fairconstrained.constraints.surrogates import SplineBins
 from fairconstrained.constraints.tables import ClassProbabilities, Columns
-from tests.helpers.notions import (
-    at_temperature,
-    bound,
-    hard_values,
-    random_rows,
-    soft_values,
-    table,
-)
+from tests.helpers.notions import bound, hard_values, random_rows, soft_values, table
 
 REFERENCES = ["pairwise", "rest", "overall"]
 every_name = pytest.mark.parametrize("name", CONSTRAINTS)
@@ -56,7 +49,7 @@ MEMBERS = [
 
 
 def stacked(notions, temperature=1.0):
-    members = [at_temperature(notion, temperature).bind(SPACE, 0.05) for notion in notions]
+    members = [bound(notion, (2, 3), temperature) for notion in notions]
     return Stack(SPACE, members), members
 
 

@@ -5,13 +5,9 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import ensemble
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    RandomForestClassifier,
-    VotingClassifier,
-)
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -38,7 +34,7 @@ from fairconstrained.solvers import NoisyTables
 from tests.helpers.fits import FORGIVEN, measured, table
 from tests.helpers.marks import slow_where
 
-TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+TREES = ensemble.HistGradientBoostingClassifier(max_iter=20, random_state=0)
 
 
 def fitted(constraint="demographic_parity", model=TREES, data=None, **params):
@@ -73,7 +69,7 @@ def test_it_is_the_constrained_linear_model_of_the_posteriors():
 
 SEARCH = GridSearchCV(DecisionTreeClassifier(), {"max_depth": [2, 3]}, cv=2)
 BOTH = Posteriors(DecisionTreeClassifier(max_depth=3), GaussianNB(), cv=3)
-MODELS = [TREES, RandomForestClassifier(10), LinearSVC(), SEARCH, BOTH]
+MODELS = [TREES, ensemble.RandomForestClassifier(10), LinearSVC(), SEARCH, BOTH]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
@@ -254,7 +250,7 @@ BALANCED = LogisticRegression(class_weight="balanced")
         (TunedThresholdClassifierCV(PLAIN), "TunedThresholdClassifierCV"),
         (make_pipeline(StandardScaler(), BALANCED), "class_weight"),
         (make_pipeline(StandardScaler(), CalibratedClassifierCV(BALANCED)), "class_weight"),
-        (VotingClassifier([("a", PLAIN), ("b", BALANCED)]), "class_weight"),
+        (ensemble.VotingClassifier([("a", PLAIN), ("b", BALANCED)]), "class_weight"),
         (FrozenEstimator(FixedThresholdClassifier(PLAIN, threshold=0.2)), "threshold=0.2"),
         (GridSearchCV(PLAIN, {"class_weight": [None, "balanced"]}), "class_weight='balanced'"),
         (LogisticRegression(class_weight={0: 1, 1: 2}), "class_weight={0: 1, 1: 2}"),

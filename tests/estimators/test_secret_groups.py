@@ -15,11 +15,6 @@ from sklearn.tree import DecisionTreeClassifier
 from fairconstrained import AUCFairClassifier, DPFermiClassifier, RateConstrainedClassifier
 from fairconstrained.constraints import DemographicParity, FalseNegativeRate
 from fairconstrained.datasets import make_biased_classification
-from fairconstrained.exceptions import (
-    ConstraintNotSatisfiedWarning,
-    PrivacyWarning,
-    SmallGroupWarning,
-)
 from fairconstrained.metrics import demographic_parity_difference
 from fairconstrained.model_selection import SensitiveColumnsClassifier
 from fairconstrained.models import Posteriors
@@ -37,8 +32,8 @@ rng = np.random.default_rng(0)
 PARTLY = np.where(rng.random(len(Y)) < 0.2, None, GROUPS)
 WEIGHT = rng.exponential(size=len(Y))
 pytestmark = [
-    pytest.mark.filterwarnings(f"ignore::{kind.__module__}.{kind.__name__}")
-    for kind in (ConstraintNotSatisfiedWarning, PrivacyWarning, SmallGroupWarning)
+    pytest.mark.filterwarnings(f"ignore::fairconstrained.exceptions.{kind}Warning")
+    for kind in ("ConstraintNotSatisfied", "Privacy", "SmallGroup")
 ]
 
 

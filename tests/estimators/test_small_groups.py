@@ -18,13 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fairconstrained as fc
 from fairconstrained import metrics, model_selection
-from fairconstrained.constraints import (
-    DemographicParity,
-    EqualizedOdds,
-    FalseNegativeRate,
-    LossParity,
-    Space,
-)
+from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity, Space
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import InputWarning, SmallGroupWarning
 from fairconstrained.inputs.samples import check_samples
@@ -125,7 +119,7 @@ NOBODY = {
 def test_where_nothing_is_compared_no_fit_is_feasible(case):
     """Neither alone nor with a cap that is kept: what was asked of the groups is not."""
     constraint, groups, strata, words = NOBODY[case]
-    floor = FalseNegativeRate(max=1.0)
+    floor = fc.constraints.FalseNegativeRate(max=1.0)
     for asked in (constraint, [constraint, floor]):
         clf = fc.RateConstrainedClassifier(asked, max_iter=2)
         rows = {"sensitive_features": groups, "control_features": strata}
