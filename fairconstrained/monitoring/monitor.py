@@ -128,8 +128,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     **Rows of a call are compared with each other only**, if it has four or more of two groups, so
     pass together what belongs together, such as the rows of an hour. Rows of smaller calls wait for
     a whole window. Groups that come in calls of their own are not compared; a warning says so. A
-    call that is sorted by group has no order in time: its rows are shuffled, and rates are assumed
-    constant within it.
+    call that is sorted by group, decision or label has no order in time: its rows are shuffled, and
+    rates are assumed constant within it.
 
     `estimate_` and `rates_` are about all rows so far. If rates and composition have moved
     together, `estimate_` may lie outside of `interval_`, which compares rows of the same time only.
@@ -510,7 +510,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Count rows by event and group, and let the comparisons bet on them."""
         # Cells first in the order of bets, since windows are cut from rows as they come.
-        order = self._order(groups)
+        order = self._order(groups, decisions, true)
         cells, groups = (2 * true + decisions)[order], groups[order]
         came = {g: groups == g for g in np.unique(groups).tolist()}
         begins = {g: int(rows.argmax()) for g, rows in came.items() if g >= n_before}
@@ -532,11 +532,18 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             rows[: 1 + max(begins.get(g, -1) for g in compared)] = False
             comparison.bet(comparison.windows(hits[event, rows], first[rows], places[rows]))
 
-    def _order(self, groups: Array) -> Array:
-        """Return the rows as they came; in a random order, if they are sorted by group."""
-        rows = np.arange(len(groups))
-        runs = 1 + np.count_nonzero(np.diff(groups))
-        if len(rows) > WINDOW and runs == len(np.unique(groups)) > 1:
+    def _order(self, *columns: Array) -> Array:
+        """Return the rows as they came; in a random order, if a column says that they are sorted.
+
+        Where rows sorted by decision, and then by group, change from one decision to the next, all
+        with the first decision are of the last group, and all with the next one of the first.
+        """
+        rows = np.arange(len(columns[0]))
+        runs = (1 + np.count_nonzero(np.diff(column)) for column in columns)
+        is_sorted = any(
+            n == len(np.unique(column)) > 1 for n, column in zip(runs, columns, strict=True)
+        )
+        if len(rows) > WINDOW and is_sorted:
             # A seed that all see beforehand: shuffling in hindsight could choose the evidence.
             np.random.default_rng(self.n_rows_).shuffle(rows)
         return rows
