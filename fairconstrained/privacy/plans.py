@@ -280,7 +280,7 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     >>> print(f"{noise:.1f}")
     18.3
     """
-    check_number("epsilon", epsilon, "positive and finite", lambda e: 0 < e < math.inf)
+    check_number("epsilon", epsilon, "a finite number > 0", lambda e: 0 < e < math.inf)
     check_budget(delta=delta, unit=unit)
     fixed = privacy_spent(phases_at(math.inf), delta=delta, unit=unit)
     if fixed >= TIGHT * epsilon:

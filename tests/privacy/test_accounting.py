@@ -412,8 +412,11 @@ def test_a_printed_epsilon_is_not_below_the_spent_one(noise):
             lambda: spent(Laplace(1.0), Gaussian(1.0), q=0.1, unit="sensitive_features"),
             "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
         ),
-        (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "epsilon must be positive"),
-        (lambda: calibrate(lambda s: [], epsilon=math.inf, delta=DELTA), "and finite; got inf"),
+        (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "must be a finite number > 0"),
+        (
+            lambda: calibrate(lambda s: [], epsilon=math.inf, delta=DELTA),
+            "finite number > 0; got inf",
+        ),
         (lambda: plan({"a": 0.0}), r"fraction of 'a' must be in \(0, 1\); got 0.0"),
         (lambda: plan({"a": 0.6, "b": 0.6}), r"more than 1: leave 1 % because"),
         (lambda: plan({"a": 1e-13}), "less than what rounding costs"),
