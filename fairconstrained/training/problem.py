@@ -76,6 +76,8 @@ def risk(loss: Function) -> Term:
                 f"loss must return one value, or one for each of the {len(outputs)} rows; got "
                 f"{shape}. (Outputs of shape (n, 1) and labels of shape (n,) make a matrix.)"
             )
+        if bool(value.isnan().any()) and bool(outputs.isfinite().all()):
+            raise ValueError("loss must return numbers; of finite outputs it returned nan.")
         return value.mean()[None]
 
     return Term(mean)

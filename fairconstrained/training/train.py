@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
-from fairconstrained.arrays import in_rows
+from fairconstrained.arrays import check_number, in_rows, is_number
 from fairconstrained.constraints.notions import Notion
 from fairconstrained.distributed import Workers, check_device, refuse_difference, seeded
 from fairconstrained.inputs.groups import encode_groups
@@ -157,6 +158,7 @@ def train(
     """
     workers = Workers.initialised()
     with workers.agreeing():
+        _check_options(loss, slack, alpha, callbacks, random_state)
         network = _copied(module, device)
         first = next(p for p in network.parameters() if p.requires_grad)
         source = as_source(data, first.dtype)
@@ -191,6 +193,17 @@ def train(
             workers,
         )
         return _trained(problem, solver, rng, callbacks, workers)
+
+
+def _check_options(loss: Any, slack: Any, alpha: Any, callbacks: Any, random_state: Any) -> None:
+    if not callable(loss):
+        raise ValueError(f"loss must be a function of outputs and batch; got {loss!r}.")
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise ValueError(f"callbacks must be a list of functions; got {callbacks!r}.")
+    if random_state is not None and not is_number(random_state, Integral):
+        raise ValueError(f"random_state must be None or an integer; got {random_state!r}.")
+    check_number("slack", slack, "a number >= 0", lambda value: value >= 0)
+    check_number("alpha", alpha, "a finite number >= 0", lambda value: 0 <= value < np.inf)
 
 
 def _copied(module: Any, device: Any) -> nn.Module:

@@ -351,6 +351,15 @@ def test_values_of_constraints_that_cannot_be(value, message):
 def test_losses_that_cannot_be():
     refused(r"loss must return one value.*got \(600, 600\)", loss=lambda o, b: o - b[1])
     refused("loss must return one value.*got float", loss=lambda o, b: 0.3)
+    refused("loss must return numbers; of finite outputs", loss=lambda o, b: o.mean() * np.nan)
+    refused("loss must be a function of outputs and batch; got None", loss=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("alpha", -1.0), ("slack", "low"), ("random_state", "a"), ("callbacks", 3)]
+)
+def test_options_that_cannot_be(name, value):
+    refused(f"{name} must be .*; got {value!r}", **{name: value})
 
 
 def test_data_that_cannot_be():
