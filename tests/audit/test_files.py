@@ -173,15 +173,10 @@ def test_a_library_that_is_missing_is_named_with_its_extra(run, capsys, monkeypa
         (parquet, ["--sheet", "2"], "--sheet is for an Excel file, and file is a Parquet file."),
         (parquet, ["--encoding", "utf-8"], "--encoding is for text, and file is a Parquet file."),
         (lambda: excel("Daten"), ["--sep", ";"], "--sep is for text, and file is an Excel file."),
+        (lambda: excel("Info", "Daten"), ["--sheet", "Werte"], "'Werte'; it has Info, Daten."),
     ],
 )
-def test_an_option_of_another_kind_of_file_is_refused(run, capsys, contents, argv, words):
+def test_an_option_that_is_not_for_the_file_is_refused(run, capsys, contents, argv, words):
     with pytest.raises(SystemExit, match="2"):
         run(contents(), *argv)
     assert words in capsys.readouterr().err
-
-
-def test_sheets_that_are_not_there_are_named(run, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        run(excel("Info", "Daten"), "--sheet", "Werte")
-    assert "has no sheet 'Werte'; it has Info, Daten." in capsys.readouterr().err
