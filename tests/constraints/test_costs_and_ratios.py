@@ -505,10 +505,3 @@ def test_fits_keep_the_gap_of_the_true_groups_where_the_assumed_matrix_is_wrong(
     by_inverse, robust = np.mean(np.reshape(gaps, (3, 2)), axis=0)
     assert by_inverse > 0.12
     assert robust <= 0.105
-
-
-def test_there_are_no_certificates():
-    """What an expectation says bounds no rate."""
-    robust = RobustParity(DemographicParity(0.1), TWO, 0.05)
-    with pytest.raises(ValueError, match="constraint must be one of"):
-        certify(y_pred=[0, 1], sensitive_features=[0, 1], constraint=robust)

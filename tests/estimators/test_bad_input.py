@@ -144,6 +144,7 @@ REFUSED = {
         *(({"model": Network((4,), n_bins=n)}, r"Network\.n_bins must be") for n in (0, True)),
         ({"constraint": [DemographicParity(), AUCParity()]}, NO_STRATA, STRATA),
         ({"constraint": rate_constraint()}, NO_STRATA, STRATA),
+        ({}, r"400 groups in 400 samples.*pandas\.qcut", {"sensitive_features": table()[0][:, 0]}),
         ({}, "control_features has 10 rows, but X", {"control_features": table()[2][:10]}),
         *(({}, words, {"sample_weight": weight}) for words, weight in BAD_WEIGHTS.items()),
         *(

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from fairconstrained import metrics
-from fairconstrained.constraints import DemographicParity, FalseNegativeRate
+from fairconstrained.constraints import DemographicParity, FalseNegativeRate, RobustParity
 from fairconstrained.exceptions import SmallGroupWarning
 from fairconstrained.metrics import certify
 
@@ -264,6 +264,7 @@ def test_criteria_without_labels_need_none(name, options):
             certify(y_true=wrong, **predictions, **given)
 
 
+EXPECTED = RobustParity(DemographicParity(0.1), [[0.9, 0.1], [0.2, 0.8]], 0.05)
 MODEL = {"estimator": Scores(), "X": [[0.0], [1.0]], "y": [0, 1]}
 
 
@@ -282,6 +283,8 @@ MODEL = {"estimator": Scores(), "X": [[0.0], [1.0]], "y": [0, 1]}
         ({**MODEL, "constraint": "fairness"}, "constraint"),
         ({**MODEL, "constraint": "statistical_parity"}, "constraint"),
         ({**MODEL, "constraint": DemographicParity}, "constraint must be one of"),
+        # What an expectation says bounds no rate.
+        ({**MODEL, "constraint": EXPECTED}, "constraint must be one of"),
         ({**MODEL, "constraint": DemographicParity(attributes="both")}, "attributes must be one"),
         ({**MODEL, "slack": -1}, "slack"),
         ({**MODEL, "confidence": 1}, "confidence"),

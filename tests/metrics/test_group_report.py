@@ -117,8 +117,3 @@ def test_a_row_that_lacks_one_value_counts_by_the_others():
     table = group_report(TRUE, PRED, sensitive_features={"sex": sex, "place": never})
     assert len(table.filter(like="place: ", axis=0)) == 2
     assert len(table.filter(like=" & ", axis=0)) == 0
-
-
-def test_scores_of_other_rows_are_named():
-    with pytest.raises(ValueError, match="y_score has 599 rows, but y_true has 600"):
-        group_report(TRUE, PRED, sensitive_features=GROUP, y_score=SCORE[1:])
