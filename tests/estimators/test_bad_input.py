@@ -30,6 +30,7 @@ from fairconstrained.constraints import (
 from fairconstrained.exceptions import MissingSensitiveFeaturesWarning
 from fairconstrained.groups import GroupProbabilities, RecordedGroups
 from fairconstrained.models import Boosting, Linear, Network, Posteriors, SingleFit
+from fairconstrained.privacy import Budget
 from fairconstrained.solvers import (
     DPFERMI,
     DPSGDA,
@@ -250,6 +251,12 @@ REFUSED = {
         ({"constraint": BINS, **PRIVATE}, "a name or one with surrogate='binormal'"),
         ({"warm_start": True, **PRIVATE}, "warm_start must be False with epsilon"),
         ({"epsilon": 0}, "epsilon must be None or a finite number > 0"),
+        ({"epsilon": Budget(0.0, 1e-5, "record")}, r"epsilon\.epsilon must be .* > 0; got 0\.0"),
+        ({"epsilon": Budget(1.0, 1.0, "record")}, r"epsilon\.delta must be a number in"),
+        (
+            {"epsilon": Budget(1.0, 1e-5, "sensitive_features")},
+            r"epsilon\.unit must be one of",
+        ),
         ({"model": LOGISTIC, **PRIVATE}, READS),
         ({"model": Learning(), **PRIVATE}, READS),
         ({"model": Boosting(TREES)}, "cannot be Boosting"),

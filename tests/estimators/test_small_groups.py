@@ -366,20 +366,6 @@ def test_parallel_attributes_have_the_values_of_each_column_alone(kind):
     np.testing.assert_allclose(sorted(found.tolist()), sorted(expected))
 
 
-@pytest.mark.parametrize(
-    ("notion", "message"),
-    [
-        (DemographicParity(attributes="each"), r"attributes must be one of \['crossed', 'paral"),
-        (DemographicParity([0.1], attributes="parallel"), "one for each of 2 columns"),
-        (DemographicParity([0.1, 0.1]), "slack must be a number >= 0"),
-        (DemographicParity([0.1, -0.1], attributes="parallel"), "must be a number >= 0; got -0.1"),
-    ],
-)
-def test_wrong_attributes_and_slacks_are_named(notion, message):
-    with pytest.raises(ValueError, match=message):
-        notion.bind(Space([0, 1], [(a, b) for a in "fm" for b in "xyz"]), 0.1)
-
-
 TREES = {"model": HistGradientBoostingClassifier(max_iter=10, random_state=0), "random_state": 0}
 WITHIN = {
     "demographic_parity_difference": fc.RateConstrainedClassifier(slack=0.03),

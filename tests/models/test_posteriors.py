@@ -204,25 +204,23 @@ def test_splitters_must_test_each_row_once():
 
 ONCE = iter([([0], [1]), ([1], [0])])  # folds that can be read once
 REFUSED = [
-    *(("cv", cv, "an integer >= 2, a splitter, or") for cv in (2.5, "ab", None, [1, 2], ONCE)),
-    ("cv", 1, ".*at least 2 folds; got 1"),
-    ("max_rows", 1, "None or an integer >= 2; got 1"),
-    *(("estimator", model, "a classifier with fit") for model in (None, GaussianNB)),
-    ("group_model", GaussianNB, "a classifier with fit"),
+    *(
+        ("cv", cv, "must be an integer >= 2, a splitter, or")
+        for cv in (2.5, "ab", None, [1, 2], ONCE)
+    ),
+    ("cv", 1, "must be at least 2 folds; got 1"),
+    ("max_rows", 1, "must be None or an integer >= 2; got 1"),
+    *(("estimator", model, "must be a classifier with fit") for model in (None, GaussianNB)),
+    ("group_model", GaussianNB, "must be a classifier with fit"),
+    ("estimator", FrozenEstimator(GaussianNB()), "is frozen, but not fitted"),
+    ("group_model", FrozenEstimator(GaussianNB()), "is frozen, but not fitted"),
 ]
 
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED)
 def test_parameters_that_cannot_be_are_refused(name, value, message):
-    with pytest.raises(ValueError, match=rf"Posteriors\.{name} must be {message}"):
+    with pytest.raises(ValueError, match=rf"Posteriors\.{name} {message}"):
         Posteriors(**{"estimator": GaussianNB(), name: value}).check()
-
-
-@pytest.mark.parametrize("place", ["estimator", "group_model"])
-def test_what_is_frozen_must_be_fitted(place):
-    models = {"estimator": GaussianNB(), place: FrozenEstimator(GaussianNB())}
-    with pytest.raises(ValueError, match=f"Posteriors.{place} is frozen, but not fitted"):
-        Posteriors(**models).check()
 
 
 NAMES = np.array(["c", "a", "b"])  # of the groups; a classifier sorts them
