@@ -105,10 +105,7 @@ NOT_THESE = [
     (robust(bound=[0.1, 0.2, 0.3]), PAIR, "one for each entry"),
     (robust(bound=0.4), PAIR, "must have an inverse"),
     (robust(confusion=0.9 * np.eye(5) + 0.02, bound=0.01), Space([0, 1], range(5)), "corners"),
-    *(
-        (each((0.1, 0.5)), Space("abc", [0, 1]), f"{each.__name__} needs")
-        for each in PARTIAL.values()
-    ),
+    *((each((0.1, 0.5)), THREE, f"{each.__name__} needs two classes") for each in PARTIAL.values()),
     (DemographicParity(attributes="each"), CROSSED, r"must be one of \['crossed', 'parallel'\]"),
     (DemographicParity([0.1], attributes="parallel"), CROSSED, "one for each of 2 columns"),
     (DemographicParity([0.1, 0.1]), CROSSED, "slack must be a number >= 0"),

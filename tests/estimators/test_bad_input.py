@@ -114,6 +114,11 @@ BAD_WEIGHTS = {
     "sample_weight contains NaN": np.r_[np.nan, np.ones(399)],
     "only one class": (table()[1] == 1).astype(float),
 }
+BAD_BUDGETS = {
+    r"epsilon must be a finite number > 0; got 0\.0": Budget(0.0, 1e-5, "record"),
+    "delta must be a number in": Budget(1.0, 1.0, "record"),
+    r"unit must be one of \['record', 'rec": Budget(1.0, 1e-5, "sensitive_features"),
+}
 BAD_COSTS = {
     "'balanced', or finite": "dear",
     ">= 0": [[0, -1], [1, 0]],
@@ -251,11 +256,9 @@ REFUSED = {
         ({"constraint": BINS, **PRIVATE}, "a name or one with surrogate='binormal'"),
         ({"warm_start": True, **PRIVATE}, "warm_start must be False with epsilon"),
         ({"epsilon": 0}, "epsilon must be None or a finite number > 0"),
-        ({"epsilon": Budget(0.0, 1e-5, "record")}, r"epsilon\.epsilon must be .* > 0; got 0\.0"),
-        ({"epsilon": Budget(1.0, 1.0, "record")}, r"epsilon\.delta must be a number in"),
-        (
-            {"epsilon": Budget(1.0, 1e-5, "sensitive_features")},
-            r"epsilon\.unit must be one of",
+        *(
+            ({"epsilon": budget}, rf"AUCFairClassifier\.epsilon\.{words}")
+            for words, budget in BAD_BUDGETS.items()
         ),
         ({"model": LOGISTIC, **PRIVATE}, READS),
         ({"model": Learning(), **PRIVATE}, READS),
