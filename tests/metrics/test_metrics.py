@@ -290,6 +290,8 @@ def test_unknown_options_are_refused():
         metrics.equalized_odds_difference(y, y, sensitive_features=group, agg="sum")
     with pytest.raises(ValueError, match=r"pos_label must be one of the labels \[0, 1\]; got 2"):
         metrics.demographic_parity_difference(y, y, sensitive_features=group, pos_label=2)
+    with pytest.raises(ValueError, match=r"attributes must be one of \['crossed', 'parallel'\]"):
+        metrics.error_rate_difference(y, y, sensitive_features=group, attributes="each")
     with pytest.raises(ValueError, match=r"loss must be one of .*; got 'hinge'"):
         loss_gap(y, y, sensitive_features=group, loss="hinge")
     with pytest.raises(ValueError, match="sensitive_features must hold one group per row"):

@@ -198,11 +198,7 @@ def test_bad_scores_are_refused():
     options = {"sensitive_features": group, "interval": (0, 0.5)}
     with pytest.raises(ValueError, match=r"one score per row.*\(120, 3\)"):
         metrics.ccdf_gap(None, np.zeros((120, 3)), **options)
-    with pytest.raises(ValueError, match="120 rows"):
-        metrics.ccdf_gap(None, scores[:50], **options)
     with pytest.raises(ValueError, match="NaN"):
         metrics.ccdf_gap(None, np.where(group == 0, np.nan, scores), **options)
     with pytest.raises(ValueError, match="must have two labels"):
         metrics.partial_equalized_odds(np.arange(120) % 3, scores, **options)
-    with pytest.raises(ValueError, match="y_score has 120 rows, but y_true has 3"):
-        metrics.partial_equalized_odds([0, 1, 0], scores, **options)

@@ -122,19 +122,6 @@ def test_one_label_in_a_stratum_is_not_taken_for_the_positive_one():
     assert np.isnan(found)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"attributes": "each"}, r"attributes must be one of \['crossed', 'parallel'\]; got 'eac"),
-        ({"control_features": ["a"]}, "control_features has 1 row, but y_true has 600"),
-    ],
-)
-def test_wrong_parts_are_named(given, message):
-    y, predicted, people, _ = rows()
-    with pytest.raises(ValueError, match=message):
-        metrics.error_rate_difference(y, predicted, sensitive_features=people, **given)
-
-
 @pytest.mark.slow
 def test_intervals_resample_strata_with_their_rows():
     """The interval contains the value, and differs from that of other strata."""
