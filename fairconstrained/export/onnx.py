@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from fairconstrained.models.boosters import family_of
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrator, Ensemble, InKinds
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
@@ -24,9 +24,10 @@ from fairconstrained.numerics import TINY
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     """Return the ONNX graph of a fitted classifier of this package, or of a pipeline ending in one.
 
-    Its outputs are the predicted labels and the class probabilities. The graph of boosted trees
-    from :class:`~fairconstrained.models.SingleFit` or :class:`~fairconstrained.models.Boosting` is
-    that of the booster inside.
+    Its outputs are the predicted labels and the class probabilities. The graph of scikit-learn's
+    boosted trees from :class:`~fairconstrained.models.SingleFit` or
+    :class:`~fairconstrained.models.Boosting` is that of the booster inside. Converters of other
+    trees round thresholds to single precision: rows next to one may get another label.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
     Raises
     ------
+    NotFittedError
+        If the model is not fitted.
     ValueError
         If the model cannot be converted: it needs the group to predict, is a module of your own,
         has decisions but no probabilities inside, or a classifier that skl2onnx does not know.
@@ -56,14 +59,16 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     >>> [output.name for output in to_onnx(clf, X[:1]).graph.output]  # doctest: +SKIP
     ['label', 'probabilities']
     """
+    check_is_fitted(model)
     register_onnx_converters()
     import skl2onnx
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 
-    # The booster inside is the model, unless it lacks a class. Graphs of other classifiers may mix
-    # precisions, which is mended around them.
+    # Boosted trees inside are the model, unless they lack a class. Graphs of other classifiers may
+    # mix precisions, which is mended around them.
     inside: Any = getattr(getattr(model, "model_", None), "estimator_", None)
-    if family_of(inside) is not None and np.array_equal(inside.classes_, model.classes_):
+    ours = isinstance(inside, HistGradientBoostingClassifier)
+    if ours and np.array_equal(inside.classes_, model.classes_):
         model = inside
     # Dictionaries of probabilities, skl2onnx's default, exist in single precision only.
     given = {"options": {id(model): {"zipmap": False}}, **options}
@@ -150,7 +155,7 @@ class _Graph:
             model,
             initial_types=[(column.raw_name, column.type) for column in X],
             options={id(model): {"zipmap": False}},
-            target_opset=self._version,
+            target_opset={"": self._version, "ai.onnx.ml": 3},  # onnx may have more than skl2onnx
         )
         # Two converted models may have nodes of the same names.
         prefix = scope.get_unique_operator_name("model") + "_"
