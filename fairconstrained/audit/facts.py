@@ -88,7 +88,8 @@ def report(
         the page says how large it is.
     pos_label : label or list of labels, optional
         The favourable outcome; if labels, or earlier decisions, have other values than decisions,
-        one of each. It may be left out for booleans, 0 and 1, and ordered categories.
+        one of each. It may be left out for booleans, 0 and 1, and ordered categories. All others
+        count as one; of three labels :func:`~fairconstrained.metrics.certify` compares more rates.
     X : array-like of shape (n_samples, n_features), optional
         What models predict from. Or a table of Dask, Ray or Spark, whose columns the others are
         then, by name.

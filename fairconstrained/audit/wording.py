@@ -17,7 +17,7 @@ CRITERIA = {
     "demographic_parity": "equal rates of favourable decisions",
     "equal_opportunity": "equal rates of favourable decisions among favourable labels",
     "false_positive_rate_parity": "equal rates of favourable decisions among other labels",
-    "equalized_odds": "equal rates of favourable decisions among the cases of each label",
+    "equalized_odds": "equal rates of favourable decisions among favourable and among other labels",
     "error_rate_parity": "equal rates of wrong decisions",
     "predictive_parity": "equal rates of favourable labels among favourable decisions",
     "false_omission_rate_parity": "equal rates of favourable labels among other decisions",

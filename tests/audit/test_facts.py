@@ -385,6 +385,18 @@ def test_outcomes_have_names_and_the_favourable_one_is_not_guessed():
     assert "'granted'" in found.question
 
 
+def test_of_three_labels_two_are_the_other_one_and_the_question_says_so():
+    """Refused and postponed are two labels for a certificate, and the same for an audit."""
+    options = {"constraint": "equalized_odds", "slack": 0.2, "sensitive_features": SEX}
+    postponed = np.arange(N) % 30 == 0
+    label = np.where(postponed, "postponed", np.where(TRUE, "granted", "refused"))
+    decision = np.where(postponed & (SEX == "man"), "granted", label)
+    audit = report(label, decision, pos_label="granted", **options)
+    assert audit.answer.startswith("Yes")
+    assert "among favourable and among other labels (equalized odds)" in audit.question
+    assert not certify(y_true=label, y_pred=decision, **options).kept
+
+
 def test_outcomes_of_a_series_without_a_name_are_named_by_their_part():
     """A series of polars without a name has the empty one."""
     for series in (pd.Series, pl.Series):
