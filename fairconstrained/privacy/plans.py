@@ -302,6 +302,8 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     step = 0.02
     while excess(low) < 0:
         low, step = low - step, 2 * step
+        if low < -math.log(MOST_NOISE):
+            raise ValueError("phases_at must cost more with less noise; its phases never do.")
     while excess(high) > 0:
         high, step = high + step, 2 * step
         if high > math.log(MOST_NOISE):

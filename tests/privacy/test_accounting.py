@@ -399,6 +399,7 @@ def test_a_printed_epsilon_is_not_below_the_spent_one(noise):
             "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
         ),
         (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "must be a finite number > 0"),
+        (lambda: calibrate(lambda s: [], epsilon=1.0, delta=DELTA), "must cost more with less"),
         (
             lambda: calibrate(lambda s: [], epsilon=math.inf, delta=DELTA),
             "finite number > 0; got inf",
