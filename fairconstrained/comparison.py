@@ -23,6 +23,8 @@ REASONS: Mapping[str, str] = {
     "more than four times as many rows (min_group_size='auto'); or an integer asks for more rows",
     ALONE: "no other group is left with this label, in this stratum and by this attribute",
 }
+#: Why a ratio is left out.
+NO_RATIO = "rates of zero have no ratio"
 #: The slack that decides who is compared where none is asked for.
 DEFAULT_SLACK = 0.05
 

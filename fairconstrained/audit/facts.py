@@ -195,11 +195,12 @@ def audited(sample: Sample, question: Question) -> Audit:
         not_compared += _compare(groups, comparable, facts, question)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
+    told = facts | {"families": {by.attribute: by.family for by in compared}}
     return Audit(
         question=wording.question_text(facts, sample, question),
-        verdict=wording.verdict(facts, question),
-        headline=wording.headline(facts, question),
-        answer=f"{wording.answer(facts, question)}{wording.not_compared(not_compared)}",
+        verdict=wording.verdict(told, question),
+        headline=wording.headline(told, question),
+        answer=f"{wording.answer(told, question)}{wording.not_compared(not_compared)}",
         findings=[
             *wording.findings(facts, question),
             *measures.contradictions(facts["groups"][0]),

@@ -13,7 +13,7 @@ from fairconstrained import comparison
 from fairconstrained.arrays import Array
 from fairconstrained.audit.counts import Counted, event_cells, named_events, rows_alone, within
 from fairconstrained.audit.sample import Grouping, Sample
-from fairconstrained.comparison import DEFAULT_SLACK, Compared
+from fairconstrained.comparison import DEFAULT_SLACK, NO_RATIO, Compared
 from fairconstrained.exceptions import SmallGroupWarning, ignoring
 from fairconstrained.metrics.auc import Ranked
 from fairconstrained.metrics.bounds import wilson
@@ -153,7 +153,7 @@ def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[
     hits = rows_alone(counted.counts(criterion)).rates(PARITIES[criterion]).hits
     is_zero = np.asarray(is_compared.any(axis=0) & ~(is_compared & (hits > 0)).any(axis=0))
     return [
-        f"{counted.by.attribute}: {event.event}{event.condition} (rates of zero have no ratio)"
+        f"{counted.by.attribute}: {event.event}{event.condition} ({NO_RATIO})"
         for e, event in enumerate(events)
         if is_zero[e] and len(events) > 1
     ]

@@ -50,7 +50,9 @@ class Grouping(NamedTuple):
         codes = self.codes.copy()
         for i, rows in enumerate(self.others.values(), start=len(self.groups)):
             codes[rows] = i
-        return self._replace(codes=codes, groups=[*self.groups, *self.others], others={})
+        # A group may be called like them.
+        names = [f"{why}: no group" if why in self.groups else why for why in self.others]
+        return self._replace(codes=codes, groups=[*self.groups, *names], others={})
 
     def within(self, rows: Array, name: str, min_cell: int) -> Grouping:
         """Return the same groups among some of the rows."""
@@ -231,6 +233,8 @@ def _decided(sample: Sample, known: Array) -> Sample:
         for name in ("decision", "label", "score", "before", "weight", "people", "control")
     }
     left_out = [(~known, "no decision: in no figure")]
+    if rows["weight"] is not None:
+        left_out.append((rows["weight"] == 0, "a weight of zero: in no rate and no comparison"))
     if rows["label"] is not None:
         left_out.append((np.isnan(rows["label"]), "no label: in no error rate"))
         rows["label"] = None if np.isnan(rows["label"]).all() else rows["label"]

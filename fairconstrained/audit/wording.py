@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
@@ -222,22 +222,9 @@ def _hidden(gaps: Facts, question: Question) -> bool:
 
 def _uncompared(facts: Mapping[str, Any], question: Question) -> list[str]:
     """Return the attributes of the question by which no two groups are compared."""
-    _, *rows = facts["groups"]  # everybody stands first
-    rows += facts["intersections"] if question.attributes == "crossed" else []
-    compared = {gap["attribute"] for gap in question.measured(facts)}
-
-    def within(attribute: str, others: Iterable[str]) -> bool:
-        return any(other.startswith(f"{attribute} where ") for other in others)
-
-    # In strata an attribute is "sex where age is old"; names of columns may have these words too.
-    attributes = dict.fromkeys(row["attribute"] for row in rows)
-    return [
-        name
-        for name in attributes
-        if name not in compared
-        and not within(name, compared)
-        and not any(within(other, [name]) for other in attributes)
-    ]
+    families = facts["families"]  # an attribute may be compared in one stratum and not in another
+    compared = {families[gap["attribute"]] for gap in question.measured(facts)}
+    return [name for name in dict.fromkeys(families.values()) if name not in compared]
 
 
 def answer(facts: Mapping[str, Any], question: Question) -> str:

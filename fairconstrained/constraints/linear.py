@@ -231,18 +231,15 @@ class RateRatios(LinearMoments):
     def undefined(self, values: Tensor) -> dict[int, tuple[str, ...]]:
         a, b = self._both(values)
         events: dict[int, str] = {}  # the predicted label whose rates are compared; "" for several
-        names: dict[str, set[str]] = {}
+        names: dict[str, set[str]] = {}  # of all rates of an event, of which each pair is zero
         for j in torch.nonzero(torch.maximum(a, b) <= ROUNDING)[:, 0].tolist():
             rates = self.combinations.rate[:, j].tolist()
             columns = np.unique(self.cell_numerators[rates].indices % self.statistic.n_columns)
             one = len(columns) == 1
             events[j] = f"prediction {self.space.classes[columns[0]]} in " if one else ""
-            names.setdefault(events[j], set()).update(map(self._rate_names.__getitem__, rates))
-        words = {event: sorted(sets) for event, sets in names.items()}
-        for event, rates in words.items():
-            rates[0] = event + rates[0]
-            rates[-1] += " (rates of zero have no ratio)"
-        return {j: tuple(words[event]) for j, event in events.items()}
+            words = (f"{events[j]}{self._rate_names[rate]}" for rate in rates)
+            names.setdefault(events[j], set()).update(words)
+        return {j: tuple(sorted(names[event])) for j, event in events.items()}
 
     def _both(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Return the two rates of each comparison, (m,) each."""

@@ -10,6 +10,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 from torch import Tensor
 
+from fairconstrained.comparison import NO_RATIO
 from fairconstrained.constraints.moments import NEVER_BINDS
 from fairconstrained.exceptions import ConstraintNotSatisfiedWarning, warn_caller
 from fairconstrained.fit.engine_tables import FROM_VALIDATION
@@ -44,7 +45,10 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
         **measures(task, problem, solution, excess),
         "excess_": np.nan if worst is None or worst in undefined else float(excess[worst]),
         "excess_error_": 0.0 if worst is None else float(errors[worst]),
-        "left_out_": [*left_out, *map("; ".join, dict.fromkeys(undefined.values()))],
+        "left_out_": [
+            *left_out,
+            *(f"{'; '.join(names)} ({NO_RATIO})" for names in dict.fromkeys(undefined.values())),
+        ],
         "privacy_": fit.ledger[-1] if fit.ledger else None,
         **history(task, solved.stages),
     }
@@ -128,7 +132,7 @@ def report(
         how = f"exceeds its slack by {excess:.4g} on {task.measured_on}"
     if undefined:
         rates = [name for names in dict.fromkeys(undefined.values()) for name in names]
-        left_out = f"left out of the constraint: {listed(rates, between='; ')}"
+        left_out = f"left out of the constraint: {listed(rates, between='; ')} ({NO_RATIO})"
         empty = [name for name, value in fitted["violations_"].items() if np.isnan(value)]
         rest = f"; {' and '.join(empty)} has nothing left to compare, so that feasible_ is False"
         warn_caller(f"{left_out}{rest if empty else ''}.", UndefinedMetricWarning)

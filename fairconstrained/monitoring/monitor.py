@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from fairconstrained.arrays import Array, Floats, Ints, check_number
-from fairconstrained.comparison import Compared
+from fairconstrained.comparison import NO_RATIO, Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import (
     MissingSensitiveFeaturesWarning,
@@ -379,7 +379,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         names, rates = list(map(group_name, self.groups_)), self._named
         left_out = self._compared.left_out(lambda g, e: f"group {names[g]}{rates[e].condition}")
         without = (rates[e] for e in np.flatnonzero(self._without_ratio))
-        zero = [f"{rate.event}{rate.condition} (rates of zero have no ratio)" for rate in without]
+        zero = [f"{rate.event}{rate.condition} ({NO_RATIO})" for rate in without]
         return [*left_out, *zero, *self._apart]
 
     @property

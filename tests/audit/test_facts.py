@@ -653,6 +653,20 @@ def test_a_cell_that_several_criteria_leave_out_is_named_once():
     assert of_labels == ["group: x with label 'not favourable' (0 rows)"]
 
 
+def test_rows_of_weight_zero_are_counted_and_said_to_be_in_no_rate():
+    weight = np.where(np.arange(N) < 20, 0.0, 1.0)
+    audit = report(sensitive_features=np.where(weight, SEX, "x"), sample_weight=weight)
+    assert "20 rows with a weight of zero: in no rate and no comparison." in audit.left_out
+    assert facts(audit.groups, group="x")[0]["samples"] == 20
+
+
+def test_a_group_may_have_the_name_of_the_rows_without_one():
+    people = np.where(np.arange(N) < 30, "(unknown)", SEX).astype(object)
+    people[30:50] = None
+    rows = {row["group"]: row["samples"] for row in report(sensitive_features=people).groups}
+    assert (rows["(unknown)"], rows["(unknown): no group"]) == (30, 20)
+
+
 def test_groups_and_strata_that_are_too_small_are_named_within_strata():
     """A group of three and a stratum of four, and strata of one row each, which leave nothing."""
     rows = {"y_true": None, "y_pred": np.arange(400) % 3 == 0, "slack": 0.1}
