@@ -58,6 +58,8 @@ def read_table(options: argparse.Namespace, columns: Sequence[str]) -> File:
             near = sorted(frame, key=lambda name: like[name].ratio(), reverse=True)
             raise Unusable(f"{file.name} has no column {column!r}; it has {listed(near)}.")
     notes = [f"{listed(blank)}: blanks around words are removed."] if blank else []
+    empty = (name for name in dict.fromkeys(columns) if name in bare and (bare[name] == "").any())
+    notes += [f"'' in {name}: these count as missing." for name in empty]
     return file._replace(frame=frame, notes=file.notes + notes)
 
 

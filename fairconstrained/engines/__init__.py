@@ -91,7 +91,7 @@ class Table(ABC):
             names = list(value) if named else self.column_names(value)
             if names and set(names) <= set(self.columns):
                 return names
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError, LookupError):  # others than its columns
             pass
         raise ValueError(
             f"{parameter} must be the name of a column of X, a list of names, or columns of X, "

@@ -186,6 +186,14 @@ def test_blanks_around_words_are_removed_from_files_of_every_kind_and_said(run, 
     assert "decision" in notes[-1]
 
 
+def test_empty_texts_of_parquet_count_as_missing_and_a_note_says_so(run):
+    frame = table()
+    frame["sex"] = np.where(np.arange(N) % 3, frame["sex"], "")
+    out, facts = run(parquet()(frame), *ASKED)
+    assert "'' in sex: these count as missing." in out.splitlines()
+    assert {f["group"] for f in facts["groups"][1:]} == {"woman", "man", "(unknown)"}
+
+
 @pytest.mark.parametrize("write", [lambda frame: frame, excel])
 def test_words_with_blanks_are_missing_values_and_booleans_as_those_without(run, write):
     frame = table()

@@ -153,6 +153,7 @@ def test_a_fitted_pipeline_of_trees_on_words_and_missing_values():
 LAZY = partitions(frame(60), 20)
 BAD = {
     "no such column": (LAZY, {"y": "labels"}, r"y must be the name of a column of X.*'labels'"),
+    "a column X lacks": (LAZY[["x0", "sex"]], {"y": LAZY.label}, r"y must be .* a column of X"),
     "another table": (LAZY, {"y": LAZY.label.compute()}, r"y must be the name of a column of X"),
     "a column of another": (LAZY, {"y": LAZY.head(9, compute=False).label}, r"y must be the name"),
     "two columns": (LAZY, {"y": ["label", "sex"]}, r"y must be one column of X; got \['label'"),

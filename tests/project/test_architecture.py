@@ -44,8 +44,8 @@ problems: arrays, exact_auc, rate_definitions, losses, distributed, models, cons
 problems.private: exceptions, losses, models, constraints, privacy, problems
 solvers: exceptions, arrays, distributed, models, privacy, problems, problems.private
 training: arrays, inputs, distributed, models, constraints, problems, solvers
-fit: exceptions, arrays, inputs, groups, losses, distributed, blocks, engines, sharing, models,
-    constraints, privacy, problems, problems.private, solvers
+fit: exceptions, arrays, inputs, groups, comparison, losses, distributed, blocks, engines, sharing,
+    models, constraints, privacy, problems, problems.private, solvers
 estimators: exceptions, arrays, inputs, groups, percentiles, losses, distributed, engines,
     sharing, models, constraints, privacy, problems, problems.private, solvers, fit
 model_selection: exceptions, arrays, inputs, groups, rate_definitions, sharing, privacy, metrics
