@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from fairconstrained.arrays import Floats
+from fairconstrained.arrays import Floats, check_number
 
 __all__ = ["epsilon_lower_bound"]
 
@@ -44,7 +44,8 @@ def epsilon_lower_bound(
     Raises
     ------
     ValueError
-        If there are fewer than 20 outputs on one of the two data sets.
+        If there are fewer than 20 outputs on one of the two data sets, or some are not finite; if
+        `delta` or `confidence` is no probability.
 
     Examples
     --------
@@ -60,6 +61,8 @@ def epsilon_lower_bound(
     >>> print(f"{bound:.1f} <= {claim:.1f}")
     2.5 <= 4.4
     """
+    check_number("delta", delta, "at least 0 and below 1", lambda d: 0 <= d < 1)
+    check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
     outputs = [np.asarray(values, dtype=float) for values in (without, with_row)]
     for name, values in zip(("without", "with_row"), outputs, strict=True):
         if values.ndim != 1 or len(values) < _FEWEST:
@@ -67,6 +70,8 @@ def epsilon_lower_bound(
                 f"{name} must be one-dimensional with at least {_FEWEST} outputs; got shape "
                 f"{values.shape}."
             )
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} must hold finite numbers; some outputs are nan or infinite.")
     choosing, counting = ([values[i::2] for values in outputs] for i in (0, 1))
     bounds = [0.0]
     for sign in (1.0, -1.0):  # outputs above the threshold are told to have the row, or below

@@ -310,9 +310,19 @@ def test_unequal_numbers_still_see_a_difference(sizes):
     assert 1.0 < bound <= privacy_spent([Phase([Gaussian(0.5)])], delta=1e-5)
 
 
-def test_too_few_outputs_are_refused():
-    with pytest.raises(ValueError, match=r"with_row must be .* at least 20 outputs"):
-        epsilon_lower_bound(np.zeros(100), np.zeros(19), delta=1e-5)
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"with_row": np.zeros(19)}, r"with_row must be .* at least 20 outputs"),
+        ({"without": np.full(100, np.nan)}, "without must hold finite numbers"),
+        ({"delta": -1.0}, "delta must be at least 0 and below 1; got -1.0"),
+        ({"confidence": 99}, "confidence must be a number between 0 and 1; got 99"),
+    ],
+)
+def test_what_would_give_a_bound_of_nothing_is_refused(changes, message):
+    outputs = {"without": np.zeros(100), "with_row": np.ones(100), "delta": 1e-5}
+    with pytest.raises(ValueError, match=message):
+        epsilon_lower_bound(**outputs | changes)
 
 
 UNITS = ("sensitive_features", "record")
