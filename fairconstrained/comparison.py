@@ -7,12 +7,13 @@ here is any number that rests on rows of a group: a rate of predictions, a mean 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Floats, in_rows
+from fairconstrained.arrays import Array, Floats, in_rows, is_number
 
 EMPTY, FEW, ALONE = "no rows", "too few rows", "nothing to compare it with"
 #: Why a rate is left out; the guide prints this table.
@@ -27,6 +28,15 @@ REASONS: Mapping[str, str] = {
 NO_RATIO = "rates of zero have no ratio"
 #: The slack that decides who is compared where none is asked for.
 DEFAULT_SLACK = 0.05
+#: Values of the parameter `min_group_size`, in words.
+SIZES = "'auto' or an integer >= 0"
+
+
+def is_size(value: Any) -> bool:
+    """Return whether a value may be the fewest rows of a group that is compared, as in `SIZES`."""
+    if isinstance(value, str):
+        return value == "auto"
+    return is_number(value, Integral) and value >= 0
 
 
 def undecided(estimate: float, standing: float | None, slack: float) -> bool:

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from torch import Generator, Tensor, nn
 
 from fairconstrained.arrays import as_numpy, is_number
+from fairconstrained.comparison import SIZES, is_size
 from fairconstrained.constraints.moments import MomentConstraint, stacked
 from fairconstrained.constraints.notions import naming
 from fairconstrained.exceptions import SmallGroupWarning, UndoneSettingWarning, warn_caller
@@ -104,10 +105,7 @@ _RULES: dict[str, Rule] = {
         "one of ['raise', 'warn']",
         lambda v: isinstance(v, str) and v in ("warn", "raise"),
     ),
-    "min_group_size": (
-        "'auto' or an integer >= 0",
-        lambda v: v == "auto" if isinstance(v, str) else is_number(v, Integral) and v >= 0,
-    ),
+    "min_group_size": (SIZES, is_size),
     "random_state": ("None, an integer in [0, 2**32) or a numpy.random.RandomState", is_seed),
     "group_features": _FLAG,
     "penalty": _NOT_NEGATIVE,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairconstrained.arrays import Array, check_number, is_number, rows_of
-from fairconstrained.comparison import Compared, compared
+from fairconstrained.arrays import Array, check_number, rows_of
+from fairconstrained.comparison import SIZES, Compared, compared, is_size
 from fairconstrained.exact_auc import COMPARISONS
 from fairconstrained.inputs.groups import columns_of, named_columns
 from fairconstrained.inputs.labels import UNSEEN, check_labels, classes_of, encode_labels
@@ -176,8 +175,8 @@ def read_claim(
     # An argument overrides the slack of the constraint object.
     slack = constraint_bound(constraint) if slack is None else slack
     check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
-    if not is_number(min_group_size, Integral) and min_group_size != "auto":
-        raise ValueError(f"min_group_size must be an integer or 'auto'; got {min_group_size!r}.")
+    if not is_size(min_group_size):
+        raise ValueError(f"min_group_size must be {SIZES}; got {min_group_size!r}.")
     notion = constraint if isinstance(constraint, str) else getattr(constraint, "name", constraint)
     if interval is not None:
         known = [*DISTRIBUTIONS, "demographic_parity", "equal_opportunity", "equalized_odds"]

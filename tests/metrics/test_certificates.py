@@ -288,6 +288,10 @@ MODEL = {"estimator": Scores(), "X": [[0.0], [1.0]], "y": [0, 1]}
         ({**MODEL, "slack": -1}, "slack"),
         ({**MODEL, "confidence": 1}, "confidence"),
         ({**MODEL, "min_group_size": 1.5}, "min_group_size"),
+        (
+            {**MODEL, "min_group_size": -5},
+            "min_group_size must be 'auto' or an integer >= 0; got -5",
+        ),
         ({**MODEL, "sensitive_features": None}, "sensitive_features"),
     ],
 )
