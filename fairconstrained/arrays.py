@@ -147,6 +147,11 @@ def check_number(name: str, value: Any, allowed: str, holds: Callable[[float], A
     return float(value)
 
 
+def check_confidence(confidence: Any) -> None:
+    """Raise ValueError unless it is a probability that is neither 0 nor 1."""
+    check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
+
+
 def in_rows(count: float, thousands: str = "") -> str:
     """Word a number of rows: "1 row", "1234 rows", or "1,234 rows" with a mark of thousands."""
     return f"{count:{thousands}.0f} row{'s' * int(count != 1)}"

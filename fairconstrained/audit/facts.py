@@ -195,12 +195,12 @@ def audited(sample: Sample, question: Question) -> Audit:
         not_compared += _compare(groups, comparable, facts, question)
     if sample.weight is not None and sample.most is None:
         facts["left_out"].append(" ".join(wording.WEIGHTED.split()))
-    told = facts | {"families": {by.attribute: by.family for by in compared}}
+    with_families = facts | {"families": {by.attribute: by.family for by in compared}}
     return Audit(
         question=wording.question_text(facts, sample, question),
-        verdict=wording.verdict(told, question),
-        headline=wording.headline(told, question),
-        answer=f"{wording.answer(told, question)}{wording.not_compared(not_compared)}",
+        verdict=wording.verdict(with_families, question),
+        headline=wording.headline(with_families, question),
+        answer=f"{wording.answer(with_families, question)}{wording.not_compared(not_compared)}",
         findings=[
             *wording.findings(facts, question),
             *measures.contradictions(facts["groups"][0]),

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+from fairconstrained.arrays import check_confidence
 from fairconstrained.audit.measures import COMPARED, RATIOS, Facts
 from fairconstrained.audit.sample import Sample
 from fairconstrained.comparison import undecided
 from fairconstrained.inputs.values import listed
-from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.claims import constraint_bound, read_claim
 
 CRITERIA = {

@@ -156,10 +156,10 @@ def report(
         )
     unfinished = solution.status is Status.FINISHED and task.tol < result.residual < np.inf
     if unfinished or solution.ended is Status.MAX_ITER:
-        distance, advice = f" with residual {result.residual:.1e} > tol={task.tol:g}", ", or tol"
+        distance = f" with residual {result.residual:.1e} > tol={task.tol:g}"
+        advice = "Increase max_iter, or tol."
         if np.isinf(result.residual):  # of solvers and baselines that have none
-            distance = advice = ""
-        advice = f"Increase max_iter{advice}."
+            distance, advice = "", "Increase max_iter."
         if unfinished:
             advice = "The solver got no further. Scale the features, or increase tol."
         warn_caller(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import bdtr, gammaln, xlog1py, xlogy
 from scipy.stats import beta, norm
 
-from fairconstrained.arrays import Array, Floats, Ints, bisected, check_number
+from fairconstrained.arrays import Array, Floats, Ints, bisected
 from fairconstrained.metrics.auc import AUCGap
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.partial import Scored
@@ -35,11 +35,6 @@ N_COARSE = 64
 # Standard deviations of Y around its mean. What they leave out is less than 1e-11, which is added
 # to the bound.
 N_DEVIATIONS = 7.0
-
-
-def check_confidence(confidence: Any) -> None:
-    """Raise ValueError unless it is a probability that is neither 0 nor 1."""
-    check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
 
 
 def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairconstrained.arrays import Array, Ints, as_numpy
+from fairconstrained.arrays import Array, Ints, as_numpy, check_confidence
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import SmallGroupWarning, warn_caller
 from fairconstrained.inputs.groups import (
@@ -25,7 +25,7 @@ from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import distinct, listed
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import AUCGap, Ranked
-from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound, check_confidence
+from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound
 from fairconstrained.metrics.claims import (
     OVERALL,
     Claim,

@@ -21,13 +21,12 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from fairconstrained import rate_definitions as rates
-from fairconstrained.arrays import Floats, bisected, check_number, rows_of
+from fairconstrained.arrays import Floats, bisected, check_confidence, check_number, rows_of
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exact_auc import auc_influences
 from fairconstrained.exceptions import SmallGroupWarning, ignoring, warn_caller
 from fairconstrained.inputs.groups import UncertainGroups
 from fairconstrained.metrics.auc import AUCGap
-from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.inputs import Counts
 from fairconstrained.metrics.metric import PARTS, READERS, choose, gap, highest, ratio, summed_gap
 from fairconstrained.metrics.probabilities import RowLosses

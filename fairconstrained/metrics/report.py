@@ -10,13 +10,13 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from fairconstrained import rate_definitions
-from fairconstrained.arrays import Array, Floats, Ints
+from fairconstrained.arrays import Array, Floats, Ints, check_confidence
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.inputs.groups import Groups, column_names, n_complete, read_groups, recoded
 from fairconstrained.inputs.labels import refuse_unknown
 from fairconstrained.inputs.samples import check_samples, check_weights
 from fairconstrained.metrics.auc import Ranked
-from fairconstrained.metrics.bounds import check_confidence, newcombe_auc, wilson
+from fairconstrained.metrics.bounds import newcombe_auc, wilson
 from fairconstrained.metrics.inputs import (
     Counts,
     GroupedRows,

@@ -21,6 +21,7 @@ from fairconstrained.arrays import (
     as_numpy,
     check_all_samples,
     check_array,
+    check_confidence,
     check_number,
     in_rows,
     rows_of,
@@ -35,7 +36,6 @@ from fairconstrained.exceptions import (
 )
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import listed
-from fairconstrained.metrics.bounds import check_confidence
 from fairconstrained.metrics.certificates import certify
 from fairconstrained.metrics.claims import BOUNDS, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import (

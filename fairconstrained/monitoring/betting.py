@@ -259,11 +259,11 @@ class Comparison:
 
 def _starts(places: Ints) -> list[int]:
     """Cut rows into windows, and return where each begins."""
-    begins = np.searchsorted(places, places + LENGTH)  # the next one, if the rows are few
+    beyond = np.searchsorted(places, places + LENGTH)  # the first row that is too far from each
     starts, row = [], 0
     while row < len(places):
         starts.append(row)
-        row = min(row + WINDOW, int(begins[row]))
+        row = min(row + WINDOW, int(beyond[row]))
     return starts
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from fairconstrained.arrays import Array, Floats, Ints, check_number
+from fairconstrained.arrays import Array, Floats, Ints, check_confidence, check_number
 from fairconstrained.comparison import NO_RATIO, Compared
 from fairconstrained.engines.columns import accepts_tables
 from fairconstrained.exceptions import (
@@ -23,7 +23,7 @@ from fairconstrained.inputs.groups import encode_groups, group_name, read_groups
 from fairconstrained.inputs.labels import UNSEEN, order_of, read_decisions
 from fairconstrained.inputs.samples import check_length, check_samples
 from fairconstrained.inputs.values import Description, listed
-from fairconstrained.metrics.bounds import check_confidence, rate_facts
+from fairconstrained.metrics.bounds import rate_facts
 from fairconstrained.metrics.claims import OVERALL, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.monitoring import betting

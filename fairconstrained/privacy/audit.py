@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from fairconstrained.arrays import Floats, check_number
+from fairconstrained.arrays import Floats, check_confidence, check_number
 
 __all__ = ["epsilon_lower_bound"]
 
@@ -62,7 +62,7 @@ def epsilon_lower_bound(
     2.5 <= 4.4
     """
     check_number("delta", delta, "at least 0 and below 1", lambda d: 0 <= d < 1)
-    check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
+    check_confidence(confidence)
     outputs = [np.asarray(values, dtype=float) for values in (without, with_row)]
     for name, values in zip(("without", "with_row"), outputs, strict=True):
         if values.ndim != 1 or len(values) < _FEWEST:

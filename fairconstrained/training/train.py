@@ -196,6 +196,7 @@ def train(
 
 
 def _check_options(loss: Any, slack: Any, alpha: Any, callbacks: Any, random_state: Any) -> None:
+    """Raise ValueError for options that no training can use."""
     if not callable(loss):
         raise ValueError(f"loss must be a function of outputs and batch; got {loss!r}.")
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
