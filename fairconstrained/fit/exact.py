@@ -222,13 +222,19 @@ def solve_from_looser(fit: Fit, stage: Stage) -> tuple[list[Stage], Stage | None
     if float(hard[0]) >= below:
         return [], None
     enough = float(hard[1 : 1 + len(zero)].max())  # the constraint binds no longer
-    for more in (*(more for more in MORE_SLACK if more < enough), enough):
+    # Solvers that ask problems for more slack come from there already: a little more is another
+    # try, and from much more they end where they did.
+    comes_from_more = "more_slack" in task.solver.requires
+    slacks = MORE_SLACK[:1] if comes_from_more else MORE_SLACK
+    for more in (*(more for more in slacks if more < enough), enough):
         wider = replace(problem, constraint=problem.constraint.narrowed(zero - more))
         options = {"max_iter": task.max_iter, "tol": task.tol, "known": wider.baselines}
         looser = Stage(wider, run(task.solver, wider, problem.start(), zero, fit.rng, **options))
         start = looser.solution.iterate
         if start.excess <= FEASIBILITY_TOL and float(start.hard[0]) < below:
             break
+    if comes_from_more and more == enough:
+        return [], looser
     # From there the solver is past the equal scores at which it stayed.
     again = run_watched(fit, problem, start.x, start.dual)
     candidate = again.solution.iterate
