@@ -152,6 +152,14 @@ def check_confidence(confidence: Any) -> None:
     check_number("confidence", confidence, "a number between 0 and 1", lambda c: 0 < c < 1)
 
 
+def check_has(name: str, estimator: Any, *methods: str) -> None:
+    """Raise ValueError unless an estimator is an object, and no class, with one of the methods."""
+    if isinstance(estimator, type):
+        raise ValueError(f"{name} is a class; give an object of it, {estimator.__name__}().")
+    if not any(hasattr(estimator, method) for method in methods):
+        raise ValueError(f"{name} must have a method {' or '.join(methods)}; got {estimator!r}.")
+
+
 def in_rows(count: float, thousands: str = "") -> str:
     """Word a number of rows: "1 row", "1234 rows", or "1,234 rows" with a mark of thousands."""
     return f"{count:{thousands}.0f} row{'s' * int(count != 1)}"

@@ -31,6 +31,13 @@ def is_there(path: Path) -> bool:
     return str(path) == "-" or os.path.isfile(path)  # False for names that are too long
 
 
+def is_writable(folder: Path) -> bool:
+    """Return whether files can be written to a folder, which may not be there yet."""
+    places = (folder.absolute(), *folder.absolute().parents)
+    there = next(place for place in places if os.path.exists(place))
+    return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+
+
 def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namespace:
     """Return the options, or exit with code 2 and a sentence."""
     parser = argparse.ArgumentParser("python -m fairconstrained.audit")
@@ -116,5 +123,7 @@ def _errors(options: argparse.Namespace) -> dict[str, bool]:
             not set(options.control).isdisjoint(options.sensitive)
         ),
         f"there is no file {options.csv}": not is_there(options.csv),
-        f"--output must be a folder; {options.output} is a file": os.path.isfile(options.output),
+        f"--output must be a folder to write to; got {options.output}": (
+            not is_writable(options.output)
+        ),
     }

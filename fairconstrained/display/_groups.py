@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from fairconstrained.arrays import Floats, check_number
 from fairconstrained.display._style import axes_of, finished, in_legend, next_style
 from fairconstrained.metrics.inputs import last_step, predicted, scores_of
 from fairconstrained.metrics.partial import read_scored
@@ -121,8 +122,7 @@ class GroupScoreDisplay(_ScoreDisplay):
         """
         ax = axes_of(ax)
         data = self._read()
-        # Common edges: groups are compared bin by bin.
-        edges = np.histogram_bin_edges(data.scores, bins)
+        edges = _edges(data.scores, bins)  # common ones: groups are compared bin by bin
         ranks = data.ranks()
         # Ranks just below each edge: a bin contains its lower edge, and the last bin both edges.
         rank = ranks.rank[:, np.searchsorted(ranks.thresholds, edges, "left") - 1]
@@ -141,6 +141,22 @@ class GroupScoreDisplay(_ScoreDisplay):
                 self.shades_.append(shade)
         ax.set(xlabel="score", ylabel="density")
         return finished(self, ax)
+
+
+def _edges(scores: Floats, bins: int) -> Floats:
+    """Return the edges of bins of equal width; raise ValueError where doubles have none."""
+    check_number("bins", bins, "an integer >= 1", lambda n: n >= 1 and n % 1 == 0)
+    low, high = scores.min(), scores.max()
+    with np.errstate(all="ignore"):
+        room = 0.5 * (low == high)
+        edges = np.linspace(low - room, high + room, int(bins) + 1)
+        heights = 1.0 / np.diff(edges)
+    if not np.isfinite(heights).all():
+        raise ValueError(
+            f"bins={bins} is more than numbers can tell apart from {low:g} to {high:g}, the range "
+            "of y_score: give fewer bins, or y_score in other units."
+        )
+    return edges
 
 
 class ParityCurveDisplay(_ScoreDisplay):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn import config_context
 
-from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array
+from fairconstrained.arrays import Array, Floats, Ints, as_numpy, check_array, check_has
 from fairconstrained.engines.columns import where_rows_are
 from fairconstrained.inputs.groups import Groups, encode_groups, group_name, groups_by
 from fairconstrained.inputs.labels import Classes, check_labels, classes_of, encode_labels
@@ -243,6 +243,7 @@ def known_groups(
 
 def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "predict") -> Any:
     """Call a prediction method, with the groups if the last step reads them."""
+    check_has("estimator", estimator, method)
 
     def output(X: Any, groups: Any) -> Any:
         if not getattr(last_step(estimator), "group_features", False):
@@ -255,6 +256,7 @@ def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "pr
 
 def scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
     """Return its ``decision_function`` or, without one, the probabilities of the second class."""
+    check_has("estimator", estimator, "decision_function", "predict_proba")
     if hasattr(estimator, "decision_function"):
         return predicted(estimator, X, sensitive_features, "decision_function")
     return predicted(estimator, X, sensitive_features, "predict_proba")[:, 1]

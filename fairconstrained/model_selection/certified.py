@@ -22,6 +22,7 @@ from fairconstrained.arrays import (
     check_all_samples,
     check_array,
     check_confidence,
+    check_has,
     check_number,
     in_rows,
     rows_of,
@@ -231,6 +232,7 @@ class CertifiedClassifier(DelegatingClassifier):
         PrivacyWarning
             If the estimator is private: a certificate tells exact numbers of the rows split off.
         """
+        check_has("estimator", self.estimator, "fit")
         check_confidence(self.confidence)
         size = self.certify_size
         check_number("certify_size", size, "a number between 0 and 1", lambda s: 0 < s < 1)

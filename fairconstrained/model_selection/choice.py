@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.parallel import Parallel, delayed
 
-from fairconstrained.arrays import check_number, splittable
+from fairconstrained.arrays import check_has, check_number, splittable
 from fairconstrained.exceptions import (
     ConstraintNotSatisfiedWarning,
     NoUsefulModelError,
@@ -218,6 +218,7 @@ def tradeoff_curve(
     >>> bool(curve["mean_test_accuracy"].diff()[1] > 0.1)
     True
     """
+    check_has("estimator", estimator, "fit")
     if param_name is not None and (isinstance(param_range, str) or not np.iterable(param_range)):
         raise ValueError(f"param_range must list values of {param_name!r}; got {param_range!r}.")
     if cv is None or isinstance(cv, int):

@@ -13,7 +13,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fairconstrained.arrays import as_numpy, other_columns, read_columns
+from fairconstrained.arrays import as_numpy, check_has, other_columns, read_columns
 from fairconstrained.metrics.inputs import predicted
 from fairconstrained.model_selection._common import DelegatingClassifier
 
@@ -73,6 +73,7 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
         sample_weight : array-like of shape (n_samples,), optional
             Passed to the estimator if given.
         """
+        check_has("estimator", self.estimator, "fit")
         given: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         given["sensitive_features"] = self._groups(X)
         self._begun = True

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from fairconstrained.arrays import check_number
+from fairconstrained.arrays import check_has, check_number
 from fairconstrained.exceptions import NoUsefulModelError, ignoring
 from fairconstrained.metrics.claims import BOUNDS
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
@@ -182,6 +182,7 @@ class SmallestGapClassifier(DelegatingClassifier):
                 f"{self.floors!r}."
             )
         check_number("tol", self.tol, "a number > 0", lambda tol: tol > 0)
+        check_has("estimator", self.estimator, "fit")
         params = self.estimator.get_params(deep=False)
         if "slack" not in params or params.get("epsilon", 0) is not None:
             raise ValueError(

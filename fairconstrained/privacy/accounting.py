@@ -13,7 +13,7 @@ sensitivity, :data:`GRID_SHIFT` in units of the noise, is charged.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -177,9 +177,11 @@ class Phase:
     n_steps: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "releases", tuple(self.releases))
+        releases = listing("releases", self.releases, Gaussian, Laplace)
         check_number("sampling_rate", self.sampling_rate, "in (0, 1]", lambda q: 0 < q <= 1)
-        check_number("n_steps", self.n_steps, "a positive integer", lambda n: n >= 1 and n % 1 == 0)
+        whole = "a positive integer", lambda n: n >= 1 and n % 1 == 0
+        object.__setattr__(self, "releases", releases)
+        object.__setattr__(self, "n_steps", int(check_number("n_steps", self.n_steps, *whole)))
 
     def __str__(self) -> str:
         what = " and ".join(map(str, self.releases)) or "nothing"
@@ -328,8 +330,17 @@ def check_positive(name: str, value: float) -> None:
     check_number(name, value, "positive", lambda number: number > 0)
 
 
+def listing(name: str, values: Any, *kinds: type) -> tuple[Any, ...]:
+    """List objects of these kinds; raise ValueError for anything else."""
+    listed = tuple(values) if isinstance(values, Iterable) else (None,)
+    if not all(isinstance(one, kinds) for one in listed):
+        allowed = " and ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{name} must list objects of {allowed}; got {values!r}.")
+    return listed
+
+
 def check_budget(*, delta: float, unit: str) -> None:
     allowed = f"at least {MIN_DELTA:g} and below 1"
     check_number("delta", delta, allowed, lambda number: MIN_DELTA <= number < 1)
-    if unit not in UNITS:
+    if unit not in list(UNITS):  # which anything may be compared with
         raise ValueError(f"unit must be one of {list(UNITS)}; got {unit!r}.")

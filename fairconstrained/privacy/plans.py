@@ -39,6 +39,7 @@ from fairconstrained.privacy.accounting import (
     as_batch,
     check_budget,
     check_positive,
+    listing,
 )
 
 PhasesAt = Callable[[float], Sequence[Phase]]
@@ -137,7 +138,7 @@ def privacy_spent(phases: Iterable[Phase], *, delta: float, unit: Unit = "record
     0.311
     """
     check_budget(delta=delta, unit=unit)
-    replaces, batches = unit in REPLACING, tuple(map(as_batch, phases))
+    replaces, batches = unit in REPLACING, tuple(map(as_batch, listing("phases", phases, Phase)))
     for batch in batches:
         if replaces and batch.laplace and batch.rate < 1:
             raise ValueError(
@@ -164,7 +165,7 @@ def privacy_guarantee(
     >>> print(f"{guarantee.epsilon:.2f}")
     0.34
     """
-    phases = tuple(phases)
+    phases = listing("phases", phases, Phase)
     steps = [phase for phase in phases if phase.sampling_rate < 1 or phase.n_steps > 1]
     version = importlib.metadata.version("dp-accounting")
     return PrivacyGuarantee(
@@ -282,6 +283,8 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
     """
     check_number("epsilon", epsilon, "a finite number > 0", lambda e: 0 < e < math.inf)
     check_budget(delta=delta, unit=unit)
+    if not callable(phases_at):
+        raise ValueError(f"phases_at must be a function of the noise; got {phases_at!r}.")
     fixed = privacy_spent(phases_at(math.inf), delta=delta, unit=unit)
     if fixed >= TIGHT * epsilon:
         raise ValueError(

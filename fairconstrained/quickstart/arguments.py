@@ -2,12 +2,11 @@
 
 import argparse
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairconstrained.audit.arguments import FILE, add_file_options, is_there
+from fairconstrained.audit.arguments import FILE, add_file_options, is_there, is_writable
 
 GENERATED = "loans"
 # Written out, because the data sets load pandas and scikit-learn.
@@ -66,7 +65,9 @@ def read(argv: Sequence[str] | None, description: str | None) -> argparse.Namesp
         ),
         f"{label!r} is the label; it cannot be sensitive as well": label in sensitive,
         f"there is no file {csv}": csv and not is_there(csv),
-        f"--output must be a folder; {options.output} is a file": os.path.isfile(options.output),
+        f"--output must be a folder to write to; got {options.output}": (
+            not is_writable(options.output)
+        ),
         "the pictures need matplotlib: pip install matplotlib": (
             importlib.util.find_spec("matplotlib") is None
         ),

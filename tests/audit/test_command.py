@@ -327,6 +327,7 @@ def test_a_file_that_cannot_be_used_ends_in_a_sentence(run, capsys, content, arg
         (["--csv", __file__, *ASKED, "--confidence", "1"], "--confidence must be between 0 and 1"),
         (["--csv", __file__, *ASKED, "--criterion", "equalized_odds"], "needs --label COLUMN"),
         (["--csv", __file__, *ASKED, "--output", __file__], "--output must be a folder"),
+        (["--csv", __file__, *ASKED, "--output", f"{__file__}/a/b"], "--output must be a folder"),
         (["--csv", __file__, *ASKED, "--fail-on", "not-kept"], "--fail-on needs a question"),
         (["--csv", __file__, "--sensitive", "sex"], "--decision is required"),
         (["--csv", __file__, *ASKED, "--preset", "nyc_144", "--slack", "0.1"], "is a question"),

@@ -245,6 +245,21 @@ def test_outlines_are_weighted_densities_and_shades_their_part_in_the_interval(d
     assert display.ax_.get_legend() is not None
 
 
+@pytest.mark.parametrize(
+    ("unit", "bins", "message"),
+    [
+        (1.0, 0, "bins must be an integer >= 1; got 0"),
+        (1.0, [0.2, 0.3], r"bins must be an integer >= 1; got \[0\.2, 0\.3\]"),
+        (1e308, 20, "bins=20 is more than numbers can tell apart from -1e\\+308 to 1e\\+308"),
+        (1e-320, 20, "give fewer bins, or y_score in other units"),
+    ],
+)
+def test_bins_that_scores_cannot_fill_are_refused(unit, bins, message):
+    given = {"sensitive_features": ["a", "b"], "bins": bins}
+    with pytest.raises(ValueError, match=message):
+        GroupScoreDisplay.from_predictions([-unit, unit], **given)
+
+
 def test_names_of_groups_are_shown_as_they_are(data):
     """Dollars are no mathematics, and underscores leave no name out of a legend."""
     scores, group, _ = data

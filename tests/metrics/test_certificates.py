@@ -279,6 +279,8 @@ MODEL = {"estimator": Scores(), "X": [[0.0], [1.0]], "y": [0, 1]}
         ({"y_score": [0, 1], "constraint": "intra_group"}, "y_true must hold"),
         ({"y_pred": [1, 2], "constraint": DemographicParity(ratio=0.8)}, "pos_label must say"),
         ({"y_pred": [0, 1], "constraint": "group_auc"}, "y_score must hold one score per row"),
+        ({**MODEL, "estimator": 3}, "estimator must have a method predict; got 3"),
+        ({**MODEL, "estimator": Scores}, r"estimator is a class; give an object of it, Scores\(\)"),
         ({**MODEL, "constraint": "fairness"}, "constraint"),
         ({**MODEL, "constraint": "statistical_parity"}, "constraint"),
         ({**MODEL, "constraint": DemographicParity}, "constraint must be one of"),

@@ -214,6 +214,8 @@ def test_a_cap_on_all_samples_is_certified_on_draws_of_all_samples(constraint, f
     [
         ({"certify_size": 1.0}, "certify_size"),
         ({"confidence": 0}, "confidence"),
+        ({"estimator": 3}, "estimator must have a method fit; got 3"),
+        ({"estimator": LogisticRegression}, "is a class; give an object of it, LogisticRegression"),
         ({"on_failure": "ignore"}, "on_failure"),
         ({"candidates": []}, "candidates"),
         ({"candidates": {"C": 0.1}}, "candidates must be a dict of one parameter to its values"),

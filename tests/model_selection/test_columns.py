@@ -89,6 +89,8 @@ def test_it_says_what_is_wrong(data):
         clf.fit(table, y)
     with pytest.raises(NotFittedError):
         clf.predict(table)
+    with pytest.raises(ValueError, match="estimator must have a method fit; got 3"):
+        SensitiveColumnsClassifier(3, 0).fit(table, y)
     fitted = SensitiveColumnsClassifier(RateConstrainedClassifier(), 0).fit(table, y)
     with pytest.raises(ValueError, match="feature names should match"):
         fitted.predict(table.rename(columns={"x0": "z"}))

@@ -183,6 +183,7 @@ def test_tradeoff_curve_is_the_cross_validation_of_each_value(on):
 @pytest.mark.parametrize(
     ("estimator", "changed", "message"),
     [
+        (3, {}, "estimator must have a method fit; got 3"),
         (LogisticRegression(), {"param_name": "slak"}, "Invalid parameter 'slak'"),
         (LogisticRegression(), {"param_range": [-1.0]}, "'C' parameter of LogisticRegression"),
         (LogisticRegression(), {"param_range": 0.1}, "param_range must list values of 'C'"),

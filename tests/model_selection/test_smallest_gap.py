@@ -101,6 +101,7 @@ def test_without_groups_there_is_nothing_to_compare():
         (BY_RATES, [], "floors must be caps"),
         (BY_RATES, DemographicParity(0.1), "floors must be caps"),
         (BY_RATES, ExpectedCost(), "floors must be caps"),
+        (3, ExpectedCost(0.5), "estimator must have a method fit; got 3"),
         (RateConstrainedClassifier(epsilon=1.0), ExpectedCost(0.5), "without epsilon"),
         (LossParityClassifier(), "accuracy", "floors must be caps"),
         (RateConstrainedClassifier(DemographicParity(0.1)), ExpectedCost(0.5), "whose gap"),

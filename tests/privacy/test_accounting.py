@@ -398,6 +398,13 @@ def test_a_printed_epsilon_is_not_below_the_spent_one(noise):
             lambda: spent(Laplace(1.0), Gaussian(1.0), q=0.1, unit="sensitive_features"),
             "no known worst case for unit=.sensitive_features.*: use Gaussian noise",
         ),
+        (lambda: Phase([3]), r"releases must list objects of Gaussian and Laplace; got \[3\]"),
+        (lambda: Phase(Gaussian(1.0)), "releases must list objects of Gaussian and Laplace"),
+        (lambda: spent(unit=["row"]), r"unit must be one of .*; got \['row'\]"),
+        (lambda: privacy_spent(Phase([]), delta=DELTA), "phases must list objects of Phase; got P"),
+        (lambda: privacy_guarantee([3], delta=DELTA), r"list objects of Phase; got \[3\]"),
+        (lambda: calibrate(3, epsilon=1.0, delta=DELTA), "phases_at must be a function .*; got 3"),
+        (lambda: calibrate(lambda s: 3, epsilon=1.0, delta=DELTA), "list objects of Phase; got 3"),
         (lambda: calibrate(lambda s: [], epsilon=-1.0, delta=DELTA), "must be a finite number > 0"),
         (lambda: calibrate(lambda s: [], epsilon=1.0, delta=DELTA), "must cost more with less"),
         (

@@ -258,6 +258,7 @@ CSV = ["--csv", __file__, "--label", "y"]
         (["--reductions", "x"], "--reductions: invalid float value: 'x'"),
         (["--seed", "-1"], "--seed must be at least 0"),
         (["--output", __file__], "--output must be a folder"),
+        (["--output", f"{__file__}/a/b"], "--output must be a folder"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(capsys, argv, message):
