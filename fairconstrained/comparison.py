@@ -65,6 +65,11 @@ class Compared(NamedTuple):
         """Whether a rate is compared."""
         return self.enough & ~self.alone
 
+    def without_ratio(self, hits: Array) -> Array:
+        """Return whether the rates of an event are zero in all groups compared, (n_events,)."""
+        zero = self.kept.any(axis=0) & ~(self.kept & (hits > 0)).any(axis=0)
+        return np.asarray(zero)
+
     def left_out(self, name: Callable[..., str], hidden: int = 0) -> list[str]:
         """Name each rate that is left out, and why; numbers of rows below `hidden` are not told."""
         places = map(tuple, np.argwhere(~self.kept).tolist())

@@ -240,12 +240,12 @@ def _compare(
         ratios[0] |= measures.impact_ratios(groups, compared, sample.reference_of(by))
     facts["differences"] += gaps
     facts["ratios"] += ratios
-    in_question = comparable[question.criterion].kept
+    in_question = comparable[question.criterion]
     not_compared = left_out.get(question.criterion, [])
     if question.ratio is not None:
         not_compared += measures.without_ratio(counted, in_question, question.criterion)
-    if in_question.any() and (sample.weight is None or sample.most is not None):
-        cells = measures.members(question.criterion, in_question)
+    if in_question.kept.any() and (sample.weight is None or sample.most is not None):
+        cells = measures.members(question.criterion, in_question.kept)
         rows = counted.members(question.criterion, cells)
         (gap,) = question.measured({"differences": gaps, "ratios": ratios}) or [{}]
         certificate = replace(certified(sample, by, rows, question), standing=gap.get("standing"))

@@ -147,15 +147,14 @@ def left_out(
     return [*(f"{by.attribute}: {words}" for words in names), *by.hidden]
 
 
-def without_ratio(counted: Counted, is_compared: Array, criterion: str) -> list[str]:
+def without_ratio(counted: Counted, comparable: Compared, criterion: str) -> list[str]:
     """Name the rates, of several, that are zero in all groups compared, and so have no ratio."""
     events = named_events(counted.sample, criterion)
     hits = rows_alone(counted.counts(criterion)).rates(PARITIES[criterion]).hits
-    is_zero = np.asarray(is_compared.any(axis=0) & ~(is_compared & (hits > 0)).any(axis=0))
     return [
         f"{counted.by.attribute}: {event.event}{event.condition} ({NO_RATIO})"
-        for e, event in enumerate(events)
-        if is_zero[e] and len(events) > 1
+        for event, is_zero in zip(events, comparable.without_ratio(hits), strict=True)
+        if is_zero and len(events) > 1
     ]
 
 

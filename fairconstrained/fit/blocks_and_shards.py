@@ -123,8 +123,6 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
         if not weight.all():
             raise ValueError("sample_weight must be positive with Blocks; leave these rows out.")
     codes, classes = encoded(y, len(y), "y")
-    if (codes < 0).any():
-        raise ValueError(f"y has missing values (first at row {int((codes < 0).argmax())}).")
     group = groups = names = None
     if inputs.sensitive_features is not None:
         columns = computed(inputs.sensitive_features)

@@ -154,9 +154,9 @@ def read_groups(
         check_length(name, len(groups.codes), n_samples, "X", unsplit)
     for (key, column), level in zip(columns.items(), levels, strict=True):
         # Categories may be declared because it is secret which of them occur.
-        dtype = getattr(column, "dtype", None)
-        values = dtype.categories if isinstance(dtype, pd.CategoricalDtype) else level
-        warn_of_values(values.tolist(), _column_name(key, name), "group")
+        declared = declared_values(column)
+        values = level.tolist() if declared is None else declared
+        warn_of_values(values, _column_name(key, name), "group")
     keys = tuple(columns) if len(groups.codes) else None  # an empty batch may lack its names
     return groups, described(groups.labels.tolist(), keys, before, name)
 
@@ -187,7 +187,7 @@ def _crossed(
         size = len(level) + 1  # the last place is for a missing value
         pairs, crossed = levels_of(crossed * size + code % size)
         first, second = np.divmod(pairs, size)
-        rows = [*(values[first] for values in rows), np.array([*map(_plain, level), None])[second]]
+        rows = [*(values[first] for values in rows), np.array([*level.tolist(), None])[second]]
     labels = np.empty(len(rows[0]), dtype=object)
     labels[:] = list(zip(*rows, strict=True))
     order = np.argsort([None in label for label in labels], kind="stable")
@@ -248,10 +248,7 @@ def categories(values: Any, name: str) -> list[Any] | None:
         columns = list(values.values())
     elif hasattr(values, "iloc") and hasattr(values, "columns"):  # elsewhere they are no names
         columns = [values[name] for name in values.columns]
-    dtypes = [getattr(column, "dtype", None) for column in columns]
-    declared: list[Any] = [
-        declared_values(dtype) if hasattr(dtype, "categories") else None for dtype in dtypes
-    ]
+    declared: list[Any] = list(map(declared_values, columns))
     missing = [values is None for values in declared]
     if all(missing):
         return None
@@ -445,7 +442,3 @@ def _text(key: Any) -> str:
 def group_name(label: Any) -> str:
     """Name a group in messages: its values, joined by ' & '."""
     return " & ".join(map(in_words, label if isinstance(label, tuple) else (label,)))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

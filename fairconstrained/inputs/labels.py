@@ -79,8 +79,6 @@ def check_labels(values: ArrayLike, name: str) -> Array:
     values = values if order_of(values) is None else np.asarray(values, dtype=object)
     labels = check_array(plain_labels(values, name), ensure_2d=False, dtype=None, input_name=name)
     labels = one_column(labels, name)
-    if pd.isna(labels).any():
-        raise ValueError(f"{name} has missing values.")
     _refuse_other_types(labels, name)
     return labels
 

@@ -96,8 +96,11 @@ def distinct(values: Any, name: str) -> list[Any]:
     return list(plain(np.asarray(levels), name).tolist())
 
 
-def declared_values(dtype: Any) -> list[Any]:
-    """Return the categories of pandas or polars, as the values of their columns are read."""
+def declared_values(column: Any) -> list[Any] | None:
+    """Return the categories of a column, as its values are read; None where it declares none."""
+    dtype: Any = getattr(column, "dtype", None)
+    if type(dtype).__name__ not in ("CategoricalDtype", "Enum"):  # of pandas and polars
+        return None
     return distinct(pd.Series([*dtype.categories], dtype=object), "a column of categories")
 
 

@@ -22,7 +22,7 @@ from fairconstrained.inputs.groups import (
 )
 from fairconstrained.inputs.labels import Classes, refuse_unknown, top_of_words, two_labels
 from fairconstrained.inputs.samples import check_samples
-from fairconstrained.inputs.values import distinct, listed
+from fairconstrained.inputs.values import declared_values, distinct, listed
 from fairconstrained.metrics import bounds
 from fairconstrained.metrics.auc import AUCGap, Ranked
 from fairconstrained.metrics.bounds import DISTRIBUTIONS, Bound
@@ -31,7 +31,6 @@ from fairconstrained.metrics.claims import (
     Claim,
     Rows,
     check_rows,
-    declared,
     lacking,
     predict_rows,
     read_claim,
@@ -252,7 +251,7 @@ def certify(
 def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Claim, Rows]:
     """Return the claim, about all that is known, and rows with columns in the order of a model."""
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
-    known += [label for column in labels for label in declared(column)]
+    known += [label for column in labels for label in declared_values(column) or ()]
     true, decided = (
         [] if column is None else distinct(np.ravel(as_numpy(column)), name)
         for name, column in zip(("y_true", "y_pred"), rows[:2], strict=True)

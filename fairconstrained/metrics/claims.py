@@ -196,13 +196,6 @@ def read_claim(
     return Claim(notion, float(slack), interval, min_group_size, **options, **how)
 
 
-def declared(values: Any) -> list[Any]:
-    """Return the categories of a column; they are part of a claim, whether or not they occur."""
-    dtype: Any = getattr(values, "dtype", None)
-    is_known = type(dtype).__name__ in ("CategoricalDtype", "Enum")  # of pandas and polars
-    return declared_values(dtype) if is_known else []
-
-
 def lacking(
     columns: Any, seen: Sequence[Any], known: Sequence[Any], name: str = "sensitive_features"
 ) -> list[Any]:
@@ -215,14 +208,15 @@ def lacking(
     same = set(known) & set(seen)
     # Without a group in common the model's groups are by other columns.
     absent = [group for group in known if same and group not in seen]
-    by_column = list(columns_of(columns).values())
-    values = list(zip(*seen, strict=True)) if len(by_column) > 1 else [seen]
-    if len(values) > 1 and all(map(declared, by_column)):
+    # Categories are part of a claim, whether or not they occur.
+    declared = [declared_values(column) or [] for column in columns_of(columns).values()]
+    values = list(zip(*seen, strict=True)) if len(declared) > 1 else [seen]
+    if len(values) > 1 and all(declared):
         named = {*seen, *absent}
         absent += [group for group in product(*map(dict.fromkeys, values)) if group not in named]
-    for column, present in zip(by_column, values, strict=True):
+    for categories, present in zip(declared, values, strict=True):
         named = {value for group in absent for value in np.atleast_1d(np.array(group, object))}
-        absent += [value for value in declared(column) if value not in named.union(present)]
+        absent += [value for value in categories if value not in named.union(present)]
     return absent
 
 

@@ -415,10 +415,8 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _without_ratio(self) -> Array:
-        """Whether the rates of an event are zero in all groups compared, (n_events,)."""
-        compared = self._compared.kept.T
-        zero = compared.any(axis=1) & ~(compared & (self._hits > 0)).any(axis=1)
-        return np.asarray(zero & bool(self._claim.ratio))
+        """Whether the rates of an event have no ratio that the criterion needs, (n_events,)."""
+        return self._compared.without_ratio(self._hits.T) & bool(self._claim.ratio)
 
     @property
     def _compared(self) -> Compared:
