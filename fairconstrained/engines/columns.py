@@ -40,7 +40,10 @@ class RowsToPredict:
 
     def frame(self) -> pd.DataFrame:
         """Return all rows, in memory."""
-        return pd.concat(self.gathered(lambda frame: frame), ignore_index=True)
+        frames = self.gathered(lambda frame: frame)
+        dtypes = {name: _declared([each[name].dtype for each in frames]) for name in frames[0]}
+        declared = {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+        return pd.concat([each.astype(declared) for each in frames], ignore_index=True)
 
     def outputs(self, function: Callable[[Any, Any], Any], model: Any) -> Any:
         """Return the values of a function of a model's features and groups, one for each row."""
@@ -123,15 +126,21 @@ def _packed(column: pd.Series[Any]) -> tuple[Any, Any, Any]:
 
 
 def _joined(parts: Sequence[tuple[Any, Any, Any]]) -> Any:
-    """Return a column from its packed parts; categories declare values, whether or not they occur.
-
-    Code -1, a missing value, is the last entry.
-    """
+    """Return a column from its packed parts; code -1, a missing value, is the last entry."""
     values = np.concatenate(
         [v if texts is None else np.concatenate([texts, [None]])[v] for v, texts, _ in parts]
     )
-    dtypes = [dtype for *_, dtype in parts]
+    dtype = _declared([dtype for *_, dtype in parts])
+    return values if dtype is None else pd.Categorical(values, dtype=dtype)
+
+
+def _declared(dtypes: Sequence[Any]) -> pd.CategoricalDtype | None:
+    """Join the categories of partitions, which declare values, whether or not they occur.
+
+    Those of each partition may be the values in its rows. That these are not the same in all of
+    them must not decide whether values are declared. None for other columns.
+    """
     if not all(isinstance(dtype, pd.CategoricalDtype) for dtype in dtypes):
-        return values
-    declared = dict.fromkeys(value for dtype in dtypes for value in dtype.categories)
-    return pd.Categorical(values, [*declared], ordered=all(dtype.ordered for dtype in dtypes))
+        return None
+    values = dict.fromkeys(value for dtype in dtypes for value in dtype.categories)
+    return pd.CategoricalDtype([*values], ordered=all(dtype.ordered for dtype in dtypes))

@@ -28,10 +28,10 @@ from fairconstrained.fit.rows import (
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import (
     UncertainGroups,
+    coded_groups,
     columns_of,
     encode_groups,
     joined,
-    read_groups,
     recoded,
 )
 from fairconstrained.inputs.labels import order_of, plain_labels
@@ -149,10 +149,9 @@ def encoded(
     pieces = []
     for start in starts:
         piece = rows_of(values, slice(start, start + _ENCODED_ROWS))
-        (codes, labels), _ = read_groups(piece, name=name, required=needed)
+        (codes, labels), _ = coded_groups(piece, name=name, required=needed)
         pieces.append((codes.astype(np.min_scalar_type(-len(labels) - 1)), labels))
-    columns = values if isinstance(values, dict) else ()
-    labels, places = joined([labels for _, labels in pieces], name, columns)
+    labels, places = joined([labels for _, labels in pieces], name)
     small = np.min_scalar_type(-len(labels) - 1)  # with a sign, as torch has it
     each = zip(places, pieces, strict=True)
     return np.concatenate([recoded(codes, at).astype(small) for at, (codes, _) in each]), labels
@@ -189,8 +188,7 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
     if rows.groups is not None and rows.group.ndim == 2:
         refuse_difference("groups", [labels.tolist() for labels in all_groups])
     elif rows.groups is not None:
-        names = () if task.is_private else rows.columns or ()
-        groups, places = joined(all_groups, columns=names)
+        groups, places = joined(all_groups)
         rows = replace(rows, group=recoded(rows.group, places[workers.rank]), groups=groups)
     return replace(rows, weight_range=(min(lightest), max(heaviest)))
 

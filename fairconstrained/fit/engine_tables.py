@@ -140,7 +140,7 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     classes, places = joined(all_classes, "y")
     groups, group_places = None, [np.zeros(1, dtype=np.int64)] * len(summaries)
     if columns.sensitive_features:
-        groups, group_places = joined(all_groups, columns=columns.sensitive_features)
+        groups, group_places = joined(all_groups)
     incomplete = groups is not None and n_complete(groups) < len(groups)
     unknown = groups is not None and len(groups) > 0 and (any(all_missing) or incomplete)
     no_label, any_missing = np.zeros(0, dtype=np.int64), np.full(int(unknown), -1)

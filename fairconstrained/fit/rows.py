@@ -25,11 +25,12 @@ from fairconstrained.fit.task import Task
 from fairconstrained.groups import GroupsOfAll
 from fairconstrained.inputs.groups import (
     categories,
+    coded_groups,
     column_names,
     group_name,
     n_complete,
-    read_groups,
     recoded,
+    warn_of_groups,
 )
 from fairconstrained.inputs.labels import best_of, order_of
 from fairconstrained.inputs.samples import check_weights
@@ -172,7 +173,7 @@ def validated(
         # `checked_rows` compares the groups with those before, wherever the rows are.
         before = before and Description(before.columns)
         groups = inputs.sensitive_features
-        (codes, labels), after = read_groups(groups, len(y), before, required=needed)
+        (codes, labels), after = coded_groups(groups, len(y), before, required=needed)
         columns = after.columns
     used = weight > 0
     if not used.all():  # as if these rows were not there
@@ -210,7 +211,9 @@ def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
         groups, partly = groups[:complete], tuple(names[complete:])
         rows = replace(rows, groups=groups, partly=partly, unknown=True)
     described(names, rows.columns, task.described, "sensitive_features")
+    # Of all rows: a warning of one worker's, or of one block's, would tell who has which values.
     warn_of_values(classes.tolist(), "y", "label")
+    warn_of_groups(names, rows.columns)
     attributes = {getattr(notion, "attributes", "crossed") for notion in task.notions}
     n_groups = 0 if groups is None else len(groups)
     if is_crossed and attributes == {"parallel"}:

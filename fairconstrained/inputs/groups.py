@@ -133,6 +133,19 @@ def read_groups(
     name: str = "sensitive_features",
     required: int | None = None,
 ) -> tuple[Groups, Description]:
+    """Return the coded groups, and warn of values that may not have been meant as groups."""
+    groups, after = coded_groups(sensitive_features, n_samples, before, name, required)
+    warn_of_groups(groups.labels.tolist(), after.columns, name)
+    return groups, after
+
+
+def coded_groups(
+    sensitive_features: Any,
+    n_samples: int | None = None,
+    before: Description | None = None,
+    name: str = "sensitive_features",
+    required: int | None = None,
+) -> tuple[Groups, Description]:
     """Return the group of each row, and a description of the columns and those described `before`.
 
     A row has a group if all values are known; or, if so many of the last columns are `required`,
@@ -148,30 +161,34 @@ def read_groups(
     arrays = {key: to_array(column, name) for key, column in columns.items()}
     if before is not None and any(array.size for array in arrays.values()):
         columns, arrays = before.in_order(columns, name), before.in_order(arrays, name)
-    groups, levels = _crossed(arrays, name, required)
+    groups = _crossed(arrays, name, required)
     if n_samples is not None:
         unsplit = is_unsplit(sensitive_features)
         check_length(name, len(groups.codes), n_samples, "X", unsplit)
-    for (key, column), level in zip(columns.items(), levels, strict=True):
-        # Categories may be declared because it is secret which of them occur.
-        declared = declared_values(column)
-        values = level.tolist() if declared is None else declared
-        warn_of_values(values, _column_name(key, name), "group")
     keys = tuple(columns) if len(groups.codes) else None  # an empty batch may lack its names
     return groups, described(groups.labels.tolist(), keys, before, name)
 
 
-def _crossed(
-    columns: dict[Any, Array], name: str, required: int | None = None
-) -> tuple[Groups, Sequence[Array]]:
-    """Cross columns into one group per combination that occurs; return the values of each too.
+def warn_of_groups(
+    labels: Sequence[Any], columns: Iterable[Any] | None, name: str = "sensitive_features"
+) -> None:
+    """Warn of values of these columns that may not have been meant as groups."""
+    rows = [label if isinstance(label, tuple) else (label,) for label in labels]
+    # No label has no columns, and a column of an uncertain group has no name.
+    for key, column in zip(columns or (), zip(*rows, strict=True), strict=False):
+        known = sorted({*column} - {None}, key=str)
+        warn_of_values(known, _column_name(key, name), "group")
+
+
+def _crossed(columns: dict[Any, Array], name: str, required: int | None = None) -> Groups:
+    """Cross columns into one group per combination that occurs.
 
     Groups that lack a value, if it is not `required`, come after all others.
     """
     if len(columns) == 1:
         ((key, column),) = columns.items()
         level, code = levels_of(column, _column_name(key, name))
-        return Groups(code, level), [level]
+        return Groups(code, level)
     names = [_column_name(key, name) for key in columns]
     # A row that lacks a value has no group, and no other value of it names or types one.
     has: Array = ~np.array([pd.isna(column) for column in columns.values()])
@@ -193,16 +210,13 @@ def _crossed(
     order = np.argsort([None in label for label in labels], kind="stable")
     placed = np.full(len(known), -1)
     placed[known] = np.argsort(order)[crossed]
-    return Groups(placed, labels[order]), levels
+    return Groups(placed, labels[order])
 
 
-def joined(
-    levels: Sequence[Array], name: str = "sensitive_features", columns: Iterable[Any] = ()
-) -> tuple[Array, list[Array]]:
+def joined(levels: Sequence[Array], name: str = "sensitive_features") -> tuple[Array, list[Array]]:
     """Join the labels of several parts of the rows; return them with the places of each part's.
 
-    A warning names values of these `columns` that may not have been meant as groups. Raises
-    ValueError if the labels of two parts are of different kinds.
+    Raises ValueError if the labels of two parts are of different kinds.
     """
     typed = [labels for labels in levels if len(labels)]  # others know no group, and so no kind
     for examples in zip(*(examples_of(labels.tolist()) for labels in typed), strict=True):
@@ -216,9 +230,7 @@ def joined(
     values = {0: every}
     if any(isinstance(label, tuple) for label in every[-1:]):
         values = dict(enumerate(np.array(every.tolist(), dtype=object).T))
-    (codes, labels), each = _crossed(values, name, 0)
-    for key, level in zip(columns, each, strict=False):
-        warn_of_values(level.tolist(), _column_name(key, name), "group")
+    codes, labels = _crossed(values, name, 0)
     ends = np.cumsum([len(labels) for labels in levels])[:-1]
     return labels.astype(every.dtype, copy=False), np.split(codes, ends)
 

@@ -43,8 +43,11 @@ def to_array(values: Any, name: str) -> Array:
             # Integers, where missing ones made floats of them, which cannot tell these apart.
             array = np.asarray(pd.Series([*values], dtype=object)) if array.ndim == 1 else array
         elif array.dtype.kind in "mM":  # whose values Python has, as it has none of nanoseconds
-            exact, array = array, array.astype(f"{array.dtype.kind}8[us]")
-            if (exact != array)[~np.isnat(exact)].any():
+            unit = f"{array.dtype.kind}8[us]"
+            # Categories may be declared because it is secret which of them occur.
+            exact = np.asarray(getattr(getattr(values, "dtype", None), "categories", array))
+            array = array.astype(unit)
+            if (exact != exact.astype(unit))[~np.isnat(exact)].any():
                 warn_caller(f"{name} {_NANOSECONDS}", InputWarning)
     except ValueError as error:
         raise ValueError(

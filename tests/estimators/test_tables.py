@@ -17,6 +17,7 @@ from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import IncompatibleSolverError
 from fairconstrained.solvers import SGDA
 from tests.helpers.marks import slow_where
+from tests.helpers.releases import answered_by, honest
 from tests.helpers.tables import assert_same, elsewhere, features, frame, in_memory
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="dask brings it")
@@ -77,6 +78,22 @@ def test_a_private_model_is_that_of_the_rows_in_memory(kind):
     assert list(found.groups_) == list(whole.groups_) == [*np.unique(rows.sex.dropna()), "unseen"]
     np.testing.assert_array_equal(*(c.decision_function(features(rows)) for c in (found, whole)))
     assert found.privacy_ == whole.privacy_
+
+
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_no_release_tells_which_partitions_have_a_group(monkeypatch):
+    """Categories that are the values of each partition declare those of all."""
+    seen = answered_by(monkeypatch, honest)
+    for first in "ac":
+        sexes = [first, *["a", "b"] * 50, *["a", "b", "c"] * 66, "c"]
+        rows = frame(300).drop(columns="weight").assign(sex=sexes)
+        lazy = partitions(rows, 100)
+        lazy["sex"] = lazy.sex.astype("category")
+        clf = fc.DPFermiClassifier(random_state=0).fit(lazy, "label", sensitive_features="sex")
+        assert list(clf.groups_) == ["a", "b", "c"]
+    shapes = [shape for shape, *_ in seen]
+    assert shapes[: len(shapes) // 2] == shapes[len(shapes) // 2 :]
 
 
 def test_names_are_checked_before_rows_are_gathered_for_a_private_fit():

@@ -193,6 +193,12 @@ def test_times_in_one_microsecond_are_one_group_and_a_warning_says_so(kind):
         assert encode_groups(kind(times)).codes.tolist() == [0, 0, 1]
 
 
+def test_of_declared_times_the_warning_does_not_tell_which_occur():
+    times = pd.Categorical.from_codes([1], pd.DatetimeIndex(np.array([1, 3000], dtype="M8[ns]")))
+    with pytest.warns(InputWarning, match="sensitive_features has times with nanoseconds"):
+        encode_groups(times)
+
+
 @pytest.mark.parametrize("name", ["X", "y"])
 def test_a_table_that_is_lazy_is_refused_and_groups_are_collected(name):
     inputs = {"X": X, "y": Y, "sensitive_features": pl.LazyFrame({"group": GROUP})}
@@ -231,6 +237,17 @@ def test_values_that_look_alike_or_stand_for_missing_ones_are_named(values, note
 def test_labels_that_nobody_may_have_meant_are_said_by_fits_too(labels, note):
     with pytest.warns(InputWarning, match=note):
         RateConstrainedClassifier(slack=0.5).fit(X, labels, sensitive_features=GROUP)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_groups_that_nobody_may_have_meant_are_said_by_fits_of_rows_that_count(weight):
+    groups, weights = np.append(GROUP[1:], "nan"), np.append(np.ones(len(Y) - 1), weight)
+    columns = {"sex": groups, "age": np.append(GROUP[:-1], "?")}
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        clf = RateConstrainedClassifier(slack=0.5)
+        clf.fit(X, Y, sensitive_features=columns, sample_weight=weights)
+    names = [str(w.message).partition(" has the text")[0] for w in caught if "text" in str(w)]
+    assert names == ["sensitive_features 'sex'", "sensitive_features 'age'"] * int(weight)
 
 
 def test_columns_with_the_same_values_are_named_by_fits_side_by_side():

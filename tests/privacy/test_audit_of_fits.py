@@ -227,6 +227,24 @@ def test_on_shards_a_row_moves_no_fit_by_more_than_is_priced(tmp_path):
         assert 0.2 * priced < moved <= priced
 
 
+def words_on_shards(rank, size):
+    """A text that the first worker has, and the last one has in its last row, or not at all."""
+    part, words = slice(rank * N // size, (rank + 1) * N // size), []
+    for last in ("nan", "0"):
+        groups = np.array(["nan", *GROUPS[1:-1].astype(str), last])
+        with sharded_rows():
+            words.append(fit("rates, groups", "sensitive_features", (FEATURES, groups), part)[1])
+    return words
+
+
+@pytest.mark.slow
+@needs_gloo
+def test_no_worker_warns_of_the_groups_of_its_rows(tmp_path):
+    for said, said_then in run_on_workers(words_on_shards, tmp_path, 2, 2):
+        assert said == said_then
+        assert any("the text 'nan'" in words for words in said)
+
+
 def test_sums_of_rare_columns_move_no_fit_by_more_than_is_priced(monkeypatch):
     """As above, with coefficients for the sums of runs of columns, of which few rows have none."""
     n = 10 * N
