@@ -24,6 +24,8 @@ from fairconstrained.fit.rows import (
     checked_weight,
     refuse_lacking,
     required,
+    weightless_everywhere,
+    with_rows,
 )
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import (
@@ -74,15 +76,17 @@ def check_parts(task: Task, X: Any) -> None:
     check_solves(task.solver, task.problem_class, in_memory=False)
 
 
-def checked_blocks(blocks: Blocks, n_rows: int, check: Callable[[Any], Any]) -> Iterator[Any]:
-    """Yield each block as an array or sparse matrix of numbers; together they have `n_rows`."""
-    n_read = 0
+def checked_blocks(blocks: Blocks, used: Array, check: Callable[[Any], Any]) -> Iterator[Any]:
+    """Yield the rows of each block that are `used` as an array or sparse matrix of numbers."""
+    n_read, n_rows = 0, len(used)
     for block in filled_blocks(blocks):
         X = check(block)
         n_read += X.shape[0]
         if n_read > n_rows:
             break
-        yield X
+        rows = used[n_read - X.shape[0] : n_read]
+        if rows.any():
+            yield X if rows.all() else X[rows]
     if n_read != n_rows:
         more = " or more" if n_read > n_rows else ""
         raise ValueError(
@@ -114,16 +118,15 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
     check_classification_targets(y)
     specification.training_rows(estimator, first, np.resize(y, np.shape(first)[0]))
     check = partial(specification.new_rows, estimator)
-    X = Blocks(lambda: checked_blocks(blocks, len(y), check))
-    for _ in X:  # validate all blocks before any work
-        pass
     weight = np.broadcast_to(1.0, len(y))
     if inputs.sample_weight is not None:
         weight = checked_weight(inputs.sample_weight, len(y))
-        if not weight.all():
-            raise ValueError("sample_weight must be positive with Blocks; leave these rows out.")
-    codes, classes = encoded(y, len(y), "y")
+    used = weight > 0
+    X = Blocks(lambda: checked_blocks(blocks, used, check))
+    for _ in X:  # validate all blocks before any work
+        pass
     group = groups = names = None
+    weightless: tuple[Any, ...] = ()
     if inputs.sensitive_features is not None:
         columns = computed(inputs.sensitive_features)
         if not isinstance(columns, UncertainGroups):
@@ -135,8 +138,13 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
         check_length("sensitive_features", _num_samples(one), len(y), "y")
         needed = required(task, inputs)
         group, groups = encoded(columns, len(y), "sensitive_features", needed)
+    if not used.all():
+        y, weight = y[used], weight[used]
+        if group is not None and groups is not None:
+            group, groups, weightless = with_rows(group[used], groups)
+    codes, classes = encoded(y, len(y), "y")
     rows = TrainingRows(X, codes, group, weight, classes, groups)
-    return replace(rows, columns=names, order=order_of(inputs.y))
+    return replace(rows, columns=names, order=order_of(inputs.y), weightless=weightless)
 
 
 def encoded(
@@ -179,8 +187,8 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
         "numbers of control_features": rows.n_control,
     }
     ends = float(rows.weight.max()), float(rows.weight.min())
-    answers = workers.gather((same, rows.classes, rows.groups, *ends))
-    compared, all_classes, all_groups, heaviest, lightest = zip(*answers, strict=True)
+    answers = workers.gather((same, rows.classes, rows.groups, rows.weightless, *ends))
+    compared, all_classes, all_groups, without, heaviest, lightest = zip(*answers, strict=True)
     for name in same:
         refuse_difference(name, [worker[name] for worker in compared])
     classes, places = joined(all_classes, "y")
@@ -190,6 +198,7 @@ def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> 
     elif rows.groups is not None:
         groups, places = joined(all_groups)
         rows = replace(rows, group=recoded(rows.group, places[workers.rank]), groups=groups)
+        rows = replace(rows, weightless=weightless_everywhere(without, groups))
     return replace(rows, weight_range=(min(lightest), max(heaviest)))
 
 

@@ -17,7 +17,14 @@ from torch import Generator, Tensor
 from fairconstrained.arrays import Array
 from fairconstrained.distributed import Workers, one_thread
 from fairconstrained.engines import Parts, Table
-from fairconstrained.fit.rows import FitInputs, TrainingRows, refuse_lacking, required, validated
+from fairconstrained.fit.rows import (
+    FitInputs,
+    TrainingRows,
+    refuse_lacking,
+    required,
+    validated,
+    weightless_everywhere,
+)
 from fairconstrained.fit.task import Task
 from fairconstrained.inputs.groups import joined, n_complete
 from fairconstrained.models.specification import Specification
@@ -132,7 +139,7 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
             raise summary
     if not summaries:
         raise ValueError("X has no rows, or none of positive weight.")
-    noted, all_classes, all_groups, all_missing, lightest, heaviest, orders = zip(
+    noted, all_classes, all_groups, all_missing, lightest, heaviest, orders, without = zip(
         *summaries, strict=True
     )
     for attribute, value in noted[0].items():
@@ -147,6 +154,8 @@ def rows_of_table(task: Task, estimator: Any, inputs: FitInputs) -> RowsOfTable:
     rows = TrainingRows(None, no_label, any_missing, np.ones(0), classes, groups)
     ends, names = (min(lightest), max(heaviest)), tuple(columns.sensitive_features) or None
     rows = replace(rows, weight_range=ends, order=orders[0], columns=names)
+    if groups is not None:
+        rows = replace(rows, weightless=weightless_everywhere(without, groups))
     groups = groups if any(map(len, group_places)) else None
     recode = partial(_coded, replace(rows, unknown=unknown, groups=groups))
     return RowsOfTable(
@@ -162,9 +171,7 @@ def _validated_partition(
     frame: pd.DataFrame,
 ) -> Any:
     """Return, on a worker, validated rows and noted attributes; None without rows, or an error."""
-    if columns.sample_weight is not None:
-        frame = frame[frame[columns.sample_weight] != 0]
-    if frame.empty:
+    if frame.empty or (columns.sample_weight and not frame[columns.sample_weight].any()):
         return None
     inputs = columns.inputs(frame)
     try:
@@ -184,7 +191,7 @@ def _summary(part: Any) -> Any:
     rows, noted = part
     missing = rows.group is not None and bool((rows.group < 0).any())
     ends = rows.weight.min(), rows.weight.max()
-    return noted, rows.classes, rows.groups, missing, *ends, rows.order
+    return noted, rows.classes, rows.groups, missing, *ends, rows.order, rows.weightless
 
 
 def _coded(like: TrainingRows, part: Any, places: tuple[Array, Array]) -> TrainingRows:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +73,7 @@ class TrainingRows:
     order: list[Any] | None = None  # of the labels as ordered categories, the best one last
     partly: tuple[Any, ...] = ()  # labels of the first indices after the groups, None in places
     stood_for: Tensor | None = None  # weight of cells, where rows of known group stand for all
+    weightless: tuple[Any, ...] = ()  # groups whose rows all weigh zero: as if they were not there
 
     @property
     def favourable(self) -> Any:
@@ -103,6 +106,19 @@ class TrainingRows:
     def n_rows(self) -> int:
         """Number of rows of all workers."""
         return int(self.cells.sum())
+
+    def without_weight(self, attributes: str) -> list[str]:
+        """Name the groups whose rows all weigh zero, by each attribute where these are parallel."""
+        n = len(self.space.crossed)
+
+        def compared(label: Any) -> list[tuple[int, Any]]:
+            if attributes != "parallel" or n == 1:
+                return [(0, label)]
+            return [(k, (label[k], *label[n:])) for k in range(n) if label[k] is not None]
+
+        left = {one for label in self.space.labels_of(attributes) for one in compared(label)}
+        gone = dict.fromkeys(one for label in self.weightless for one in compared(label))
+        return [f"group {group_name(one[1])} (0 rows)" for one in gone if one not in left]
 
     @property
     def ample(self) -> Tensor:
@@ -169,6 +185,7 @@ def validated(
     check_classification_targets(y)
     weight = checked_weight(inputs.sample_weight, len(y))
     codes = labels = columns = None
+    weightless: tuple[Any, ...] = ()
     if inputs.sensitive_features is not None:
         # `checked_rows` compares the groups with those before, wherever the rows are.
         before = before and Description(before.columns)
@@ -178,15 +195,27 @@ def validated(
     used = weight > 0
     if not used.all():  # as if these rows were not there
         X, y, weight = _safe_indexing(X, np.flatnonzero(used)), y[used], weight[used]
-        if codes is not None and labels is not None:  # groups that still have rows, renumbered
-            codes = codes[used]
-            if codes.ndim == 1:
-                seen = np.isin(np.arange(len(labels)), codes)
-                codes, labels = recoded(codes, np.cumsum(seen) - 1), labels[seen]
+        if codes is not None and labels is not None:
+            codes, labels, weightless = with_rows(codes[used], labels)
     # After rows of weight zero are gone: a label of such rows alone is no class.
     classes, y = np.unique(y, return_inverse=True)
     rows = TrainingRows(X, y.reshape(-1), codes, weight, classes, labels)
-    return replace(rows, columns=columns, order=order_of(inputs.y))
+    return replace(rows, columns=columns, order=order_of(inputs.y), weightless=weightless)
+
+
+def with_rows(codes: Array, labels: Array) -> tuple[Array, Array, tuple[Any, ...]]:
+    """Return the codes of groups that have rows, these groups, and the others."""
+    if codes.ndim == 2:
+        return codes, labels, ()
+    seen = np.isin(np.arange(len(labels)), codes)
+    moved = recoded(codes, np.cumsum(seen) - 1).astype(codes.dtype)
+    return moved, labels[seen], tuple(labels[~seen].tolist())
+
+
+def weightless_everywhere(parts: Iterable[tuple[Any, ...]], groups: Array) -> tuple[Any, ...]:
+    """Return the groups that weigh zero in a part of the rows, and have no rows in any other."""
+    left = set(groups.tolist())
+    return tuple(group for group in dict.fromkeys(chain(*parts)) if group not in left)
 
 
 def required(task: Task, inputs: FitInputs) -> int | None:

@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 import fairconstrained as fc
 from fairconstrained import metrics, model_selection
+from fairconstrained.blocks import Blocks
 from fairconstrained.constraints import DemographicParity, EqualizedOdds, LossParity, Space
 from fairconstrained.datasets import make_biased_classification
 from fairconstrained.exceptions import InputWarning, SmallGroupWarning
@@ -91,6 +92,24 @@ def test_parallel_attributes_leave_out_whom_each_alone_leaves_out(reference):
         single = fitted(race, constraint=DemographicParity(reference=reference))
     assert parallel.left_out_ == single.left_out_ == ["group x (6 rows, fewer than 20)"]
     assert not any("group x against" in words for words in parallel.constraints_)
+
+
+@pytest.mark.parametrize(
+    "form", [np.asarray, lambda rows: Blocks(lambda: [rows[:700], rows[700:]])]
+)
+def test_a_group_whose_rows_weigh_nothing_is_left_out_by_name(form):
+    """As in audits; side by side it is one group, which has no row in any combination."""
+    race = np.where(np.arange(1500) < 40, "x", np.where(np.arange(1500) % 3, "y", "z"))
+    inputs = {"sensitive_features": {"sex": GROUPS, "race": race}, "sample_weight": race != "x"}
+    each = {
+        "crossed": ["group a & x (0 rows)", "group b & x (0 rows)"],
+        "parallel": ["group x (0 rows)"],
+    }
+    for attributes, names in each.items():
+        clf = fc.RateConstrainedClassifier(DemographicParity(0.5, attributes=attributes))
+        with pytest.warns(SmallGroupWarning, match="leaves out group"):
+            clf.fit(form(DATA.data), DATA.target, **inputs)
+        assert clf.left_out_ == names
 
 
 def test_a_column_with_one_value_is_left_out_by_name():
