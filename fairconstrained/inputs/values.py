@@ -222,7 +222,7 @@ def as_written(
         notes.append(f"{name}: read as texts, since numbers of so many digits are not exact.")
         parsed = texts.where(parsed.notna())
     elif is_numeric and (alike := alternatives(texts.unique().tolist())):
-        notes.append(f"{listed(alike)} in {name} count as one value.")
+        notes.append(f"{listed(alike)} in {name}: spellings of a number count as one value.")
     return parsed, notes
 
 

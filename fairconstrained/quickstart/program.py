@@ -157,7 +157,7 @@ def _headline(table: Table, train: Table, test: Table, options: argparse.Namespa
         f"groups: {', '.join(f'{name} ({size})' for name, size in sizes)}",
         f"constraint: {options.constraint}, wanted violation at most {options.max_violation:g}",
     ]
-    return "\n".join(lines + table.notes)
+    return "\n".join(lines + train.notes)
 
 
 def _results_table(results: list[Result], chosen: Chosen) -> str:

@@ -28,6 +28,7 @@ from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.arrays import in_rows
 from fairconstrained.audit.files import File, Unusable
 from fairconstrained.audit.tables import check_groups, dates, numbers, read_label, read_table
+from fairconstrained.comparison import compared
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.exceptions import NoUsefulModelError
@@ -138,7 +139,29 @@ def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
             f"Too few training rows for {options.cv} folds: {listed(few)}. Add rows, join small "
             "groups or leave them out, or take fewer folds by --cv."
         )
-    return table.rows(train), table.rows(test)
+    notes = table.notes + _too_small(rows, table.outcomes, names, options)
+    return table.rows(train)._replace(notes=notes), table.rows(test)
+
+
+def _too_small(
+    rows: NDArray[np.int64], outcomes: tuple[str, str], names: Any, options: argparse.Namespace
+) -> list[str]:
+    """Name groups with too few rows for the wanted violation, given the rows of each label."""
+    counts = {
+        "selection_rate": (rows.sum(axis=1), ""),
+        "false_positive_rate": (rows[:, 0], f"{outcomes[0]} in "),
+        "true_positive_rate": (rows[:, 1], f"{outcomes[1]} in "),
+    }
+    of_rates, words = zip(*map(counts.get, CONSTRAINTS[options.constraint][1]), strict=True)
+    cells = compared(np.stack(of_rates, axis=1), options.max_violation, "auto")
+    small = cells.left_out(lambda g, k: f"{words[k]}group {group_name(names[g])}")
+    if not small:
+        return []
+    return [
+        f"{listed(small)}: too few rows for a violation of at most {options.max_violation:g}. Fits "
+        "leave them out of the constraint, and measured violations count them: join small groups, "
+        "or leave their rows out of the table."
+    ]
 
 
 def _labels(

@@ -248,7 +248,7 @@ def test_texts_that_are_one_number_are_named(run):
     frame = table().assign(region=np.where(np.arange(N) % 3, "1.0", np.arange(N) % 2 + 1))
     frame.loc[frame.index % 3 == 0, "region"] = np.where(np.arange(134) % 2, "1", "2")
     out, _ = run(frame, *ASKED[:3], "region", *ASKED[4:])
-    assert "'1', '1.0' in region count as one value." in out.splitlines()
+    assert "'1', '1.0' in region: spellings of a number count as one value." in out.splitlines()
 
 
 @pytest.mark.parametrize("write", [lambda frame: frame, excel])

@@ -65,6 +65,18 @@ def test_several_sensitive_columns_are_crossed_and_rows_with_holes_are_in_no_gro
     assert proxy.startswith("age tells age_group of 100.0 % of the held-out rows")
 
 
+def test_a_group_that_is_too_small_for_the_limit_is_named_before_any_fit(written):
+    """Fits leave it out, and scores of the search count it: of four rows they may say anything."""
+    frame = loans()
+    frame.loc[:3, "sex"] = "other"
+    train, _ = held_out(from_file(written(frame)), read([], None))
+    assert "fewer than 20): too few rows for a violation of at most 0.05" in train.notes[-1]
+    frame.loc[:3, "decision"] = "granted"
+    options = read(["--constraint", "equal_opportunity"], None)
+    train, _ = held_out(from_file(written(frame)), options)
+    assert train.notes[-1].startswith("granted in group other (3 rows, fewer than 12): too few")
+
+
 def test_the_favourable_outcome_of_a_data_set_is_the_better_one(monkeypatch):
     """In credit_card 1 is a default."""
     frame = loans()[["income", "occupation"]].rename(columns={"occupation": "SEX"})
