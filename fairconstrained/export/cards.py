@@ -182,9 +182,11 @@ def _model(clf: Any) -> str:
     *others, last = map(in_words, clf.classes_)
     classes = f"{', '.join(others)} or {last}"
     features = f" from {clf.n_features_in_} features" if hasattr(clf, "n_features_in_") else ""
+    best = clf._description_.favourable  # of ordered categories, which no parameter says
+    favourable = "" if best is None else f" The favourable one is {in_markdown(in_words(best))}."
     return (
         f"```python\n{clf!r}\n```\n\n"
-        f"It predicts {in_markdown(classes)}{features}. Training ended "
+        f"It predicts {in_markdown(classes)}{features}.{favourable} Training ended "
         f"after {clf.n_iter_} iterations: {clf.status_}."
     )
 

@@ -35,6 +35,7 @@ from fairconstrained.exceptions import (
     ignoring,
     warn_caller,
 )
+from fairconstrained.inputs.groups import within_strata
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.certificates import certify
@@ -213,7 +214,8 @@ class CertifiedClassifier(DelegatingClassifier):
         y : array-like of shape (n_samples,)
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_columns), optional
         **fit_params
-            More metadata, with one row per sample, that the estimator requests.
+            More metadata, with one row per sample, that the estimator requests. With
+            `control_features` the constraint is certified within strata, too.
 
         Raises
         ------
@@ -258,13 +260,16 @@ class CertifiedClassifier(DelegatingClassifier):
         check_classification_targets(y)
         warn_of_exact_scores(self.estimator, "CertifiedClassifier", candidates[0])
         self._begun = True
+        groups, strata = sensitive_features, fit_params.get("control_features")
+        if groups is not None and strata is not None:
+            groups, _ = within_strata(groups, strata)
         # The bound of a cap on all samples together is for draws of all of them: as many of each
         # group as there happen to be. Other bounds take the sizes of groups as given.
         train, test = holdout_split(
             len(y),  # type: ignore[arg-type]
             float(size),
             self.random_state,
-            None if pooled else sensitive_features,
+            None if pooled else groups,
         )
         metadata = {**fit_params}
         if sensitive_features is not None:
@@ -272,7 +277,7 @@ class CertifiedClassifier(DelegatingClassifier):
         with passing_metadata(type(self).__name__):
             routed = process_routing(self, "fit", **metadata).estimator.fit
             own, other = (
-                tuple(rows_of(values, rows) for values in (X, y, sensitive_features))
+                tuple(rows_of(values, rows) for values in (X, y, sensitive_features, strata))
                 for rows in (train, test)
             )
 
@@ -305,6 +310,7 @@ class CertifiedClassifier(DelegatingClassifier):
                 model,
                 *rows[:2],
                 sensitive_features=rows[2],
+                control_features=rows[3],
                 constraint=constraint,
                 slack=slack,
                 min_group_size=self.min_group_size,

@@ -1,6 +1,7 @@
 """Model cards say what the fit says."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
@@ -110,6 +111,15 @@ def test_groups_that_predictions_need_are_named_and_that_nothing_is_proved():
     card = model_card(clf.fit(**rows()))
     assert "in training and in prediction" in card.sections["Groups"]
     assert card.sections["Certificate"].startswith("None.")
+
+
+@pytest.mark.parametrize("order", [["no", "yes"], ["yes", "no"]])
+def test_the_best_of_ordered_labels_is_named(order):
+    X, y, groups = ROWS.values()
+    labels = pd.Series(pd.Categorical(np.where(y, "yes", "no"), order, ordered=True))
+    clf = RateConstrainedClassifier("equal_opportunity", slack=0.5)
+    card = model_card(clf.fit(X, labels, sensitive_features=groups))
+    assert f"features. The favourable one is {order[1]}." in card.sections["Model"]
 
 
 def test_names_of_groups_and_labels_have_no_meaning_in_markdown():

@@ -165,6 +165,22 @@ def test_weights_reach_the_estimator_that_requests_them():
     np.testing.assert_allclose(clf.estimator_.coef_, alone.coef_, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::fairconstrained.exceptions.SmallGroupWarning")
+def test_strata_of_the_fit_are_those_of_the_certificate():
+    """The gap is the largest within a stratum, of the rows that were split off."""
+    job = np.where(X[:, 1] > 0, "manual", "other")
+    clf = CertifiedClassifier(
+        RateConstrainedClassifier(slack=0.4), candidates={"slack": [0.2]}, random_state=0
+    ).fit(X, Y, sensitive_features=S, control_features=job)
+    _, test = holdout_split(len(Y), 0.5, 0, {"group": S, "job": job})
+    rates = pd.Series(clf.predict(X[test])).groupby([job[test], S[test]]).mean().unstack()
+    assert clf.certificate_.estimate == pytest.approx(np.ptp(rates, axis=1).max())
+    assert np.ptp(rates, axis=1).max() > np.ptp(rates, axis=1).min() + 0.01
+    with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match="certified"):
+        clf.fit(X, Y, sensitive_features=S, control_features=S)  # nobody is compared
+    assert not clf.certified_
+
+
 @pytest.mark.parametrize(
     ("constraint", "slack", "varied"),
     [(FalseNegativeRate(max=0.6), 0.6, "constraint__max"), ("error_rate_parity", 0.2, "slack")],

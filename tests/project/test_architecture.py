@@ -52,7 +52,7 @@ model_selection: exceptions, arrays, inputs, groups, rate_definitions, sharing, 
 display: arrays, metrics, model_selection
 export: inputs, models, metrics, estimators
 the package: _version, audit, estimators
-quickstart: exceptions, arrays, inputs, distributed, models, metrics, audit, datasets,
+quickstart: exceptions, arrays, inputs, comparison, distributed, models, metrics, audit, datasets,
     model_selection, display, the package
 """
 ROWS = (row.partition(": ") for row in LAYERS.strip().replace("\n    ", " ").split("\n"))
