@@ -76,7 +76,8 @@ def fairness_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y)``; it can be pickled. The routed one also works in
+        ``scorer(estimator, X, y)``; it can be pickled. The routed one compares groups within the
+        `control_features` that are routed to fits, and also works in
         ``TunedThresholdClassifierCV``, which gives its scorer no X. To weight it too, call
         ``scorer.set_score_request(sensitive_features=True, sample_weight=True)`` on a scorer of
         your own, with routing enabled.
@@ -181,13 +182,13 @@ _SklearnScorer: Any = type(make_scorer(accuracy_score))
 
 
 class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
-    """Scorer that asks for sensitive features by metadata routing.
+    """Scorer that asks for sensitive features, and strata, by metadata routing.
 
     The request is an attribute of the class: one made by ``set_score_request`` lacks the methods
     that other packages (imbalanced-learn's ``fit_resample``) add to scikit-learn's requests later.
     """
 
-    __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012
+    __metadata_request__score = dict.fromkeys(["sensitive_features", "control_features"], True)
     judge = staticmethod(_nan_without_use)  # of a score, the predictions and the metric
 
     def __init__(self, metric: Metric, options: dict[str, Any]) -> None:

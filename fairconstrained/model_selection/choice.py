@@ -185,7 +185,7 @@ def tradeoff_curve(
         A number of folds of :class:`StratifiedSensitiveKFold`, or any splitter.
     scoring : dict of str to scorer, optional
         By default ``{"accuracy": "accuracy", "dp": demographic_parity_scorer}``, weighted if there
-        is a `sample_weight`.
+        is a `sample_weight`, and within `control_features` if there are any.
     params : dict, optional
         More metadata, such as ``{"sample_weight": w}``, for whatever requests it.
     n_jobs : int, optional
@@ -232,7 +232,7 @@ def tradeoff_curve(
         accuracy, asked = make_scorer(accuracy_score), {"sample_weight": weight is not None}
         with config_context(enable_metadata_routing=True):
             accuracy.set_score_request(**asked)
-            gap.set_score_request(sensitive_features=True, **asked)
+            gap.set_score_request(sensitive_features=True, control_features=True, **asked)
         scoring = {"accuracy": accuracy, "dp": gap}
     values = [None] if param_name is None else list(param_range)
     groups = splittable(sensitive_features)

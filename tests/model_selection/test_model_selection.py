@@ -180,6 +180,21 @@ def test_tradeoff_curve_is_the_cross_validation_of_each_value(on):
     assert not any("train" in column for column in points)
 
 
+def test_strata_that_are_routed_to_fits_are_those_of_the_scores():
+    """Within them the gap is another one than between all rows."""
+    x, y, group = table()
+    job, folds = x[:, 1] > 0, [(np.arange(150), np.arange(150, 300))]
+    given = {"sensitive_features": group, "control_features": job}
+    points = curve(LogisticRegression(), cv=folds, params={"control_features": job})
+    with config_context(enable_metadata_routing=True):
+        options = {"scoring": demographic_parity_scorer, "cv": folds, "params": given}
+        (score,) = cross_validate(LogisticRegression(), x, y, **options)["test_score"]
+    (train, test) = folds[0]
+    taken = LogisticRegression().fit(x[train], y[train]).predict(x[test])
+    rates = pd.Series(taken).groupby([job[test], group[test]]).mean().unstack()
+    assert score == points["mean_test_dp"][0] == pytest.approx(-np.ptp(rates, axis=1).max())
+
+
 @pytest.mark.parametrize(
     ("estimator", "changed", "message"),
     [
