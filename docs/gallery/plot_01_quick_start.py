@@ -51,7 +51,7 @@ rates = {
 figure, ax = plt.subplots(figsize=(4.8, 3.4), layout="constrained")
 at = np.arange(2)
 for g, color in enumerate(["#0072B2", "#D55E00"]):
-    heights = [of_groups[g] for of_groups in rates.values()]
+    heights = [by_group[g] for by_group in rates.values()]
     bars = ax.bar(at + 0.36 * g - 0.18, heights, 0.34, color=color, label=f"group {g}")
     ax.bar_label(bars, fmt="%.2f", padding=2)
 ax.set(xticks=at, xticklabels=rates, ylabel="rate of positive predictions", ylim=(0, 1))

@@ -44,9 +44,9 @@ module = torch.nn.Sequential(
     torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1)
 )
 rows = (X, y, group)
-given = {"solver": EarlyStoppedSGDA(n_steps=600), "random_state": 0}
-free = train(module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, **given)
-bound = train(module, loss, equal_mean_scores, rows, groups=group, **given)
+options = {"solver": EarlyStoppedSGDA(n_steps=600), "random_state": 0}
+free = train(module, loss, lambda outputs, batch: outputs.mean() - 1e3, rows, **options)
+bound = train(module, loss, equal_mean_scores, rows, groups=group, **options)
 print("constraint values:", np.round(bound.values, 3), "feasible:", bound.feasible)
 
 # %%

@@ -46,10 +46,10 @@ for (name, model), color in zip(models.items(), colors, strict=True):
     p = model.predict_proba(X[test])[:, 1]
     for g, style in enumerate(["-", ":"]):
         rows = groups[test] == g
-        positive, given = calibration_curve(
+        positive, predicted = calibration_curve(
             y[test][rows], p[rows], n_bins=8, strategy="quantile"
         )
-        ax.plot(given, positive, style, color=color, label=name if g == 0 else None)
+        ax.plot(predicted, positive, style, color=color, label=name if g == 0 else None)
 ax.plot([0, 1], [0, 1], color="0.7", linewidth=1)
 ax.set(xlabel="predicted probability", ylabel="fraction of positives")
 ax.legend(frameon=False)
