@@ -20,7 +20,7 @@ from fairconstrained.sharing import follow
 
 
 class _Tried(NamedTuple):
-    """A fit and its figures on the training rows."""
+    """A fit and its figures on the rows of its ``violation_``."""
 
     slack: float
     gap: float
@@ -47,9 +47,11 @@ class SmallestGapClassifier(DelegatingClassifier):
     of the gap goes away at a quality that the business can bear?
 
     It is solved by bisection over the slack of the estimator. Each fit minimises its own objective
-    under both constraints, so that the result is a model like any other, with probabilities. The
-    gap is that of predicted labels on the training rows, and an upper bound on the smallest one of
-    models of this kind: other models, or more features, may have a smaller one.
+    under both constraints, so that the result is a model like any other, with probabilities. Gaps
+    and floors are those of predicted labels on the rows of the estimator's ``violation_``: the
+    training rows, and for a scikit-learn classifier as the model out of fold. The gap is an upper
+    bound on the smallest one of models of this kind: other models, or more features, may have a
+    smaller one.
 
     Parameters
     ----------
@@ -67,10 +69,10 @@ class SmallestGapClassifier(DelegatingClassifier):
     ----------
     estimator_ : RateConstrainedClassifier
         The fit with the smallest gap that keeps the floors, among those that do not predict the
-        same for 99 % of the rows. If none does, that without a bound on the gap, with a
+        same for 99 % of the training rows. If none does, that without a bound on the gap, with a
         ConstraintNotSatisfiedWarning of its own.
     gap_ : float
-        Its gap on the training rows; nan if there is nothing to compare.
+        Its gap; nan if there is nothing to compare.
     feasible_ : bool
         Whether it keeps the floors.
     tried_ : DataFrame
