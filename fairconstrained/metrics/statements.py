@@ -116,7 +116,8 @@ class Certificate:
 
     def __str__(self) -> str:
         """Return the statement."""
-        verdict = "IS CERTIFIED" if self.kept else "is NOT certified"
+        partly = " but for what is left out" if self.left_out else ""
+        verdict = f"IS CERTIFIED{partly}" if self.kept else "is NOT certified"
         if self.undecided:
             verdict = "is UNDECIDED, since groups are missing"
         relation = "at most" if self.upper <= self.slack else "not shown to be at most"

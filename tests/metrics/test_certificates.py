@@ -203,6 +203,8 @@ def test_a_mistyped_label_costs_a_warning():
     assert certificate.kept
     assert certificate.left_out == ["group Typo (1 row, fewer than 10)"]
     assert certificate.groups["Typo"] == 1
+    assert "IS CERTIFIED (confidence" in str(plain)
+    assert "IS CERTIFIED but for what is left out (confidence" in str(certificate)
     everyone = certified((X, y, names), "demographic_parity", min_group_size=1)
     assert not everyone.kept
     assert "Typo" in everyone.binding
