@@ -313,7 +313,8 @@ def with_groups(task: Task, rows: TrainingRows) -> TrainingRows:
         messages.append(
             f"sensitive_features {state}: {task.name} cannot compare groups and imposes no "
             "constraint between them, so that feasible_ is False. Pass sensitive_features to fit, "
-            "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True)."
+            "through a pipeline or search with sklearn.set_config(enable_metadata_routing=True). "
+            "The model of another constrained classifier gets none: the constraint is that one's."
         )
     if messages and any(notion.needs_groups for notion in task.notions):
         if task.missing_sensitive == "raise":

@@ -389,6 +389,14 @@ def test_without_groups_to_compare(name, group):
         clone(clf).set_params(missing_sensitive="raise").fit(X, y, sensitive_features=group)
 
 
+def test_a_constrained_classifier_as_the_model_is_said_to_get_no_groups():
+    """They were given, to the classifier around it."""
+    X, y, group = table()
+    clf = fc.RateConstrainedClassifier(model=fc.RateConstrainedClassifier())
+    with pytest.warns(MissingSensitiveFeaturesWarning, match="model of another .* gets none"):
+        clf.fit(X, y, sensitive_features=group)
+
+
 def test_caps_over_everybody_need_no_groups():
     X, y, _ = table()
     with warnings.catch_warnings(action="error"):
