@@ -121,9 +121,9 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     the criterion is about) and lie within 64 rows of the stream. The promise is exact if within
     each window either the rates or the fractions of the groups stay as they are;
     ``fairconstrained/monitoring/betting.py`` proves it.
-    **Cycles of less than a hundred rows, or of small groups a few hundred, in which both swing far
-    raise false alarms**, with equal rates between 5 % and 95 % in nearly all streams at 24 rows:
-    pass shorter times in calls of their own.
+    **Cycles of a hundred rows or less, or of a few hundred where a group is small in between, in
+    which both swing far raise false alarms**, the more if they jump: pass shorter times in calls of
+    their own. :doc:`/evidence/monitoring` has their numbers.
 
     **Rows of a call are compared with each other only**, if it has four or more of two groups, so
     pass together what belongs together, such as the rows of an hour. Rows of smaller calls wait for
