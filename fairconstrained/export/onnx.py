@@ -11,14 +11,19 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from fairconstrained.models.cross_fitting import LEAST_GIVEN, Calibrator, Ensemble, InKinds
 from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
 from fairconstrained.numerics import TINY
+
+# skl2onnx takes other ones of neighbours at the same distance, and two classes for several.
+_OTHER_ANSWERS = (KNeighborsClassifier, LinearDiscriminantAnalysis)
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:
@@ -51,7 +56,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         If the model is not fitted.
     ValueError
         If the model cannot be converted: it needs the group to predict, is a module of your own,
-        has decisions but no probabilities inside, or a classifier that skl2onnx does not know.
+        has decisions but no probabilities inside, or a part of which skl2onnx has no graph, or none
+        with the same answers.
 
     Examples
     --------
@@ -62,6 +68,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     check_is_fitted(model)
     register_onnx_converters()
     import skl2onnx
+    from onnx.shape_inference import InferenceError, infer_shapes
     from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 
     # Boosted trees inside are the model, unless they lack a class. Graphs of other classifiers may
@@ -73,12 +80,18 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
     # Dictionaries of probabilities, skl2onnx's default, exist in single precision only.
     given = {"options": {id(model): {"zipmap": False}}, **options}
     try:
-        return skl2onnx.to_onnx(model, X, **given)
+        graph = skl2onnx.to_onnx(model, X, **given)
+        infer_shapes(graph, check_type=True, strict_mode=True)  # as when it will be loaded
+        return graph
     except (MissingConverter, MissingShapeCalculator) as error:
         unknown = str(error).partition("'<class '")[2].partition("'")[0].rpartition(".")[2]
         raise ValueError(
             f"skl2onnx has no converter for {unknown or 'a part of the model'}: register one by "
             "skl2onnx.update_registered_converter (onnxmltools has those for LightGBM and XGBoost)."
+        ) from error
+    except (InferenceError, AttributeError, NameError, NotImplementedError) as error:
+        raise ValueError(
+            f"skl2onnx has no graph of this model in double precision: {error}"
         ) from error
 
 
@@ -139,6 +152,9 @@ class _Graph:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import DoubleTensorType
 
+        parts = [model, *getattr(model, "get_params", dict)().values()]
+        if unlike := [part for part in parts if isinstance(part, _OTHER_ANSWERS)]:
+            raise ValueError(f"The graph of skl2onnx has other probabilities than {unlike[0]!r}.")
         if not hasattr(model, "predict_proba"):
             raise ValueError(f"ONNX needs a classifier with predict_proba; got {model!r}.")
         scope, container = self._scope, self._container

@@ -126,6 +126,12 @@ class SingleFit(PlainClassifier, Posteriors):
                 "a search only with metadata routing, where its estimator requests it); got "
                 f"{self.estimator!r}. Posteriors takes any classifier."
             )
+        if any(hasattr(step, "fit_resample") for _, step in getattr(self.estimator, "steps", ())):
+            raise ValueError(
+                "SingleFit.estimator must learn from the rows that it is given, which have weights "
+                f"for what their decisions cost, and a sampler gives it others; got "
+                f"{self.estimator!r}. To weigh labels, give costs to the estimator around it."
+            )
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
         """Return columns of posteriors, out of fold, and keep columns of rows seen in each fold.

@@ -6,6 +6,7 @@ import pytest
 from fairconstrained import RateConstrainedClassifier
 from fairconstrained.metrics import demographic_parity_difference, fairness_scorer
 from fairconstrained.model_selection import SensitiveColumnsClassifier
+from fairconstrained.models import SingleFit
 from tests.helpers.clients import frame
 
 imblearn = pytest.importorskip("imblearn", reason="imbalanced-learn is in the extra `clients`")
@@ -53,3 +54,14 @@ def test_ready_made_scorers_work_whatever_is_imported_first(rare):
         asked = {"scoring": demographic_parity_scorer, "params": {"sensitive_features": groups}}
         scores = cross_validate(LogisticRegression(), X, y, cv=2, error_score="raise", **asked)
     assert (scores["test_score"] <= 0).all()
+
+
+def test_a_single_fit_refuses_a_sampler_whose_rows_have_no_weights(rare):
+    from imblearn.pipeline import make_pipeline
+    from imblearn.under_sampling import RandomUnderSampler
+    from sklearn.linear_model import LogisticRegression
+
+    table, y = rare
+    model = SingleFit(make_pipeline(RandomUnderSampler(), LogisticRegression()))
+    with pytest.raises(ValueError, match="a sampler gives it others"):
+        RateConstrainedClassifier(model=model).fit(table.drop(columns="sex"), y)

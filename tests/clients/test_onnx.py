@@ -10,13 +10,17 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
+    AdaBoostClassifier,
     ExtraTreesClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    VotingClassifier,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OrdinalEncoder, StandardScaler
 from sklearn.svm import LinearSVC
@@ -186,6 +190,18 @@ def test_inputs_in_single_precision_are_computed_with_in_double():
         (RateConstrainedClassifier(model=torch.nn.Linear, max_iter=3), "torch.onnx.export"),
         (RateConstrainedClassifier(model=LinearSVC()), "predict_proba"),
         (RateConstrainedClassifier(model=Unknown()), "no converter for Unknown"),
+        (
+            RateConstrainedClassifier(model=KNeighborsClassifier()),
+            "has other probabilities than KN",
+        ),
+        (
+            RateConstrainedClassifier(model=AdaBoostClassifier(n_estimators=3, random_state=0)),
+            "no graph of this model in double precision: .* inconsistent type",
+        ),
+        (
+            RateConstrainedClassifier(model=VotingClassifier([("a", GaussianNB())], voting="soft")),
+            "no graph of this model .*: flatten_transform==True is not implemented",
+        ),
     ],
 )
 def test_what_has_no_graph_is_refused_in_words(estimator, words):
