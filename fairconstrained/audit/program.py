@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from fairconstrained.arrays import in_rows
 from fairconstrained.audit.facts import audited
 from fairconstrained.audit.files import File, Unusable
 from fairconstrained.audit.pages import Audit
@@ -47,8 +48,8 @@ def _file(options: argparse.Namespace) -> File:
     fewest = 2 * options.min_cell
     if (n_rows := len(file.frame)) < fewest:
         raise Unusable(
-            f"{file.name} has {n_rows} row{'s' * (n_rows != 1)}. Comparing two groups takes at "
-            f"least {fewest}, as rates that rest on fewer than {options.min_cell} are hidden "
+            f"{file.name} has {in_rows(n_rows)}. Comparing two groups takes at least "
+            f"{fewest}, as rates that rest on fewer than {options.min_cell} are hidden "
             "(--min-cell)."
         )
     check_groups(file.frame[list(dict.fromkeys(people))])

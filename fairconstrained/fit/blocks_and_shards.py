@@ -12,10 +12,9 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples
 from torch import Generator
 
-from fairconstrained.arrays import Array, computed, rows_of
+from fairconstrained.arrays import Array, rows_of
 from fairconstrained.blocks import Blocks
 from fairconstrained.distributed import ALONE, Workers, refuse_difference
 from fairconstrained.fit.rows import (
@@ -128,14 +127,14 @@ def rows_of_blocks(task: Task, estimator: Any, inputs: FitInputs) -> TrainingRow
     group = groups = names = None
     weightless: tuple[Any, ...] = ()
     if inputs.sensitive_features is not None:
-        columns = computed(inputs.sensitive_features)
+        columns = inputs.sensitive_features
         if not isinstance(columns, UncertainGroups):
             columns = columns_of(columns)
             if task.described is not None:
                 columns = task.described.in_order(columns, "sensitive_features")
             names = tuple(columns)
         one = next(iter(columns.values())) if isinstance(columns, dict) else columns
-        check_length("sensitive_features", _num_samples(one), len(y), "y")
+        check_length("sensitive_features", len(one), len(y), "y")
         needed = required(task, inputs)
         group, groups = encoded(columns, len(y), "sensitive_features", needed)
     if not used.all():
@@ -166,10 +165,8 @@ def encoded(
 
 
 def agreed(task: Task, estimator: Any, rows: TrainingRows, workers: Workers) -> TrainingRows:
-    """Return the rows with labels, groups and units of weight of all workers, which must agree.
-
-    The columns of X are those that scikit-learn has noted on the estimator.
-    """
+    """Return the rows with labels, groups and units of weight of all workers, which must agree."""
+    # The columns of X are those that scikit-learn has noted on the estimator.
     names, start = getattr(estimator, "feature_names_in_", None), None
     if task.last is not None:  # a fingerprint of where it begins
         last = [task.last.get(name, ()) for name in ("coef_", "intercept_", "multipliers_")]

@@ -187,7 +187,7 @@ def validated(
     codes = labels = columns = None
     weightless: tuple[Any, ...] = ()
     if inputs.sensitive_features is not None:
-        # `checked_rows` compares the groups with those before, wherever the rows are.
+        # `checked_rows` compares the kinds of the groups with those before, wherever rows are.
         before = before and Description(before.columns)
         groups = inputs.sensitive_features
         (codes, labels), after = coded_groups(groups, len(y), before, required=needed)
@@ -219,20 +219,14 @@ def weightless_everywhere(parts: Iterable[tuple[Any, ...]], groups: Array) -> tu
 
 
 def required(task: Task, inputs: FitInputs) -> int | None:
-    """Return how many of the last columns a row needs to be compared by the others; None: all.
-
-    Private fits need all, since the groups of their releases are a public domain.
-    """
+    """Return how many of the last columns a row needs to be compared by the others; None: all."""
     parallel = any(getattr(notion, "attributes", None) == "parallel" for notion in task.notions)
     # Groups of private releases are a public domain, whatever is missing.
     return inputs.n_control if parallel and not task.is_private else None
 
 
 def checked_rows(task: Task, rows: TrainingRows) -> TrainingRows:
-    """Return the rows, in one group if none are known, if the criteria are defined for them.
-
-    Groups are of the kinds of an earlier fit from which this one goes on, wherever the rows are.
-    """
+    """Return the rows, in one group if none are known, if the criteria are defined for them."""
     name, classes, groups = task.name, rows.classes, rows.groups
     names = [] if groups is None else groups.tolist()
     is_crossed = bool(names) and isinstance(names[0], tuple)
@@ -381,8 +375,7 @@ def _in_domain(codes: Array, labels: Array, domain: list[Any]) -> tuple[Array, A
     """Return the codes of labels in a domain that holds them, and the domain as an array."""
     place = {label: i for i, label in enumerate(domain)}
     places = [place[label] for label in labels.tolist()]
-    # np.array would make a table of the tuples.
-    array = np.empty(len(domain), dtype=object)  # labels of crossed columns are tuples
+    array = np.empty(len(domain), dtype=object)  # np.array would make a table of tuples
     array[:] = domain
     return recoded(codes, places), array if isinstance(domain[0], tuple) else np.array(domain)
 

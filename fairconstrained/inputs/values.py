@@ -299,18 +299,18 @@ class Description:
             )
         return self if label is None else replace(self, favourable=label)
 
-    def also(self, other: Description, name: str = "sensitive_features") -> Description:
+    def also(self, other: Description) -> Description:
         """Describe the data of another description too; raise ValueError if they differ."""
         both = self.with_labels(other.labels, "labels").with_favourable(other.favourable)
-        groups = list(map(self.placing(other, name), other.groups))
-        return described(groups, other.columns, both, name)
+        groups = list(map(self.placing(other), other.groups))
+        return described(groups, other.columns, both, "sensitive_features")
 
-    def placing(self, other: Description, name: str = "sensitive_features") -> Callable[[Any], Any]:
+    def placing(self, other: Description) -> Callable[[Any], Any]:
         """Return a function that puts values of the other's groups in the order of columns here."""
         if self.columns is None or other.columns is None:
             return lambda group: group
         numbered = {column: at for at, column in enumerate(other.columns)}
-        places = list(self.in_order(numbered, name).values())
+        places = list(self.in_order(numbered, "sensitive_features").values())
         return lambda group: tuple(group[at] for at in places) if len(places) > 1 else group
 
 
@@ -348,10 +348,7 @@ def warn_of_spellings(groups: Sequence[Any], before: Sequence[Any], name: str) -
 
 def examples_of(groups: Sequence[Any]) -> tuple[Any, ...]:
     """Return a value of each column of groups, which shows its kind; None where there is none."""
-    rows = [group if isinstance(group, tuple) else (group,) for group in groups]
-    if rows and None not in rows[0]:  # groups that lack a value come last
-        return rows[0]
-    columns = zip(*rows, strict=True)
+    columns = zip(*(g if isinstance(g, tuple) else (g,) for g in groups), strict=True)
     return tuple(next((v for v in column if v is not None), None) for column in columns)
 
 

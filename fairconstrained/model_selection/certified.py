@@ -39,7 +39,7 @@ from fairconstrained.inputs.groups import within_strata
 from fairconstrained.inputs.samples import check_samples
 from fairconstrained.inputs.values import listed
 from fairconstrained.metrics.certificates import certify
-from fairconstrained.metrics.claims import BOUNDS, constraint_bound, read_claim
+from fairconstrained.metrics.claims import BOUNDS, Claim, constraint_bound, read_claim
 from fairconstrained.metrics.inputs import (
     CONSTANT,
     last_step,
@@ -56,7 +56,6 @@ from fairconstrained.model_selection._common import (
 )
 from fairconstrained.model_selection.splits import holdout_split
 from fairconstrained.privacy.seeds import without_seeds
-from fairconstrained.rate_definitions import CAPS, PARITIES
 
 Parameters = Mapping[str, Any]
 Candidate = tuple[Parameters, Any]  # a fitted model, and its settings
@@ -248,7 +247,7 @@ class CertifiedClassifier(DelegatingClassifier):
         constraint = self._given("constraint", self.constraint)
         slack = self._given("slack", self.slack, constraint_bound(constraint))
         how = {"interval": self._of_estimator("interval"), "min_group_size": self.min_group_size}
-        pooled = read_claim(constraint, slack, None, **how).pooled
+        claim = read_claim(constraint, slack, None, **how)
         candidates = self._candidates(slack)
         check_samples(X=X, y=y, sensitive_features=sensitive_features, **fit_params)
         X, y = indexable(X, plain_objects(y))
@@ -269,7 +268,7 @@ class CertifiedClassifier(DelegatingClassifier):
             len(y),  # type: ignore[arg-type]
             float(size),
             self.random_state,
-            None if pooled else groups,
+            None if claim.pooled else groups,
         )
         metadata = {**fit_params}
         if sensitive_features is not None:
@@ -285,10 +284,10 @@ class CertifiedClassifier(DelegatingClassifier):
                 model = clone(self.estimator).set_params(**parameters)
                 return model.fit(own[0], own[1], **rows_of(routed, train))
 
-            if sensitive_features is None and not pooled:
+            if sensitive_features is None and not claim.pooled:
                 tested = [_Tested(candidates[0], fit(candidates[0]), None, float("nan"), True)]
             else:
-                tested = self._tested(candidates, fit, own, other, constraint, slack)
+                tested = self._tested(candidates, fit, own, other, constraint, claim)
         self._keep(tested)
         return self
 
@@ -299,10 +298,9 @@ class CertifiedClassifier(DelegatingClassifier):
         train: tuple[Any, ...],
         test: tuple[Any, ...],
         constraint: Any,
-        slack: float,
+        claim: Claim,
     ) -> list[_Tested]:
         """Train and test candidates in order; return the last test of each model."""
-        interval = self._of_estimator("interval")
 
         def certified(model: Any, rows: tuple[Any, ...], level: float, **more: Any) -> Certificate:
             """Certify at this fraction of the probability of error."""
@@ -312,7 +310,7 @@ class CertifiedClassifier(DelegatingClassifier):
                 sensitive_features=rows[2],
                 control_features=rows[3],
                 constraint=constraint,
-                slack=slack,
+                slack=claim.slack,
                 min_group_size=self.min_group_size,
                 confidence=1.0 - level * (1.0 - self.confidence),
                 **more,
@@ -325,7 +323,7 @@ class CertifiedClassifier(DelegatingClassifier):
         tested: dict[int, _Tested] = {}
 
         def passes(parameters: Parameters, model: Any, level: float) -> bool:
-            own = getattr(last_step(model), "interval_", interval)
+            own = getattr(last_step(model), "interval_", claim.interval)
             found = certified(
                 model, test, level, interval=own, name="rows split off before training"
             )
@@ -334,15 +332,13 @@ class CertifiedClassifier(DelegatingClassifier):
             labels = as_numpy(predicted(model, test[0], test[2]))
             accuracy = float(np.mean(labels == np.asarray(as_numpy(test[1]))))
             tested.pop(id(model), None)  # it may be tested again
-            shown = labels if of_labels else scores_of(model, test[0], test[2])
+            shown = labels if claim.decides else scores_of(model, test[0], test[2])
             useful = not nearly_constant(shown)
             tested[id(model)] = _Tested(dict(parameters), model, certificate, accuracy, useful)
             return certificate.kept
 
-        name = getattr(constraint, "name", constraint)
-        of_labels = interval is None and name in {**PARITIES, **CAPS}
         # Rates of other events do not fall with those of a decision.
-        of_decisions = interval is None and name in OF_DECISIONS
+        of_decisions = claim.decides and claim.notion in OF_DECISIONS
         in_sequences(*sequences(candidates, fit, holds if of_decisions else None, train[0]), passes)
         return list(tested.values())
 

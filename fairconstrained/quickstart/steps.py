@@ -357,10 +357,7 @@ def _predicted(
 def cross_validate(
     compared: list[Method], train: Table, options: argparse.Namespace
 ) -> tuple[str, float, Any, list[Result]]:
-    """Search over method and slack; score the unconstrained models on the same folds.
-
-    Returns the chosen method and slack, this model fitted on all training rows, and all results.
-    """
+    """Search over method and slack; return the choice, its model fitted to all rows, and scores."""
     folds = StratifiedSensitiveKFold(options.cv, shuffle=True, random_state=options.seed)
     choose = select_feasible("accuracy", "gap", max_violation=options.max_violation)
     gap = getattr(metrics, f"{options.constraint}_scorer")
@@ -439,10 +436,7 @@ def measure(
     bounds: list[float],
     options: argparse.Namespace,
 ) -> tuple[list[Result], dict[str, Any], list[str]]:
-    """Train each method on all training rows and measure it on the held-out rows.
-
-    Returns measurements, predictions of each method's last fit, and sentences about misses.
-    """
+    """Measure each method on held-out rows; return its predictions and sentences on misses too."""
     sentences: list[str] = []
 
     def fitted(model: Pipeline, slack: float) -> Any:
