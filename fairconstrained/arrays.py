@@ -58,11 +58,6 @@ def computed(values: Any, *methods: str) -> Any:
     return values
 
 
-def with_names(X: Any) -> Any:
-    """Return a record batch of Arrow as a table: scikit-learn sees no names of columns in it."""
-    return X.to_pandas() if type(X).__name__ == "RecordBatch" else X
-
-
 def read_columns(X: Any, column: Any) -> dict[str, Any]:
     """Return columns of X, any kind of table, that are given by names or else positions."""
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)

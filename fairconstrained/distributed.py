@@ -227,10 +227,6 @@ class Workers:
             raise WorkerError(f"worker {self.rank} of {self.size} cannot go on: {_OUT_OF_STEP}")
         return list(values)
 
-    def largest(self, mine: Tensor) -> float:
-        """Return the largest of one number from each worker."""
-        return max(self.gather(float(mine)))
-
     def agreed_callbacks(self, callbacks: Sequence[Callable[..., Any]]) -> list[Callable[..., Any]]:
         """Return callbacks whose answer is true on all workers if it is on one."""
         if self.size == 1:

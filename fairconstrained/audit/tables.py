@@ -8,12 +8,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
-from typing import Any
 
 import pandas as pd
 
 from fairconstrained.audit.files import File, Unusable, load, refuse_twice
-from fairconstrained.inputs.outcomes import Outcomes, read_outcomes
 from fairconstrained.inputs.values import listed
 
 # A sensitive column with more values than this is no set of groups.
@@ -96,14 +94,6 @@ def dates(column: pd.Series) -> pd.Series | None:
         if days.notna().sum() == len(known):
             return days.dt.tz_localize(None)
     return None
-
-
-def read_label(column: Any, positive: Any, name: str) -> Outcomes:
-    """Read a column of labels; `Unusable` if the favourable one is not known."""
-    try:
-        return read_outcomes({"label": column}, positive, "--positive")["label"]
-    except ValueError as error:
-        raise Unusable(f"In {name}, {error}") from None
 
 
 def check_groups(columns: pd.DataFrame) -> None:

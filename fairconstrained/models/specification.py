@@ -17,7 +17,7 @@ from sklearn.utils import InputTags, check_array, column_or_1d, get_tags
 from sklearn.utils.validation import indexable, validate_data
 from torch import Generator, Tensor, nn
 
-from fairconstrained.arrays import Floats, is_number, with_names
+from fairconstrained.arrays import Floats, is_number
 from fairconstrained.inputs.labels import plain_labels
 from fairconstrained.inputs.samples import texts_and_dates
 from fairconstrained.models.boosters.words import as_codes
@@ -59,7 +59,8 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         ``n_features_in_`` and ``feature_names_in_`` of the estimator are set, or compared if not
         `reset`.
         """
-        X = with_names(X)
+        if type(X).__name__ == "RecordBatch":  # of Arrow; scikit-learn sees no names in it
+            X = X.to_pandas()
         if words := texts_and_dates(X):
             raise ValueError(f"X must hold numbers; {words}")
         # Where scikit-learn takes tensors, they stay on their device, in double precision.

@@ -27,12 +27,13 @@ from tqdm.auto import tqdm
 from fairconstrained import RateConstrainedClassifier, metrics
 from fairconstrained.arrays import in_rows
 from fairconstrained.audit.files import File, Unusable
-from fairconstrained.audit.tables import check_groups, dates, numbers, read_label, read_table
+from fairconstrained.audit.tables import check_groups, dates, numbers, read_table
 from fairconstrained.comparison import compared
 from fairconstrained.datasets import load_dataset, make_loan_applications
 from fairconstrained.datasets.catalogue import DATASETS
 from fairconstrained.exceptions import NoUsefulModelError
 from fairconstrained.inputs.groups import encode_groups, group_name
+from fairconstrained.inputs.outcomes import read_outcomes
 from fairconstrained.inputs.values import listed, notes_on, texts
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
@@ -174,7 +175,10 @@ def _labels(
     if len(values) < 2:
         labels = f"the labels in {column.name} are {listed(values) or 'missing'}"
         raise Unusable(f"In {name_of_file} {labels}. Learning needs two or more.")
-    outcome = read_label(column, positive, name_of_file)
+    try:
+        outcome = read_outcomes({"label": column}, positive, "--positive")["label"]
+    except ValueError as error:
+        raise Unusable(f"In {name_of_file}, {error}") from None
     name = f"{column.name} = " if pd.api.types.is_numeric_dtype(column) else ""
     good = sorted(outcome.good, key=str)
     others = [value for value in values if value not in good]

@@ -50,7 +50,7 @@ def noisy_sums(
         return overall, 0.0
     # We account for antipodal contributions, a distance of 2; groups are sqrt(2) apart,
     # and of all rows, without sampling, nothing but the distance matters.
-    largest, half = data.workers.largest(rows.norm(dim=1).max()), 0.5**0.5
+    largest, half = max(data.workers.gather(float(rows.norm(dim=1).max()))), 0.5**0.5
     sums = sums.reshape(n_conditions, n_groups, -1) - mean
     noisy = releases.noisy(name, sums, largest * half, rng)
     # The total is public: noise on it is undone.
