@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,8 +77,8 @@ def fairness_scorer(
     Returns
     -------
     callable
-        ``scorer(estimator, X, y)``; it can be pickled. The routed one compares groups within the
-        `control_features` that are routed to fits, and also works in
+        ``scorer(estimator, X, y)``; it can be pickled. The routed one of a metric with
+        `control_features` compares groups within those that are routed to fits. It also works in
         ``TunedThresholdClassifierCV``, which gives its scorer no X. To weight it too, call
         ``scorer.set_score_request(sensitive_features=True, sample_weight=True)`` on a scorer of
         your own, with routing enabled.
@@ -121,7 +122,8 @@ def fairness_scorer(
             f"column must be None where sensitive_features are given; got column={column!r}."
         )
     if column is None and sensitive_features is None:
-        return _RoutedScorer(metric, options)
+        within_strata = "control_features" in inspect.signature(metric).parameters
+        return (_StratifiedScorer if within_strata else _RoutedScorer)(metric, options)
     return _ReadingScorer(metric, column, sensitive_features, options)
 
 
@@ -182,13 +184,13 @@ _SklearnScorer: Any = type(make_scorer(accuracy_score))
 
 
 class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
-    """Scorer that asks for sensitive features, and strata, by metadata routing.
+    """Scorer that asks for sensitive features by metadata routing.
 
     The request is an attribute of the class: one made by ``set_score_request`` lacks the methods
     that other packages (imbalanced-learn's ``fit_resample``) add to scikit-learn's requests later.
     """
 
-    __metadata_request__score = dict.fromkeys(["sensitive_features", "control_features"], True)
+    __metadata_request__score = {"sensitive_features": True}  # noqa: RUF012
     judge = staticmethod(_nan_without_use)  # of a score, the predictions and the metric
 
     def __init__(self, metric: Metric, options: dict[str, Any]) -> None:
@@ -206,8 +208,15 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
         return self.judge(float(score), predicted[0], self._score_func)
 
 
-# scikit-learn 1.6 generates a narrower one, which takes no other metadata.
-_RoutedScorer.set_score_request = _SklearnScorer.set_score_request
+class _StratifiedScorer(_RoutedScorer):
+    """Scorer that also asks for strata, of a metric that compares groups within them."""
+
+    __metadata_request__score = {"control_features": True}  # noqa: RUF012
+
+
+# scikit-learn 1.6 generates narrower ones, which take no other metadata.
+for _scorer in (_RoutedScorer, _StratifiedScorer):
+    _scorer.set_score_request = _SklearnScorer.set_score_request
 
 
 class _ReadingScorer:

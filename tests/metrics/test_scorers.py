@@ -201,6 +201,21 @@ def test_weights_reach_the_metric(data):
         assert scorer(Fixed(y_pred), X, y, **kwargs) == expected
 
 
+class WithinStrata(LogisticRegression):
+    def fit(self, X, y, control_features=None):
+        return super().fit(X, y)
+
+
+def test_a_metric_without_strata_judges_fits_that_have_them(data, routing):
+    X, y, sex = data
+    model = WithinStrata().set_fit_request(control_features=True)
+    params = {"sensitive_features": sex, "control_features": sex}
+    scoring = fairness_scorer(fairlearn.metrics.demographic_parity_difference)
+    options = {"cv": CV, "error_score": "raise", "params": params}
+    scores = cross_val_score(model, X[["x"]], y, scoring=scoring, **options)
+    assert np.isfinite(scores).all()
+
+
 @pytest.mark.parametrize("round_trip", [lambda s: pickle.loads(pickle.dumps(s)), copy.deepcopy])
 def test_scorers_survive_pickle_and_keep_their_request(round_trip, data):
     X, y, sex = data
