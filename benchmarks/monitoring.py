@@ -140,7 +140,7 @@ def measured(setting: Setting, n_streams: int) -> dict[str, Any]:
 
 DRIFT_ROWS = 6_000
 _TIME = np.arange(DRIFT_ROWS) / DRIFT_ROWS
-_ODD = np.arange(DRIFT_ROWS) // 20 % 2
+_ODD = {n: np.arange(DRIFT_ROWS) // n % 2 for n in (20, 50, 100, 200)}
 _SEASON, _DAY = np.sin(2 * np.pi * _TIME * DRIFT_ROWS / np.array([[700], [100]]))
 # The first group's rate at every row, and the logarithm of what multiplies the odds of its share.
 MOVES: dict[str, tuple[Array, Array]] = {
@@ -151,7 +151,9 @@ MOVES: dict[str, tuple[Array, Array]] = {
     "ramps of both": (0.2 + 0.6 * _TIME, 2.0 * _TIME),
     "seasons of both, 700 rows": (0.4 + 0.25 * _SEASON, 1.5 * _SEASON),
     "seasons of both, 100 rows": (0.4 + 0.25 * _DAY, 1.5 * _DAY),
-    "jumps of both with every call of 20 rows": (0.2 + 0.5 * _ODD, 2.0 * _ODD),
+    "jumps of both with every call of 20 rows": (0.2 + 0.5 * _ODD[20], 2.0 * _ODD[20]),
+    **{f"jumps of both every {n} rows": (0.1 + 0.8 * odd, 3.9 * odd) for n, odd in _ODD.items()},
+    "wider jumps of both every 200 rows": (0.1 + 0.8 * _ODD[200], 6.1 * _ODD[200]),
 }
 SHARES = (0.02, 0.15, 0.5)
 CHUNKS = (100, 1000)
