@@ -22,7 +22,8 @@ from fairconstrained.models.perceptron import Layers
 from fairconstrained.models.posteriors import LEAST, FittedPosteriors, PartModel
 from fairconstrained.numerics import TINY
 
-# skl2onnx takes other ones of neighbours at the same distance, and two classes for several.
+# Their graphs differ: other neighbours where several are equally near, and for discriminants of two
+# classes the probabilities of several.
 _OTHER_ANSWERS = (KNeighborsClassifier, LinearDiscriminantAnalysis)
 
 
@@ -56,8 +57,8 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
         If the model is not fitted.
     ValueError
         If the model cannot be converted: it needs the group to predict, is a module of your own,
-        has decisions but no probabilities inside, or a part of which skl2onnx has no graph, or none
-        with the same answers.
+        has decisions but no probabilities inside, or a part that skl2onnx cannot convert, or
+        converts to a graph with other answers.
 
     Examples
     --------

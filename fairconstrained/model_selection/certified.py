@@ -275,19 +275,19 @@ class CertifiedClassifier(DelegatingClassifier):
             metadata["sensitive_features"] = sensitive_features
         with passing_metadata(type(self).__name__):
             routed = process_routing(self, "fit", **metadata).estimator.fit
-            own, other = (
+            training, split_off = (
                 tuple(rows_of(values, rows) for values in (X, y, sensitive_features, strata))
                 for rows in (train, test)
             )
 
             def fit(parameters: Parameters) -> Any:
                 model = clone(self.estimator).set_params(**parameters)
-                return model.fit(own[0], own[1], **rows_of(routed, train))
+                return model.fit(*training[:2], **rows_of(routed, train))
 
             if sensitive_features is None and not claim.pooled:
                 tested = [_Tested(candidates[0], fit(candidates[0]), None, float("nan"), True)]
             else:
-                tested = self._tested(candidates, fit, own, other, constraint, claim)
+                tested = self._tested(candidates, fit, training, split_off, constraint, claim)
         self._keep(tested)
         return self
 
@@ -323,9 +323,9 @@ class CertifiedClassifier(DelegatingClassifier):
         tested: dict[int, _Tested] = {}
 
         def passes(parameters: Parameters, model: Any, level: float) -> bool:
-            own = getattr(last_step(model), "interval_", claim.interval)
+            interval = getattr(last_step(model), "interval_", claim.interval)
             found = certified(
-                model, test, level, interval=own, name="rows split off before training"
+                model, test, level, interval=interval, name="rows split off before training"
             )
             # Report the confidence of the whole procedure, not that of the single test.
             certificate = replace(found, confidence=float(self.confidence))

@@ -128,8 +128,8 @@ class SingleFit(PlainClassifier, Posteriors):
             )
         if any(hasattr(step, "fit_resample") for _, step in getattr(self.estimator, "steps", ())):
             raise ValueError(
-                "SingleFit.estimator must learn from the rows that it is given, which have weights "
-                f"for what their decisions cost, and a sampler gives it others; got "
+                "SingleFit.estimator must learn from the rows of the fit, which are weighted by "
+                "the costs of decisions, and a sampler gives it others; got "
                 f"{self.estimator!r}. To weigh labels, give costs to the estimator around it."
             )
 

@@ -153,8 +153,8 @@ def _too_small(
         "false_positive_rate": (rows[:, 0], f"{outcomes[0]} in "),
         "true_positive_rate": (rows[:, 1], f"{outcomes[1]} in "),
     }
-    of_rates, words = zip(*map(counts.get, CONSTRAINTS[options.constraint][1]), strict=True)
-    cells = compared(np.stack(of_rates, axis=1), options.max_violation, "auto")
+    sizes, words = zip(*map(counts.get, CONSTRAINTS[options.constraint][1]), strict=True)
+    cells = compared(np.stack(sizes, axis=1), options.max_violation, "auto")
     small = cells.left_out(lambda g, k: f"{words[k]}group {group_name(names[g])}")
     if not small:
         return []
