@@ -151,6 +151,9 @@ class RateConstrainedClassifier(PrivateFairClassifier):
     training_violation_ : float
         The same by the model that predicts, for all training rows. A wrapped classifier was fitted
         to these, or to most of them, so that `violation_` says more about new ones.
+    label_shares_ : ndarray of shape (n_classes,)
+        The weighted share of the rows of `violation_` that are predicted to be of each class; for
+        ``SingleFit`` by the head from which its classifier learns. Not of private fits.
     violations_ : dict
         The value of each criterion, by its name; nan if it has nothing to compare.
     feasible_ : bool

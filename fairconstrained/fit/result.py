@@ -18,6 +18,7 @@ from fairconstrained.fit.exact import NEARLY_EQUAL, Record
 from fairconstrained.fit.task import Fit, Solved, Stage, Task
 from fairconstrained.inputs.labels import top_of_words
 from fairconstrained.inputs.values import listed
+from fairconstrained.losses import hard_classes
 from fairconstrained.models.perceptron import auditable
 from fairconstrained.problems.baselines import ERROR_TOL
 from fairconstrained.problems.rows import Rows
@@ -52,6 +53,8 @@ def store(estimator: Any, fit: Fit, solved: Solved, left_out: Sequence[str]) -> 
         "privacy_": fit.ledger[-1] if fit.ledger else None,
         **history(task, solved.stages),
     }
+    if not task.is_private:
+        fitted["label_shares_"] = label_shares(problem, solution.iterate.x)
     for name in tuple(vars(estimator)):
         if name.endswith("_") and name not in FROM_VALIDATION:
             delattr(estimator, name)  # of a former fit, perhaps with another model
@@ -98,6 +101,17 @@ def measures(task: Task, problem: Any, solution: Solution, excess: Tensor) -> di
         "training_violation_": value,
         "feasible_": compares and bool((excess <= FEASIBILITY_TOL).all()),
     }
+
+
+def label_shares(problem: Any, x: Tensor) -> Any:
+    """Return the weight of the rows that are predicted to be of each class, of one in all."""
+    w, n_classes = x[: problem.model.n_params], len(problem.constraint.space[0])
+
+    def weights(rows: Rows) -> Tensor:
+        labels = hard_classes(problem.model.scores(w, rows.X).detach())
+        return torch.bincount(labels, rows.weight, n_classes)
+
+    return (problem.data.total(weights) / problem.data.total_weight).cpu().numpy()
 
 
 def history(task: Task, stages: Sequence[Stage]) -> dict[str, Any]:

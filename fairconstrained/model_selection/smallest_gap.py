@@ -69,8 +69,8 @@ class SmallestGapClassifier(DelegatingClassifier):
     ----------
     estimator_ : RateConstrainedClassifier
         The fit with the smallest gap that keeps the floors, among those that do not predict the
-        same for 99 % of the training rows. If none does, that without a bound on the gap, with a
-        ConstraintNotSatisfiedWarning of its own.
+        same for 99 % of these rows, or of the training rows. If none does, that without a bound on
+        the gap, with a ConstraintNotSatisfiedWarning of its own.
     gap_ : float
         Its gap; nan if there is nothing to compare.
     feasible_ : bool
@@ -150,7 +150,9 @@ class SmallestGapClassifier(DelegatingClassifier):
             if any(map(isnan, values)):  # nothing to compare
                 return _Tried(slack, float("nan"), float("nan"), True, model)
             excess = [v - f.max for v, f in zip(values[len(notions) :], floors, strict=True)]
-            useful = not nearly_constant(model.predict(X))
+            # Copies that know the rows differ from each other in more decisions than on new rows.
+            useful = model.label_shares_.max() < 1.0 - CONSTANT
+            useful = useful and not nearly_constant(model.predict(X))
             return _Tried(slack, max(values[i] for i in minimised), max(excess), useful, model)
 
         tried = [fitted(float("inf"))]

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 from sklearn import config_context
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -200,3 +201,25 @@ def test_the_smallest_gap_is_that_of_a_useful_model():
     assert not nearly_constant(clf.predict(X))
     assert not clf.tried_.loc[~clf.tried_["useful"], "kept"].any()
     assert (clf.tried_.loc[clf.tried_["kept"], "excess"] <= 0.0).all()
+
+
+def test_a_constant_on_rows_that_no_copy_knows_is_not_chosen():
+    """At the least slack a forest accepts some training rows and, out of fold, hardly any."""
+    rng = np.random.default_rng(5)
+    group = rng.integers(2, size=200)
+    X = np.column_stack((1.5 * group + rng.normal(size=200), rng.normal(size=200)))
+    y = (X[:, 0] + rng.normal(size=200) > 2.2).astype(int)
+    forest = RandomForestClassifier(20, random_state=0)
+    estimator = RateConstrainedClassifier(model=forest, random_state=0)
+    clf = SmallestGapClassifier(estimator, ExpectedCost(0.3), tol=0.02)
+    clf.fit(X, y, sensitive_features=group)
+    assert clf.tried_["useful"].tolist() == [True, False, True]
+    assert clf.estimator_.label_shares_.max() < 0.99
+
+
+def test_shares_of_labels_are_those_of_weighted_predictions():
+    X, y, group = draw(n_classes=3)
+    weight = np.arange(len(y)) % 3
+    clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group, sample_weight=weight)
+    shares = np.bincount(clf.predict(X), weight) / weight.sum()
+    np.testing.assert_allclose(clf.label_shares_, shares, rtol=1e-12)
