@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from fairconstrained.arrays import check_has, check_number
 from fairconstrained.exceptions import NoUsefulModelError, ignoring
-from fairconstrained.metrics.claims import BOUNDS
+from fairconstrained.metrics.claims import constraint_bound
 from fairconstrained.metrics.inputs import CONSTANT, nearly_constant
 from fairconstrained.model_selection._common import DelegatingClassifier
 from fairconstrained.sharing import follow
@@ -24,13 +24,13 @@ class _Tried(NamedTuple):
 
     slack: float
     gap: float
-    excess: float  # of the floors
+    excess: float  # the largest over floors and other bounds
     useful: bool  # whether its predictions are not nearly constant
     model: Any
 
     @property
     def kept(self) -> bool:
-        """Whether it keeps the floors, and is of use."""
+        """Whether it keeps what it must, and is of use."""
         return self.useful and self.excess <= 0.0
 
 
@@ -74,9 +74,9 @@ class SmallestGapClassifier(DelegatingClassifier):
     gap_ : float
         Its gap; nan if there is nothing to compare.
     feasible_ : bool
-        Whether it keeps the floors.
+        Whether it keeps the floors, and criteria with a slack of their own.
     tried_ : DataFrame
-        All fits: ``slack``, ``gap``, ``excess`` over the floors, ``useful``, ``kept``.
+        All fits: ``slack``, ``gap``, ``excess`` over what they must keep, ``useful``, ``kept``.
     classes_, n_features_in_, feature_names_in_
         As usual.
 
@@ -138,7 +138,7 @@ class SmallestGapClassifier(DelegatingClassifier):
         """
         floors, notions = self._checked()
         names = [*notions, *floors]
-        minimised = [i for i, notion in enumerate(notions) if not _is_bounded(notion)]
+        bounds = list(map(constraint_bound, names))
         least = self.estimator.min_group_size
         first = follow(self.estimator)
         first.set_params(constraint=names, min_group_size=0 if least == "auto" else least)
@@ -149,11 +149,13 @@ class SmallestGapClassifier(DelegatingClassifier):
             values = list(model.violations_.values())
             if any(map(isnan, values)):  # nothing to compare
                 return _Tried(slack, float("nan"), float("nan"), True, model)
-            excess = [v - f.max for v, f in zip(values[len(notions) :], floors, strict=True)]
+            pairs = list(zip(values, bounds, strict=True))
+            gap = max(value for value, bound in pairs if bound is None)
+            excess = max(value - bound for value, bound in pairs if bound is not None)
             # Copies that know the rows differ from each other in more decisions than on new rows.
             useful = model.label_shares_.max() < 1.0 - CONSTANT
             useful = useful and not nearly_constant(model.predict(X))
-            return _Tried(slack, max(values[i] for i in minimised), max(excess), useful, model)
+            return _Tried(slack, gap, excess, useful, model)
 
         tried = [fitted(float("inf"))]
         if not tried[0].useful:
@@ -194,14 +196,9 @@ class SmallestGapClassifier(DelegatingClassifier):
                 f"search would spend the budget again; got {self.estimator!r}."
             )
         own = self.estimator._notions()
-        if all(map(_is_bounded, own)):
+        if all(constraint_bound(notion) is not None for notion in own):
             raise ValueError(
                 "estimator must have a criterion without a slack of its own, whose gap is "
                 f"minimised; got {self.estimator!r}."
             )
         return list(floors), own
-
-
-def _is_bounded(notion: Any) -> bool:
-    """Return whether a criterion has a slack of its own."""
-    return any(getattr(notion, name, None) is not None for name in BOUNDS)

@@ -1,6 +1,7 @@
 """The smallest gap at a given quality; who says the same of everybody is never chosen."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 from sklearn import config_context
@@ -80,19 +81,30 @@ def test_other_criteria_and_several_floors_hold_in_every_fit():
     assert clf.estimator_.violations_["false_negative_rate"] <= 0.351
 
 
-def test_a_floor_out_of_reach_is_said():
+@pytest.mark.parametrize(
+    ("constraint", "floor"),
+    [
+        ("demographic_parity", ExpectedCost(0.0)),
+        (["demographic_parity", ExpectedCost(0.0)], FalseNegativeRate(1.0)),
+    ],
+)
+def test_a_bound_out_of_reach_is_said(constraint, floor):
     X, y, group = table()
+    clf = SmallestGapClassifier(RateConstrainedClassifier(constraint), floor)
     with pytest.warns(exceptions.ConstraintNotSatisfiedWarning, match="expected_cost"):
-        clf = SmallestGapClassifier(BY_RATES, ExpectedCost(0.0)).fit(X, y, sensitive_features=group)
+        clf.fit(X, y, sensitive_features=group)
     assert not clf.feasible_
     assert len(clf.tried_) == 1
 
 
 def test_without_groups_there_is_nothing_to_compare():
     X, y, _ = table()
-    with pytest.warns(match="cannot compare"):
-        clf = SmallestGapClassifier(BY_RATES, ExpectedCost(0.5)).fit(X, y)
-    assert np.isnan(clf.gap_)
+    clf = SmallestGapClassifier(BY_RATES, ExpectedCost(0.5))
+    for rows in (pd.DataFrame(X).add_prefix("x"), X):
+        with pytest.warns(match="cannot compare"):
+            clf.fit(rows, y)
+        assert np.isnan(clf.gap_)
+        assert hasattr(clf, "feature_names_in_") == hasattr(rows, "columns")
     assert clf.predict(X).shape == y.shape
 
 
