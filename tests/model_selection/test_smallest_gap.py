@@ -11,7 +11,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
-from fairconstrained import LossParityClassifier, RateConstrainedClassifier, exceptions
+from fairconstrained import (
+    AUCFairClassifier,
+    LossParityClassifier,
+    RateConstrainedClassifier,
+    exceptions,
+)
 from fairconstrained.constraints import (
     DemographicParity,
     ErrorRateParity,
@@ -235,3 +240,6 @@ def test_shares_of_labels_are_those_of_weighted_predictions():
     clf = RateConstrainedClassifier().fit(X, y, sensitive_features=group, sample_weight=weight)
     shares = np.bincount(clf.predict(X), weight) / weight.sum()
     np.testing.assert_allclose(clf.label_shares_, shares, rtol=1e-12)
+    # Rankings predict by another threshold than zero, and constrain no labels.
+    ranking = AUCFairClassifier().fit(X[y < 2], y[y < 2], sensitive_features=group[y < 2])
+    assert not hasattr(ranking, "label_shares_")
