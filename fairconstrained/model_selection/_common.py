@@ -60,7 +60,7 @@ class DelegatingClassifier(
         """Set the fitted estimator, and the attributes that describe its inputs and outputs."""
         self.estimator_ = model
         for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            vars(self).pop(name, None)  # of another fit, perhaps to a table with other names
+            self.__dict__.pop(name, None)  # of another fit, perhaps to a table with other names
             if hasattr(model, name):
                 setattr(self, name, getattr(model, name))
 
