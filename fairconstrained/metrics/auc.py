@@ -1,8 +1,8 @@
-"""AUC-based gaps between groups: of scores, free of any threshold.
+"""Gaps between groups in AUCs of scores, which need no decision threshold.
 
-Each gap compares AUCs between sets of rows, given by label and group (AUC-fairness paper,
-Definition 2 and Appendix A), and reports the worst pair of groups. One sort, ties exact. Of two
-labels the larger is the positive one, as in scikit-learn's ``roc_auc_score``.
+Each gap compares AUCs between sets of rows, defined by label and group (AUC-fairness paper,
+Definition 2 and Appendix A), and reports the worst pair of groups. Ties are exact. The larger of
+two labels is the positive one, as in scikit-learn's ``roc_auc_score``.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Ranked(NamedTuple):
 
     @classmethod
     def of(cls, scores: Array, positive: Array, rows: GroupedRows) -> Ranked:
-        """Put rows into cells."""
+        """Assign rows to cells by label and group."""
         cell = np.where(positive, len(rows.names), 0) + rows.group
         return cls(scores, rows._replace(group=cell, labels=2 * rows.names), rows.names)
 
@@ -105,16 +105,16 @@ class Ranked(NamedTuple):
         return self.cells.sums(np.ones(1))
 
     def table(self) -> Array:
-        """Return the weight of each cell that ranks above each other cell, as ``win_table``."""
+        """Return the weight of the pairs in which one cell ranks above another: a ``win_table``."""
         return win_table(self.scores, self.cells.group, self.cells.weight, 2 * len(self.groups))
 
     def differences(self, sets: Array) -> Array:
-        """Return differences of two AUCs between sets of cells, (n_differences, 4, n_cells)."""
+        """Compute AUC differences, each of four `sets` of cells, (n_differences, 4, n_cells)."""
         return auc_differences(self.table(), self.weight, sets)
 
 
 class AUCGap(NamedTuple):
-    """Scores in cells, and the differences of AUCs that a metric is about."""
+    """Scores in cells, and the name of the AUC comparison that a metric makes."""
 
     ranked: Ranked
     notion: str
@@ -123,7 +123,7 @@ class AUCGap(NamedTuple):
     def read(
         cls, notion: str, y_true: Any, y_score: Any, groups: Any, weight: Any, pos_label: Any = None
     ) -> AUCGap:
-        """Check the arguments of a metric."""
+        """Check a metric's arguments and put the scores into cells."""
         codes, _, positive = two_labels(y_true, "y_true", pos_label)
         scores, samples = check_scores(y_score), {"y_true": y_true, "y_score": y_score}
         rows = grouped_rows(codes, groups, weight, **samples)
@@ -163,7 +163,7 @@ def group_auc_gap(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> AUCGap:
-    r"""Return how well scores tell two groups apart, whatever the label.
+    r"""Return the largest distance from 1/2 of the AUC between two groups, regardless of label.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g, h) - \tfrac12 |
 
@@ -194,7 +194,7 @@ def inter_group_auc_gap(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> AUCGap:
-    r"""Return the largest difference of cross-AUCs between groups.
+    r"""Return the largest difference between the cross-AUCs of two groups.
 
     Positives of one group are compared with negatives of another.
 
@@ -227,7 +227,7 @@ def intra_group_auc_gap(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> AUCGap:
-    r"""Return the largest difference of the AUCs within each group.
+    r"""Return the largest difference between the within-group AUCs of two groups.
 
     .. math:: \max_{g, h} \; | \mathrm{AUC}(g^+, g^-) - \mathrm{AUC}(h^+, h^-) |
 
@@ -258,7 +258,7 @@ def positive_equality_gap(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> AUCGap:
-    r"""Return the average equality gap of the positives: one group's against all.
+    r"""Return the average equality gap of positives: how far their AUCs against all are from 1/2.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^+, \text{all}^+) - \tfrac12 |
 
@@ -291,7 +291,7 @@ def negative_equality_gap(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> AUCGap:
-    r"""Return the average equality gap of the negatives: one group's against all.
+    r"""Return the average equality gap of negatives: how far their AUCs against all are from 1/2.
 
     .. math:: \max_g \; | \mathrm{AUC}(g^-, \text{all}^-) - \tfrac12 |
 
@@ -324,7 +324,7 @@ def bpsn_bnsp_gap(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> AUCGap:
-    r"""Return the background-positive subgroup-negative AUC against its counterpart.
+    r"""Return the largest gap between background-positive subgroup-negative AUC and its reverse.
 
     .. math:: \max_g \; | \mathrm{AUC}(\text{all}^+, g^-) - \mathrm{AUC}(g^+, \text{all}^-) |
 

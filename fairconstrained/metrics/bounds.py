@@ -1,4 +1,4 @@
-"""Intervals and bounds of proportions, their differences, AUCs and distribution functions.
+"""Intervals and bounds for proportions, their differences, AUCs and distribution functions.
 
 Wilson's interval covers with the stated probability on average over rates and sizes; Clopper and
 Pearson's covers at least that for *every* rate and size, and pays for it in length. Reports use the
@@ -24,16 +24,16 @@ from fairconstrained.metrics.partial import Scored
 from fairconstrained.percentiles import Intervals, auc_inside
 from fairconstrained.rate_definitions import Rates
 
-# Of the rates that are possible. A bound is taken at two corners of each cell, so smaller cells
-# lose less between them.
+# Cells of the grid of possible rates. The bound of a cell is taken at two of its corners, so
+# smaller cells give tighter bounds.
 N_CELLS = 64
-# Values of the count that is summed over: all likely ones of up to 80,000 rows, else blocks of
-# neighbours, whose last value bounds the others.
+# Values of the count that is summed over: every likely value for up to 80,000 rows, and for more
+# rows blocks of neighbours, whose last value bounds the others.
 N_POINTS = 2048
 # Coarse blocks first: they are valid too, and often decide at a thirty-second of the work.
 N_COARSE = 64
-# Standard deviations of Y around its mean. What they leave out is less than 1e-11, which is added
-# to the bound.
+# Standard deviations of Y around its mean that are summed over. The rest has a probability below
+# 1e-11, which is added to the bound.
 N_DEVIATIONS = 7.0
 
 
@@ -52,7 +52,7 @@ def wilson(hits: ArrayLike, rows: ArrayLike, confidence: float = 0.95) -> tuple[
 
 
 def clopper_pearson(hits: ArrayLike, rows: ArrayLike, alpha: ArrayLike) -> tuple[Array, Array]:
-    """Bound a proportion on both sides, each at level alpha, exactly (Clopper and Pearson 1934).
+    """Return exact bounds of a proportion, each at level alpha (Clopper and Pearson 1934).
 
     Both hold with probability at least 1 - 2 alpha. Without rows they are 0 and 1.
     """
@@ -82,7 +82,7 @@ def newcombe_auc(
     z = norm.ppf(0.5 + confidence / 2)
 
     def edge(outer: float) -> Array:
-        """Find where values begin to be outside between the AUC and an outer one, by bisection."""
+        """Find the end of the interval between the AUC and an outer value, by bisection."""
 
         def inside(a: Array) -> Any:
             more = (0.5 * (m + n) - 1.0) * ((1 - a) / (2 - a) + a / (1 + a))
@@ -95,7 +95,7 @@ def newcombe_auc(
 
 
 def distribution_band(rows: ArrayLike, alpha: float) -> Array:
-    r"""Bound the distance of an empirical distribution function from the true one, everywhere.
+    r"""Bound the largest distance of an empirical distribution function from the true one.
 
     :math:`\sqrt{\log(2 / \alpha) / (2 n)}` (Dvoretzky, Kiefer and Wolfowitz 1956, with Massart's
     constant, 1990), for any distribution and any n, with probability 1 - alpha.
@@ -119,7 +119,7 @@ def difference_p_value(
     factor: float = 1.0,
     level: float | None = None,
 ) -> float:
-    r"""Return the largest probability of a difference as small as the observed d, at a true delta.
+    r"""Return the p-value of a true difference delta: the largest P(difference <= observed d).
 
     .. math:: \sup_{p_2} \; P(c X / n_1 - Y / n_2 \leq d) + \gamma , \quad
               X \sim \mathrm{Bin}(n_1, (p_2 + \delta) / c), \; Y \sim \mathrm{Bin}(n_2, p_2),
@@ -177,14 +177,14 @@ def ratio_p_value(
     gamma: float,
     level: float | None = None,
 ) -> float:
-    """Do as :func:`difference_p_value`, if the second rate is 1 - shortfall times the first."""
+    """Return the p-value of a second rate that is 1 - shortfall times the first."""
     if shortfall >= 1.0:  # no rate is below zero
         return 0.0
     return difference_p_value(hits, rows, 0.0, gamma, 1.0 - shortfall, level)
 
 
 class Comparison(NamedTuple):
-    """A comparison of two rates, which falls with the second and is 1 at most."""
+    """A comparison of two rates, at most 1, which decreases in the second rate."""
 
     of_rates: Callable[[float, float], float]
     p_value: Callable[..., float]  # of hits, rows, value and gamma
@@ -216,7 +216,7 @@ DIFFERENCE = Comparison(
     "exact test of the difference of two binomial proportions for each pair of groups "
     "(unconditional, Berger and Boos 1994)",
 )
-# How much of the first rate the second falls short by: one minus their ratio.
+# The fraction by which the second rate falls short of the first: one minus their ratio.
 SHORTFALL = Comparison(
     lambda first, second: 1.0 - second / first if first > 0 else 0.0,
     ratio_p_value,
@@ -231,8 +231,8 @@ def _chernoff(
 ) -> Floats:
     """Bound P(c X / n1 - Y / n2 <= observed) for pairs of rates, (m,), by Chernoff's bound.
 
-    It holds for every tilt, at least 0, and is nearly the least at the one that is best for normal
-    variables of these variances.
+    The bound holds for every tilt >= 0, and is nearly the smallest at the tilt that is best for
+    normal variables of the same variances.
     """
     (n1, n2), (p1, p2) = n, p
     variance = factor**2 * p1 * (1.0 - p1) / n1 + p2 * (1.0 - p2) / n2
@@ -252,8 +252,9 @@ def _at_most(
 ) -> Floats:
     """Bound P(c X / n1 - d Y / n2 <= observed) for pairs of rates, (m,), and factors c, d.
 
-    It is exact up to rounding if Y has at most `n_points` likely values. Otherwise neighbours form
-    blocks: P(X ...) grows with Y, so that its value at the end of a block bounds the others.
+    The result is exact up to rounding if Y has at most `n_points` likely values. Otherwise
+    neighbours form blocks: P(X ...) grows with Y, so that its value at the end of a block bounds
+    the others.
     """
     (n1, n2), (p1, p2), (c, d) = n, p, factors
     if n2 > n1:  # sum over the smaller one: failures of Y and X change places
@@ -296,7 +297,7 @@ NOTHING, NAN = "no rates to compare", float("nan")
 def rate_facts(
     events: Sequence[str], groups: Sequence[str], cells: Array, **columns: Array
 ) -> list[dict[str, Any]]:
-    """Return a record for each cell: its group, its event, and its entries of the columns."""
+    """Return a record for each cell, with its group, its event and its entries in the columns."""
     return [
         {"event": events[e], "group": groups[g]}
         | {name: values[g, e].item() for name, values in columns.items()}
@@ -305,7 +306,7 @@ def rate_facts(
 
 
 class _Counted:
-    """Rates (n_groups, n_events), of whole rows for bounds; cells that are left out have none."""
+    """Rates (n_groups, n_events), with whole counts for bounds; cells left out count no rows."""
 
     def __init__(self, counts: Counts, notion: Rates, kept: Any = True) -> None:
         rates = counts.rates(notion)
@@ -315,12 +316,12 @@ class _Counted:
         self.values = hits / np.where(rows > 0, rows, np.nan)
 
     def compared(self, g: int, h: int, e: int, words: str) -> str:
-        """Return the name of the comparison of two groups' rates."""
+        """Describe the comparison of two groups' rates of one event."""
         groups = words.format(g=f"group {self.groups[g]}", h=f"group {self.groups[h]}")
         return f"{groups}, {self.events[e]}"
 
     def bounds(self, alpha: float) -> list[dict[str, Any]]:
-        """Return all rates, with intervals that hold together with probability 1 - alpha."""
+        """Return all rates, with intervals that all hold at once with probability 1 - alpha."""
         cells = np.argwhere(self.rows.T > 0)[:, ::-1]
         low, high = clopper_pearson(self.hits, self.rows, alpha / (2 * max(len(cells), 1)))
         columns = {"rows": self.rows, "hits": self.hits, "rate": self.values}
@@ -330,12 +331,12 @@ class _Counted:
 def parity_bound(
     counts: Counts, notion: Rates, alpha: float, kept: Array, comparison: Comparison, sets: Ints
 ) -> Bound:
-    """Bound the worst comparison of two groups of one set, in any event's rate.
+    """Bound the worst comparison of any event's rate between two groups of the same set.
 
     Cells that are `kept` count; `sets` has the number of each group's set.
     """
     counted, pairs = _Counted(counts, notion, kept), _compared_pairs(kept, sets)
-    # The likely ones come first, so that others need one test each.
+    # Pairs whose bounds are likely to be large come first, so that the others need one test each.
     p = (counted.hits + 1) / (counted.rows + 2)
     variance = p * (1 - p) / (counted.rows + 1)
     likely = p[:, None] - p + norm.isf(alpha) * np.sqrt(variance[:, None] + variance)
@@ -356,7 +357,7 @@ def parity_bound(
 
 
 def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
-    """Return two groups of one set that are compared, in both orders, and the event."""
+    """Return the pairs of compared groups of one set, in both orders, each with its event."""
     return [
         (g, h, e)
         for e in range(kept.shape[1])
@@ -368,7 +369,7 @@ def _compared_pairs(kept: Array, sets: Ints) -> list[tuple[int, int, int]]:
 def estimated(
     counts: Counts, notion: Rates, kept: Array, comparison: Comparison | None, sets: Ints
 ) -> float:
-    """Return the worst comparison of rates or, without one, the largest rate; nan without any."""
+    """Return the worst comparison of rates or, without `comparison`, the largest rate; or nan."""
     values = _Counted(counts, notion, kept).values
     if comparison is None:
         return NAN if np.isnan(values).all() else float(np.nanmax(values))
@@ -400,7 +401,7 @@ def partial_parity_bound(
     """Bound the largest difference in the rates of decisions inside an interval of ranks.
 
     Cells (n_groups, n_events) that are `kept` count. The rate inside grows with the rate of all
-    rows, so that bounds of one are bounds of the other.
+    rows, so that bounds of the second give bounds of the first.
     """
     counted = _Counted(counts, notion, kept)
     bounds = clopper_pearson(counted.hits, counted.rows, alpha / 2)
@@ -426,7 +427,7 @@ def partial_parity_bound(
 
 
 def auc_bound(gap: AUCGap, alpha: float) -> Bound:
-    r"""Bound the largest absolute AUC comparison, by bounded differences.
+    r"""Bound the largest absolute difference of AUCs, by the method of bounded differences.
 
     A row of a set with m rows moves an AUC by at most 1 / m: deviations t have probability at most
     :math:`\exp(-2 t^2 / \sum c_i^2)` (McDiarmid 1989). For one AUC of two separate sets Hoeffding's
@@ -482,10 +483,10 @@ _Pairs = tuple[Array, Array]  # gaps of all pairs of groups, and upper bounds
 
 
 def _band(data: Scored, alpha: float) -> tuple[Array, Array, Array]:
-    """Return ranks between their bounds, (n_groups, m), falling from 1 to 0 for certain.
+    """Return lower bounds, estimates and upper bounds of ranks, each (n_groups, m).
 
-    A column is the ranks at all thresholds between two neighbouring scores. Bounds are those of
-    Dvoretzky, Kiefer and Wolfowitz, for each group with probability 1 - alpha.
+    A column holds the ranks at all thresholds between two neighbouring scores, from 1 down to 0.
+    Bounds (Dvoretzky, Kiefer and Wolfowitz) hold for each group with probability 1 - alpha.
     """
     rank = data.ranks().rank
     half = distribution_band(data.rows.sums(np.ones(1)), alpha)[:, None]
@@ -512,7 +513,7 @@ def _rank_parity(low: Array, middle: Array, high: Array, intervals: Intervals) -
 
 
 def _group_auc(low: Array, middle: Array, high: Array, intervals: Intervals) -> tuple[Array, Array]:
-    """Bound AUC(g, h) - 1/2, which grows with the scores of g and falls with the scores of h."""
+    """Return AUC(g, h) - 1/2 and its bound: the scores of g as high, of h as low as possible."""
     low, middle, high = (intervals.fraction(rank) for rank in (low, middle, high))
     bound = np.zeros((len(low), len(low)))
     for g, h in permutations(range(len(low)), 2):
@@ -524,8 +525,8 @@ def _gaps(upper: Array, lower: Array) -> Array:
     return np.asarray(upper[:, None] - lower[None])
 
 
-# The gaps and their bounds, and the sides of the bands that these need. Of a band whose sides have
-# changed places it gives lower bounds.
+# Functions that return gaps and their upper bounds, and the number of sides of each band that they
+# use. If the sides of a band are swapped, they return lower bounds.
 DISTRIBUTIONS: Mapping[str, tuple[Callable[..., _Pairs], int]] = {
     "statistical_parity": (_statistical_parity, 1),
     "rank_parity": (_rank_parity, 2),

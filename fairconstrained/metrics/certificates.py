@@ -61,7 +61,7 @@ _DECLARED = (
 )
 _NO_MATTER = "what is declared does not matter for this criterion: it uses all rows."
 _DRAWN = "the bound is of a sample with the declared composition: {} of the {} rows."
-# Of the probability of error, for the event that the rows do not suffice for a sample of the
+# Share of the probability of error for the event that the rows do not suffice for a sample of the
 # declared composition; the rest is left to the bound itself.
 _FOR_SAMPLES = 0.02
 _MISSING = (
@@ -249,7 +249,7 @@ def certify(
 
 
 def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Claim, Rows]:
-    """Return the claim, about all that is known, and rows with columns in the order of a model."""
+    """Add known labels and groups to the claim, and order the group columns as the model does."""
     known = [*getattr(model, "classes_", ()), *(claim.label_names or {})]
     known += [label for column in labels for label in declared_values(column) or ()]
     true, decided = (
@@ -269,7 +269,7 @@ def _with_known(claim: Claim, model: Any, rows: Rows, *labels: Any) -> tuple[Cla
 
 
 class _Judged(NamedTuple):
-    """A bound, and the rows that it is about."""
+    """A bound, and facts about the rows that prove it."""
 
     bound: Bound
     groups: dict[str, Any]
@@ -280,15 +280,15 @@ class _Judged(NamedTuple):
 
 
 def _judge(rows: Rows, claim: Claim) -> _Judged:
-    """Certify these rows."""
+    """Bound the claim, on predicted labels or on scores, from these rows."""
     return (_judge_scores if rows.y_pred is None else _judge_labels)(rows, claim)
 
 
 def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
-    """Certify samples of another population that are drawn from the rows; the worst one counts.
+    """Draw samples of the declared population from the rows, and return the worst bound.
 
-    Of intervals of fractions these are the corners: a certificate is wrong only if it is wrong
-    about the worst one, so that no correction for their number is needed (Berger 1982).
+    With intervals of fractions there is a sample for each corner: a certificate is wrong only if it
+    is wrong about the worst one, so that their number needs no correction (Berger 1982).
     """
     groups = _encoded(rows.sensitive_features, rows.size)
     if not groups.known.all():
@@ -307,8 +307,8 @@ def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
     results = [_judge(sample, claim) for sample in samples]
     at = max(range(len(results)), key=lambda i: results[i].bound.upper)
     worst, left_out = results[at], dict.fromkeys(text for one in results for text in one.left_out)
-    # Rates are shown of the worst corner, which the data choose: their intervals hold for all
-    # corners at once.
+    # The data choose the worst corner, whose rates are shown: the intervals of rates therefore hold
+    # for all corners at once.
     jointly = claim._replace(alpha=claim.alpha / len(samples))
     rates = _judge(samples[at], jointly).bound.rates
     return worst._replace(
@@ -319,12 +319,12 @@ def _judge_drawn(population: Population, rows: Rows, claim: Claim) -> _Judged:
 
 
 def _encoded(sensitive_features: Any, n_rows: int) -> Groups:
-    """Encode groups; refuse shares, which give rates in expectation and so bound none of them."""
+    """Encode groups; refuse probabilistic groups, whose rates are expectations without bounds."""
     return encode_groups(sensitive_features, n_rows).certain("certify")
 
 
 def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
-    """Certify constraints on predicted labels: gaps and caps of rates."""
+    """Bound a constraint on predicted labels: a gap or cap of rates."""
     table = _Table.of(rows, claim)
     counts, notion = table.counts, {**PARITIES, **CAPS}[claim.notion]
     sizes = counts.table.sum(axis=(1, 2)).astype(int).tolist()
@@ -350,18 +350,18 @@ def _judge_labels(rows: Rows, claim: Claim) -> _Judged:
 
 
 class _Table(NamedTuple):
-    """Rows by group, true and predicted label; groups by all or each attribute, and stratum."""
+    """Counts by group, true and predicted label; groups may be of several attributes and strata."""
 
     counts: Counts
     attributes: Ints  # number of the attribute that each group is a value of
     sets: Ints  # of each group: those of one stratum, and one attribute, are compared
     n_samples: int
     assumed: list[str]
-    standing: Array | None  # the table of rows that stand for all of their label, if some do
+    standing: Array | None  # the table weighted for missing groups, if there are any
 
     @classmethod
     def of(cls, rows: Rows, claim: Claim) -> _Table:
-        """Count rows whose group is known, or all for a cap on all together."""
+        """Count the rows of known group, or all rows for a cap on all groups together."""
         labels = read_labels(rows.y_true, rows.y_pred, claim.pos_label, claim.labels)
         words = [(claim.label_names or {}).get(label, label) for label in labels.classes.labels]
         columns: list[tuple[Array, Array, Array]] = []  # rows, once for each attribute
@@ -405,7 +405,7 @@ class _Table(NamedTuple):
 
 
 def _judge_scores(rows: Rows, claim: Claim) -> _Judged:
-    """Certify constraints on rankings: AUCs, or fractions inside an interval of ranks."""
+    """Bound a constraint on rankings: AUCs, or fractions inside an interval of ranks."""
     assumed, weight = list(_ASSUMPTIONS), None
     known = _encoded(rows.sensitive_features, rows.size).known
     if not known.any():

@@ -1,4 +1,4 @@
-"""Claims that certificates are to prove, and the rows that are to prove them."""
+"""Claims for certificates to prove, and the rows that may prove them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairconstrained.metrics.metric import choose
 from fairconstrained.rate_definitions import CAPS, PARITIES, Rate, needs_labels
 
 OVERALL = "all"
-# What constraints bound, if they have a bound of their own, in units of the violation.
+# Parameters that hold the bound of a constraint object, and functions to units of the violation.
 BOUNDS: Mapping[str, Callable[[Any], Any]] = {
     "slack": lambda slack: slack,
     "max": lambda cap: cap,
@@ -60,7 +60,7 @@ class Claim(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the criterion as the statement names it."""
+        """Return the criterion in the words of the statement."""
         if self.interval is not None:
             return f"partial {self.notion} in {self.interval}"
         words = self.notion
@@ -71,7 +71,7 @@ class Claim(NamedTuple):
 
     @property
     def decides(self) -> bool:
-        """Whether it is about predicted labels; others are about scores."""
+        """Whether the claim is about predicted labels; other claims are about scores."""
         return self.interval is None and (self.is_cap or self.notion in PARITIES)
 
     @property
@@ -81,40 +81,40 @@ class Claim(NamedTuple):
 
     @property
     def rates(self) -> list[Rate]:
-        """Return the rates of decisions, or of decisions inside an interval, that it is about."""
+        """Return the rates of decisions, perhaps inside an interval, that the claim is about."""
         return self.rates_of([0, 1])
 
     def rates_of(self, labels: Sequence[Any]) -> list[Rate]:
-        """Return these rates of two labels, of which the second is the favourable one."""
+        """Return the claim's rates for two labels, the second of them favourable."""
         rates = {**PARITIES, **CAPS}.get(self.notion)
         return [] if rates is None else list(rates(labels, [1]))
 
     @property
     def pooled(self) -> bool:
-        """Whether it is a cap on all rows together."""
+        """Whether the claim is a cap on all rows together."""
         return self.is_cap and not self.per_group
 
     @property
     def depends_on_groups(self) -> bool:
-        """Whether it depends on the fractions of the groups: others compare rates within them."""
+        """Whether the claim depends on the fractions of groups, beyond rates within groups."""
         return self.pooled or (self.interval is None and self.notion in AGAINST_ALL)
 
     @property
     def depends_on_labels(self) -> bool:
-        """Whether it depends on the fractions of the labels within the groups."""
+        """Whether the claim depends on the fractions of labels within groups."""
         if self.depends_on_groups or self.notion in DISTRIBUTIONS:
             return True
         return any(rate.possible.all(axis=0).any() for rate in self.rates)
 
     @property
     def at_corners(self) -> bool:
-        """Whether it is largest at a corner of intervals of fractions."""
+        """Whether the violation is largest at a corner of intervals of fractions."""
         inside = self.interval is not None and self.notion in ("rank_parity", "group_auc")
         return not inside and self.notion != "bpsn_bnsp"
 
     @property
     def needs_labels(self) -> bool:
-        """Whether it is about true labels."""
+        """Whether the claim needs true labels."""
         if self.notion in DISTRIBUTIONS:
             return False
         rates = {**PARITIES, **CAPS}.get(self.notion)
@@ -122,7 +122,7 @@ class Claim(NamedTuple):
 
     @property
     def conditions(self) -> Array:
-        """Return whether rankings compare rows of each label, negative first: (n_events, 2)."""
+        """Return a mask of the labels that each event of a ranking compares, negative first."""
         if self.compares_rates_inside:
             return np.array([rate.possible.max(axis=1) for rate in self.rates])
         if self.notion in DISTRIBUTIONS:
@@ -132,19 +132,19 @@ class Claim(NamedTuple):
 
     @property
     def compares_rates_inside(self) -> bool:
-        """Whether it compares rates of decisions inside an interval of ranks."""
+        """Whether the claim compares rates of decisions inside an interval of ranks."""
         return self.interval is not None and self.notion not in DISTRIBUTIONS
 
     def compared(self, rows: Array, attributes: Any = 0, sets: Any = None) -> Compared:
-        """Decide which rates are compared: groups by events, with so many rows."""
+        """Decide which rates are compared, from the numbers of rows by group and event."""
         sets = None if self.is_cap else sets
         return compared(rows, self.slack, self.min_group_size, families=attributes, sets=sets)
 
     def about(self, rows: Rows, *columns: Any) -> Claim:
-        """Return the claim about the labels of all rows, and those known that are of their kind.
+        """Return the claim with the labels of all rows, and the known labels of the same type.
 
-        Samples of the rows may lack some. The favourable label is among them, if it is known; in
-        rankings it is the one on top. Ordered `columns` may say it.
+        Samples of the rows may lack some. The favourable label is set if it is known; in rankings
+        the label on top. Ordered `columns` may determine it.
         """
         seen = [labels for labels in (rows.y_true, rows.y_pred) if labels is not None]
         kinds = {kind_of(labels[0]) for labels in seen}
@@ -171,7 +171,7 @@ def read_claim(
     known: Sequence[str] = (*PARITIES, *CAPS, *COMPARISONS),
     **how: Any,
 ) -> Claim:
-    """Check the parameters of a claim, on one of the `known` criteria."""
+    """Check parameters and return a claim on one of the `known` criteria."""
     # An argument overrides the slack of the constraint object.
     slack = constraint_bound(constraint) if slack is None else slack
     check_number("slack", slack, "a number >= 0", lambda s: s >= 0)
@@ -199,10 +199,10 @@ def read_claim(
 def lacking(
     columns: Any, seen: Sequence[Any], known: Sequence[Any], name: str = "sensitive_features"
 ) -> list[Any]:
-    """Return groups that the rows lack: those that a model has `known`, and categories.
+    """Return the groups `known` to a model, and declared categories, that the rows lack.
 
-    Where all columns are categorical, combinations of their values count too. A model may know
-    other groups, by other columns, than these that were `seen`.
+    Where all columns are categorical, combinations of their values count too. A model whose groups
+    are of other columns has none in common with the groups `seen` here.
     """
     warn_of_spellings(seen, known, name)
     same = set(known) & set(seen)
@@ -242,12 +242,12 @@ class Rows(NamedTuple):
         return {f"{name}=": column for name, column in columns.items()}
 
     def take(self, chosen: Array) -> Rows:
-        """Return some rows, by positions or a mask."""
+        """Select rows by positions or a mask."""
         return Rows(*(None if values is None else rows_of(values, chosen) for values in self))
 
 
 def predict_rows(estimator: Any, X: Any, y: Any, rows: Rows, claim: Claim) -> Rows:
-    """Predict labels, or scores for criteria of rankings."""
+    """Add the labels that an estimator predicts, or its scores for criteria of rankings."""
     if any(values is not None for values in rows[:3]):
         raise ValueError(
             "certify takes an estimator with X and y, or y_pred or y_score with y_true; got both."

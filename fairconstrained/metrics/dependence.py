@@ -1,4 +1,4 @@
-"""The information that predicted labels have about the groups."""
+"""The mutual information of predicted labels and groups."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def exponential_renyi_mutual_information(
 
     .. math:: \sum_{j, r} \frac{P(\hat y = j, s = r)^2}{P(\hat y = j)\, P(s = r)} - 1
 
-    For equalized odds it is the mean over the true labels, weighted by their frequencies, of the
-    information among the rows of each; for equal opportunity that among the rows of the positive
-    label (with more than two labels as for equalized odds).
+    Equalized odds takes the mean, weighted by frequency, of the information among the rows of each
+    true label; equal opportunity takes the information among the rows of the positive label (with
+    more than two labels it is as for equalized odds).
 
     Returns
     -------
@@ -59,7 +59,6 @@ def exponential_renyi_mutual_information(
     >>> exponential_renyi_mutual_information(y_pred, y_pred, sensitive_features=["a", "b"] * 2)
     1.0
     """
-    sample_weight, pos_label = sample_weight, pos_label
     counts = count_table(y_true, y_pred, sensitive_features, sample_weight, pos_label)
     tables, groups = _conditioned(counts, constraint, pos_label), counts.groups
     occurs = tables.sum(axis=(1, 2)) > 0  # other labels have no weight
@@ -81,7 +80,7 @@ def exponential_renyi_mutual_information(
 
 
 def _conditioned(counts: Counts, constraint: str, pos_label: Any) -> Floats:
-    """Return weights (n_conditions, n_groups, n_classes); `pos_label` leaves two classes."""
+    """Return weights (n_conditions, n_groups, n_classes); `pos_label` merges the other classes."""
     classes = counts.classes
     if constraint == "equal_opportunity":
         classes.require_known()

@@ -18,13 +18,13 @@ from fairconstrained.inputs.samples import check_length, check_samples, check_we
 from fairconstrained.metrics.metric import GroupRates, standing_for_all
 from fairconstrained.rate_definitions import Rate, Rates, is_symmetric
 
-# Share of other predictions up to which a model says nearly always the same: gaps of such a model
-# are small because it tells nobody apart.
+# A model is nearly constant if at most this share of its predictions differ from the most frequent
+# one: its gaps are small because it distinguishes nobody.
 CONSTANT = 0.01
 
 
 def nearly_constant(predictions: Any) -> bool:
-    """Whether all predictions, (n,) or (n, K), are the same, but for a hundredth of them."""
+    """Return whether all but a hundredth of the predictions, (n,) or (n, K), are the same."""
     values = as_numpy(predictions)
     rows = values if values.ndim == 1 else np.ascontiguousarray(values).view(f"V{values[0].nbytes}")
     _, counts = np.unique(rows, return_counts=True)
@@ -34,7 +34,7 @@ def nearly_constant(predictions: Any) -> bool:
 class GroupedRows(NamedTuple):
     """The group and the weight of rows whose group is known.
 
-    A sample that belongs to groups by shares is a row of each, of so much weight.
+    A sample with shares in several groups has a row in each, with its share of the weight.
     """
 
     row: Any  # its place among the samples: indices, or a slice of all
@@ -81,7 +81,7 @@ class GroupedRows(NamedTuple):
         return np.asarray(np.bincount(self.group, weights, len(self.labels)), dtype=float)
 
     def effective(self) -> Floats:
-        """Return the number of equally weighted rows that say as much, by group (Kish 1965)."""
+        """Return the effective sample size of each group (Kish 1965)."""
         total, squares = self.sums(np.ones(1)), self.sums(self.weight)
         return np.asarray(total**2 / np.where(squares > 0, squares, 1.0))
 
@@ -103,18 +103,18 @@ class Counts(NamedTuple):
 
     @property
     def effective(self) -> Floats:
-        """Return the number of equally weighted rows that say as much, by group (Kish 1965)."""
+        """Return the effective sample size of each group (Kish 1965)."""
         total, squares = self.table.sum(axis=(1, 2)), self.squares.sum(axis=(1, 2))
         return np.asarray(total**2 / np.where(squares > 0, squares, 1.0))
 
     def definitions(self, notion: Rates, by_ratio: bool = False) -> Iterator[Rate]:
-        """Return the rates of a criterion; the favourable label must be known if it matters."""
+        """Define the rates of a criterion; the favourable label must be known if it matters."""
         if not is_symmetric(notion, by_ratio):
             self.classes.require_known()
         return notion(self.classes.labels, self.classes.targets)
 
     def rates(self, notion: Rates, by_ratio: bool = False) -> GroupRates:
-        """Return the rates of each group, whose differences or ratios count."""
+        """Return the rates of each group, to be compared by differences or ratios."""
         rates = list(self.definitions(notion, by_ratio))
         hits = [(self.table * rate.hits).sum(axis=(1, 2)) for rate in rates]
         rows = [(self.table * rate.possible).sum(axis=(1, 2)) for rate in rates]
@@ -128,7 +128,7 @@ class Counts(NamedTuple):
 
 
 def check_scores(y_score: ArrayLike) -> Floats:
-    """Return one score per row: the only column, or the positive class's of two."""
+    """Check scores and return one per row: the only column, or the second of two."""
     scores = check_array(y_score, ensure_2d=False, dtype=np.float64, input_name="y_score")
     if scores.ndim == 2 and scores.shape[1] <= 2:
         scores = scores[:, -1]
@@ -145,8 +145,8 @@ def grouped_rows(
 ) -> GroupedRows:
     """Check the arguments of all metrics, and that `inputs` have the same samples in order.
 
-    Rows of known group stand for all rows of their `label`, of which there may be none: then it is
-    the number of samples.
+    Rows of known group represent all rows of their `label`; where there are no labels, this is the
+    number of samples.
     """
     label = np.zeros(label, dtype=np.int64) if isinstance(label, int) else label
     check_samples(**inputs, sensitive_features=sensitive_features, sample_weight=sample_weight)
@@ -155,7 +155,7 @@ def grouped_rows(
 
 
 def rows_of_groups(groups: Groups, label: Ints, weight: Floats) -> GroupedRows:
-    """Return rows of known group, which stand for all rows of their label."""
+    """Return the rows of known group, weighted to represent all rows of their label."""
     if not groups.known.all():
         weight = standing_for_all(groups.known, label, weight)
     row, group, share = groups.copies()
@@ -177,7 +177,7 @@ class Labels(NamedTuple):
 def read_labels(
     y_true: ArrayLike, y_pred: ArrayLike, pos_label: Any, known: Sequence[Any] = ()
 ) -> Labels:
-    """Check labels, and find the classes that are compared; those `known` need not occur."""
+    """Check labels and find the classes to compare; labels that are `known` need not occur."""
     true, predicted = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
     check_length("y_pred", len(predicted), len(true), "y_true")
     others = [np.asarray(known)] if len(known) else []
@@ -192,7 +192,7 @@ def count_table(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
 ) -> Counts:
-    """Count the rows of each group x true label x predicted label."""
+    """Check the arguments of a metric of rates and count the rows of each cell."""
     labels = read_labels(y_true, y_pred, pos_label)
     samples = {"y_true": y_true, "y_pred": y_pred}
     rows = grouped_rows(labels.true, sensitive_features, sample_weight, **samples)
@@ -200,7 +200,7 @@ def count_table(
 
 
 def counted(rows: GroupedRows, labels: Labels) -> Counts:
-    """Count rows."""
+    """Count rows by group, true label and predicted label."""
     true, predicted, classes = labels
     n_classes, weight = len(classes.labels), rows.weight
     shape = (len(rows.labels), n_classes, n_classes)
@@ -214,7 +214,7 @@ def counted(rows: GroupedRows, labels: Labels) -> Counts:
 
 
 def last_step(estimator: Any) -> Any:
-    """Return the estimator at the end of a pipeline, also of one within another; else itself."""
+    """Return the final estimator of a pipeline, nested or not; another estimator as it is."""
     while hasattr(estimator, "steps"):
         estimator = estimator[-1]
     return estimator
@@ -235,7 +235,7 @@ def grouped_within(model: Any) -> list[Any]:
 def known_groups(
     model: Any, sensitive_features: Any, control_features: Any = None, place: int | None = None
 ) -> list[Any]:
-    """Return the groups that a model knows by these columns, or by the one at a `place` only."""
+    """Return the groups that a model knows in these columns, or only in the one at a `place`."""
     columns = sensitive_features, control_features
     by_model = (groups_by(one, *columns, place) for one in grouped_within(model))
     return list(dict.fromkeys(group for groups in by_model for group in groups))
@@ -255,7 +255,7 @@ def predicted(estimator: Any, X: Any, sensitive_features: Any, method: str = "pr
 
 
 def scores_of(estimator: Any, X: Any, sensitive_features: Any) -> Any:
-    """Return its ``decision_function`` or, without one, the probabilities of the second class."""
+    """Return the decision function of an estimator or, without one, the second probability."""
     check_has("estimator", estimator, "decision_function", "predict_proba")
     if hasattr(estimator, "decision_function"):
         return predicted(estimator, X, sensitive_features, "decision_function")

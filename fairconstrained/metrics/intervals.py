@@ -43,17 +43,17 @@ from fairconstrained.metrics.summaries import (
 )
 from fairconstrained.numerics import NEGLIGIBLE
 
-# Of rows, for metrics whose components are not known: each calls the metric once. The percentile of
-# 2.5 % is then the 25th value.
+# Resamples of the rows, for metrics whose components are not known: each calls the metric once. The
+# percentile of 2.5 % is then the 25th value.
 N_RESAMPLES = 1_000
-# Of errors: a tail of 2.5 % of so many has a standard error of .0016.
+# Draws of errors: a tail of 2.5 % then has a standard error of .0016.
 N_DRAWS = 10_000
-# Of fair samples: one quantile is needed.
+# Draws of fair samples, for a single quantile.
 N_FAIR = 1_000
-# Of fair samples: those that are most alike count as the last of them. It does not fall with alpha,
-# since intervals of more confidence would be shorter.
+# Share of fair samples, the most alike, that count as the last of them. It does not fall with
+# alpha: otherwise intervals of more confidence would be shorter.
 ALIKE = 0.05
-# Numbers of all rates together, 1.6 MB: of many rates fewer draws, but at least 1,000.
+# Drawn errors of all rates together, 1.6 MB: many rates get fewer draws, but at least 1,000.
 MOST_ERRORS = 200_000
 
 
@@ -72,7 +72,7 @@ def confidence_interval(
     random_state: Any = None,
     X: Any = None,
 ) -> tuple[float, float]:
-    r"""Return an interval with the metric's value on the population, with the given confidence.
+    r"""Return a confidence interval for the metric's value on the population.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def interval_of_counts(
 def _value_and_interval(
     read: Any, alpha: float, draws: Draws
 ) -> tuple[float, tuple[float, float] | None]:
-    """Return a metric and its interval, or None for one whose components are not known."""
+    """Return a metric's value, and its interval or None if its components are not known."""
     observed = float(read)
     if np.isnan(observed):
         return observed, (np.nan, np.nan)
@@ -250,7 +250,7 @@ def _checked(observed: float, ends: tuple[float, float]) -> tuple[float, float]:
 
 
 class _Inverted:
-    """Tests of all sizes that a metric could truly have, at the nearest components."""
+    """Tests of every size that a metric could truly have, inverted to an interval."""
 
     def __init__(self, components: Components) -> None:
         self.values, self.errors, self.summary, self.metric, self.most = components
@@ -271,23 +271,23 @@ class _Inverted:
         return min(ends), max(ends)
 
     def too_small(self, size: float, alpha: float) -> bool:
-        """Whether the metric is larger than samples of this size make it."""
+        """Return whether a true size so small is rejected, since the observed metric is larger."""
         at_least, upper = self._tails(size, alpha)
         return at_least < alpha * (1.0 - upper)
 
     def too_large(self, size: float, alpha: float) -> bool:
-        """Whether the metric is smaller than samples of this size make it."""
+        """Return whether a true size so large is rejected, since the observed metric is smaller."""
         at_least, upper = self._tails(size, alpha)
         return 1.0 - at_least < alpha * upper
 
     def _tails(self, size: float, alpha: float) -> tuple[float, float]:
-        """Return P(T* >= T) if the truth has this size, and the part of alpha at the upper end.
+        """Return P(T* >= T) if the truth has this size, and the share of alpha at the upper end.
 
-        Ties count half. The upper end has half of alpha, and the less the more the samples look
-        like fair ones. At zero it has none: the metric cannot be smaller. Of a cap it has what it
-        can use: the cap is too large only if each component is, as if there were no others. It has
-        all of alpha where no hit, or no miss, of the small group is too common for the lower end to
-        be guarded.
+        Ties count half. The upper end gets half of alpha, and less the more the samples look like
+        fair ones; at zero it gets none, since the metric cannot be smaller. For a cap it gets what
+        it can use: a cap is too large only if each component is, as if there were no others. It
+        gets all of alpha where the small group has no hit, or no miss, so often that the lower end
+        cannot be guarded.
         """
         centre = self.summary.nearest(self.values, self.errors, size)
         variance, estimates = self.errors.variance(centre), self.errors.estimates(centre)
@@ -309,7 +309,7 @@ class _Inverted:
         return self.summary.statistic(estimates, self.fair_variance, 0.0)
 
     def _last(self, holds: Callable[[float], bool]) -> float:
-        """Bisect for the largest size that `holds`; larger ones do not."""
+        """Bisect for the largest size at which `holds` is true; it is false for larger sizes."""
         if not holds(0.0):
             return 0.0
         deviation = float(np.sqrt(self.errors.variance(self.values).max()))
@@ -334,11 +334,11 @@ def _bootstrap(
     alpha: float,
     draws: Draws,
 ) -> tuple[float, float]:
-    """Return percentiles of the metric on resampled rows, with Efron's correction of the median."""
+    """Return percentiles of the metric on resampled rows, with Efron's bias correction."""
     arrays, n_rows = [_indexable(values) for values in columns], len(columns[1])
     given = _indexable(given)
     drawn = np.empty(draws.number or N_RESAMPLES)
-    with ignoring(Warning):  # the metric has spoken about the rows themselves
+    with ignoring(Warning):  # the metric has warned about the rows themselves
         for b in range(len(drawn)):
             rows = draws.rng.randint(n_rows, size=n_rows)
             drawn[b] = metric(*(rows_of(values, rows) for values in arrays), **rows_of(given, rows))
@@ -351,7 +351,7 @@ def _bootstrap(
 
 
 def _indexable(values: Any) -> Any:
-    """Convert to arrays for fast indexing; of a dict each column."""
+    """Convert values, or each column of a dict, to arrays for fast indexing."""
     if isinstance(values, dict):
         return {name: _indexable(column) for name, column in values.items()}
     array = values.to_numpy() if hasattr(values, "to_numpy") else values
@@ -369,7 +369,7 @@ class Draws(NamedTuple):
     number: int | None = None
 
     def normal(self, covariance: Floats, most: int = N_DRAWS) -> Floats:
-        """Draw normal errors (..., m, n_draws) of a covariance of influences, `most` at most."""
+        """Draw at most `most` normal errors, (..., m, n_draws), with a covariance of influences."""
         values, vectors = np.linalg.eigh(covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
         n_draws = min(self.number or N_DRAWS, most)
@@ -393,7 +393,7 @@ def _rates(counts: Counts, notion: rates.Rates, draws: Draws) -> tuple[Floats, P
     """Return rates (n_groups, n_events) with their errors.
 
     The margins are binomial, and the normal copula has the correlations of rates that share rows.
-    Half a row is added to each cell for these, of the mean weight of the group's rows.
+    For these, half a row of the group's mean weight is added to each cell.
     """
     definitions = list(counts.definitions(notion))
     hits = np.stack([rate.hits.ravel() for rate in definitions], axis=1)
@@ -419,7 +419,7 @@ def _rates(counts: Counts, notion: rates.Rates, draws: Draws) -> tuple[Floats, P
 
 
 def _rates_compared(rated: Rated, draws: Draws) -> Components | None:
-    """Return the rates that a comparison summarises; None for options without known components."""
+    """Return the rates that a metric compares; None for options whose components are unknown."""
     compare, notion, counts, how = rated
 
     def summed(ranges: Floats) -> Any:
@@ -451,8 +451,8 @@ def _rates_compared(rated: Rated, draws: Draws) -> Components | None:
 def _aucs(gap: AUCGap, draws: Draws) -> Components:
     """Return differences of AUCs, with normal errors.
 
-    Half a row is added to each cell, of the mean weight of its rows: a half of that above all other
-    scores, and a half below them. So a few rows that are ranked alike do not make an AUC certain.
+    Half a row of the cell's mean weight is added to each cell: a quarter above all other scores, a
+    quarter below them. So a few rows that are ranked alike do not make an AUC certain.
     """
     ranked, sets = gap.ranked, gap.sets
     cells, n_cells = ranked.cells, 2 * len(ranked.groups)
@@ -473,8 +473,8 @@ def _aucs(gap: AUCGap, draws: Draws) -> Components:
 def _losses(losses: RowLosses, draws: Draws) -> Components | None:
     """Return mean losses, with normal errors.
 
-    Losses that are alike, as in a group of one row, do not prove that all of the group are: they
-    count with the spread of all rows.
+    Equal losses, as in a group of one row, do not prove that the whole group has them: such a group
+    gets the spread of all rows.
     """
     if losses.method != "between_groups":
         return None
@@ -493,7 +493,7 @@ def _losses(losses: RowLosses, draws: Draws) -> Components | None:
     return Components(values, errors, Range())
 
 
-# From what a metric has read, and draws, to its components.
+# Functions that return the components of a metric from its checked arguments and draws.
 COMPONENTS: Mapping[type, Callable[[Any, Draws], Components | None]] = {
     Rated: _rates_compared,
     AUCGap: _aucs,

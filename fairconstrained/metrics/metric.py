@@ -26,7 +26,7 @@ from fairconstrained.inputs.values import listed
 T = TypeVar("T")
 Metric = TypeVar("Metric", bound=Callable[..., float])
 Arguments = ParamSpec("Arguments")
-#: Metrics with functions that read their arguments, for the value and for its interval.
+#: For each metric the function that reads its arguments, for the value and for its interval.
 READERS: dict[Callable[..., float], Callable[..., Any]] = {}
 
 
@@ -40,7 +40,7 @@ class GroupRates(NamedTuple):
     events: Sequence[str] = ()  # of each column of `hits`
 
     def values(self) -> Array:
-        """Return the fractions, nan where there are no rows; a warning names these."""
+        """Return the fractions; cells without rows are nan, and a warning names them."""
         empty = self.rows <= 0
         if empty.any():
             cells = np.argwhere(empty)
@@ -51,21 +51,21 @@ class GroupRates(NamedTuple):
 
 
 def gap(rates: GroupRates, method: str = "between_groups", agg: str = "worst_case") -> float:
-    """Return the largest difference between groups of the worst event, or of the mean event."""
+    """Return the largest difference between groups, in the worst event or averaged over events."""
     low, high = _bounds(rates, method)
     summaries: dict[str, Callable[[Array], Any]] = {"worst_case": np.max, "mean": np.mean}
     return float(choose(summaries, "agg", agg)((high - low).max(axis=0)))
 
 
 def summed_gap(rates: GroupRates) -> float:
-    """Return the sum over conditions of the largest gap; the events of one stand side by side."""
+    """Return the sum over conditions of the largest gap among the (adjacent) events of each."""
     low, high = _bounds(rates, "between_groups")
     gaps = (high - low).max(axis=0).reshape(len(set(rates.conditions)), -1)
     return float(gaps.max(axis=1).sum())
 
 
 def ratio(rates: GroupRates, method: str = "between_groups", agg: str = "worst_case") -> float:
-    """Return the smallest ratio between groups of the worst event, or of the mean event."""
+    """Return the smallest ratio between groups, in the worst event or averaged over events."""
     low, high = _bounds(rates, method)
     summaries: dict[str, Callable[[Array], Any]] = {"worst_case": np.min, "mean": np.mean}
     summary = choose(summaries, "agg", agg)
@@ -116,7 +116,7 @@ def choose(table: Mapping[str, T], parameter: str, value: Any) -> T:
 
 
 def warn_single_group(group: str) -> None:
-    """Warn that there is nothing to compare."""
+    """Warn that a single group leaves nothing to compare."""
     warn_caller(
         f"sensitive_features has the single group {group}: there is nothing to compare it with, "
         "and the metric is nan.",
@@ -125,7 +125,7 @@ def warn_single_group(group: str) -> None:
 
 
 def warn_absent(cells: Iterable[str]) -> None:
-    """Warn of rates that do not exist."""
+    """Warn of cells without rows, which make the metric nan."""
     warn_caller(
         f"{listed(cells, between='; ')} (or rows of zero weight only): the metric is nan.",
         SmallGroupWarning,
@@ -141,7 +141,7 @@ _BY_ROW = ("y_true", "y_pred", "y_score", "y_proba", "sensitive_features", "samp
 def parts_of(
     arguments: dict[str, Any], control_features: Any, attributes: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the arguments of a metric, with words, in each stratum and by each attribute."""
+    """Yield a description and a metric's arguments for each stratum and each attribute."""
     groups = arguments["sensitive_features"]
     in_parallel = choose({"crossed": False, "parallel": True}, "attributes", attributes)
     columns: dict[str, Any] = {"": groups}
@@ -173,7 +173,7 @@ def parts_of(
 
 
 def _with_intervals(part: dict[str, Any], columns: Iterable[Any]) -> dict[str, Any]:
-    """Return the part without intervals of groups that it lacks, but that others have."""
+    """Drop the intervals of groups that this part lacks but that others have."""
     interval = part.get("interval")
     if not isinstance(interval, Mapping):
         return part
@@ -189,7 +189,7 @@ def _group_names(groups: Any) -> set[Any]:
 
 
 def compared_parts(parts: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the parts in which two groups have rows; a warning names the groups of others."""
+    """Return the parts in which at least two groups have rows; warn of the groups of others."""
     names: list[str] = []
     rows, sets = list[int](), list[int]()
     for place, (words, part) in enumerate(parts):
@@ -222,7 +222,7 @@ def standing_for_all(known: NDArray[np.bool_], label: Array, weight: Floats) -> 
 
 
 def standing_weights(known: NDArray[np.bool_], label: Array, weight: Floats) -> Floats:
-    """Return the weights of :func:`standing_for_all`, which warns of what they assume."""
+    """Compute the weights of :func:`standing_for_all` without a warning."""
     code = pd.factorize(label, use_na_sentinel=False)[0]
     represented, total = (np.bincount(code, w) for w in (weight * known, weight))
     factor = np.where(represented > 0, total / np.where(represented > 0, represented, 1.0), 1.0)
@@ -242,8 +242,8 @@ PARAMETERS = {
     Scores that grow with the chance of the positive class. The Wasserstein distance also takes
     a column for every class.""",
     "constraint": """{"demographic_parity", "equalized_odds", "equal_opportunity"}
-    What predictions should be independent of groups given: nothing, the label, or that the
-    label is positive.""",
+    Whether predictions should be independent of groups overall, given the label, or given a
+    positive label.""",
     "order": """float, default=1.0
     The power p to which differences are raised, at least 1.""",
     "interval": """pair of float, list of pairs, or dict

@@ -36,7 +36,7 @@ class Scored(NamedTuple):
         return rank_of_scores(self.scores, self.rows.group, self.rows.weight, len(self.rows.labels))
 
     def worst(self, values: Array) -> float:
-        """Return the largest of values, or nan if a group has no weight."""
+        """Return the largest of the values, or nan if a group has no weight."""
         undefined = zero_or_nan(self.rows.sums(np.ones(1)), self.rows.names)
         return undefined + without_rounding(float(values.max()))
 
@@ -45,7 +45,7 @@ class Scored(NamedTuple):
         return (self.scores > threshold).astype(np.int64)
 
     def select(self, chosen: Array) -> Scored:
-        """Return the rows of the groups in a mask."""
+        """Select the rows of the groups in a mask."""
         row, share, group, labels, weight = self.rows
         inside, codes = chosen[group], np.cumsum(chosen) - 1
         remaining = [label for label, stays in zip(labels, chosen, strict=True) if stays]
@@ -62,7 +62,7 @@ def read_scored(
     interval: Any,
     sample_weight: ArrayLike | None = None,
 ) -> Scored:
-    """Check the arguments of the metrics of distributions."""
+    """Check the arguments of a metric of score distributions."""
     scores = check_scores(y_score)
     label = len(scores) if y_true is None else encode_labels(check_labels(y_true, "y_true"))[0][0]
     rows = grouped_rows(label, sensitive_features, sample_weight, y_true=y_true, y_score=y_score)
@@ -73,7 +73,7 @@ def read_scored(
 def gap_inside(
     notion: notions.Rates, data: Scored, threshold: float, y_true: Any = None, pos_label: Any = None
 ) -> float:
-    """Return the largest difference between groups inside the interval, at a threshold."""
+    """Return the largest difference between groups in a rate inside the interval."""
     decided = data.above(threshold)
     labels = Labels(decided, decided, Classes([False, True], [1], True))
     if notions.needs_labels(notion):
@@ -217,7 +217,7 @@ def partial_equal_opportunity(
 ) -> float:
     r"""Return partial demographic parity among the rows of the positive label (Definition A.2).
 
-    Ranks are those among the rows of the label, as in the paper's optimisation model (50); its
+    Ranks are taken among the rows of the label, as in the paper's optimisation model (50); its
     Definition A.2 takes them among all rows of the group.
 
     Returns
@@ -252,7 +252,7 @@ def partial_equalized_odds(
 ) -> float:
     r"""Return partial demographic parity within each label, the worse of the two (Definition A.3).
 
-    Ranks are those among the rows of a label, as in :func:`partial_equal_opportunity`.
+    Ranks are taken among the rows of a label, as in :func:`partial_equal_opportunity`.
 
     Returns
     -------
@@ -282,11 +282,11 @@ def partial_group_auc(
     control_features: Any = None,
     attributes: str = "crossed",
 ) -> float:
-    r"""Return how well scores tell two groups apart inside the interval.
+    r"""Return the largest distance from 1/2 of the AUC between two groups inside the interval.
 
     .. math:: \max_{g, h} \; | P(z > z') + \tfrac12 P(z = z') - \tfrac12 | ,
 
-    for z out of group g and z' out of group h, both of ranks in the interval (Definition A.1, which
+    for z from group g and z' from group h, both of ranks in the interval (Definition A.1, which
     counts ties for one side).
 
     Returns

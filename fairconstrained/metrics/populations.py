@@ -1,4 +1,4 @@
-r"""Declared populations: with other fractions of groups and labels than these rows, or by weights.
+r"""Populations declared by fractions of groups and labels, or by weights of the rows.
 
 A row that is kept with probability in proportion to the ratio of the two populations' densities is
 a draw of the other population (von Neumann 1951). So from rows of one population a sample of the
@@ -33,9 +33,9 @@ MOST_INTERVALS = 8
 class Proportions:
     r"""A population with other fractions of groups, or of positive labels in each group.
 
-    Within each group, and within each label of it where `positives` is given, the population is
-    that of the rows: :math:`P(x \mid y, g)` stays, and :math:`P(g)` and :math:`P(y \mid g)` are
-    declared.
+    Within each group, and within each label of a group where `positives` is given, the population
+    is the one of the rows: :math:`P(x \mid y, g)` stays, and :math:`P(g)` and :math:`P(y \mid g)`
+    are declared.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Proportions:
 
     @property
     def needs_labels(self) -> bool:
-        """Whether true labels say which rows are drawn."""
+        """Whether rows are drawn by their true labels."""
         return self.positives is not None
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,8 +110,8 @@ class Proportions:
     ) -> list[Ints]:
         """Draw rows at each corner of the declared fractions, if the claim depends on them.
 
-        `positive` says whether the true label is the positive one. Too few rows for a sample have a
-        probability of at most `failure`.
+        `positive` says whether the true label is the positive one. The rows fail to suffice for a
+        sample with a probability of at most `failure`.
         """
         if claim.in_strata or claim.attributes == "parallel":
             raise ValueError(
@@ -153,7 +153,7 @@ class Proportions:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    r"""A population whose density is in proportion to that of the rows times known weights.
+    r"""A population whose density is the density of the rows times known weights, up to a factor.
 
     Parameters
     ----------
@@ -192,13 +192,13 @@ class Weights:
     def samples(
         self, groups: Groups, positive: Array | None, claim: Claim, failure: float
     ) -> list[Ints]:
-        """Draw each row with its probability, for any claim."""
+        """Draw each row with probability weight / most, for any claim."""
         weights = self.of_rows(len(groups.codes))
         drawn = _generator(weights).random(len(weights)) < weights / float(self.most)
         return [np.flatnonzero(drawn)]
 
     def of_rows(self, n_rows: int) -> Floats:
-        """Return the weights of so many rows; raise ValueError if they are not within the bound."""
+        """Return the weights of `n_rows` rows; raise ValueError if they exceed the bound."""
         weights = check_weights(self.values, n_rows)
         check_number("Weights.most", self.most, "a number > 0", lambda most: most > 0)
         if weights.max() > self.most:
@@ -210,7 +210,7 @@ Population: TypeAlias = Proportions | Weights
 
 
 def _generator(*inputs: Array | None) -> np.random.Generator:
-    """Return a generator seeded by the rows: the same ones have the same certificate.
+    """Return a generator seeded by the rows, so that equal rows have equal certificates.
 
     With one seed for all, the composition of samples would be off by the same chance everywhere.
     """
@@ -234,7 +234,7 @@ def _bounds(name: str, fractions: Mapping[Any, Fraction] | None) -> dict[str, tu
 
 
 def _group_bounds(names: list[str], name: str, fractions: Any) -> Floats:
-    """Return the bounds of these groups, (n_groups, 2); without fractions none."""
+    """Return the bounds of the groups' fractions, (n_groups, 2), or (0, 2) if none are declared."""
     if fractions is None:
         return np.zeros((0, 2))
     bounds = _bounds(name, fractions)
@@ -270,7 +270,7 @@ def _drawn(
 
 
 def _from_strata(members: list[Ints], q: Floats, failure: float, rng: Any) -> Ints:
-    """Draw as large a sample with strata in the fractions q as is almost always possible."""
+    """Draw the largest sample with fractions q of strata that fails with probability <= `failure`."""
     sizes = np.array([len(rows) for rows in members])
     q = q / q.sum()
     low, high = 0, int(np.min(sizes[q > 0] / q[q > 0])) + 1

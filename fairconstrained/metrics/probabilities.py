@@ -86,12 +86,11 @@ def loss_gap(
         losses = -np.log(np.maximum(likelihood, np.finfo(proba.dtype).eps))
     else:
         losses = 0.5 * np.square(np.eye(proba.shape[1])[y] - proba).sum(axis=1)
-    method = method
     return RowLosses(np.asarray(losses)[rows.row], rows, method)
 
 
 def _columns(values: ArrayLike, name: str, dtype: Any = np.float64) -> Floats:
-    """Check numbers with a column for each class, or a single one."""
+    """Check numbers and return them in columns, one for each class or a single one."""
     array = check_array(values, ensure_2d=False, dtype=dtype, input_name=name)
     if array.ndim > 2:
         raise ValueError(
@@ -109,7 +108,7 @@ def wasserstein_distance_between_groups(
     order: float = 1.0,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    r"""Return the Wasserstein distance of order p between the groups' distributions of scores.
+    r"""Return the largest Wasserstein distance of order p between two groups' score distributions.
 
     .. math:: \Big( \int_0^1 | F_g^{-1}(u) - F_h^{-1}(u) |^p \, du \Big)^{1/p}
 
@@ -135,7 +134,7 @@ def wasserstein_distance_between_groups(
     rows = grouped_rows(encode_labels(true)[0][0], sensitive_features, sample_weight, **samples)
     refuse_negative(rows.weight, "wasserstein_distance_between_groups")
     scores = _columns(y_score, "y_score")[rows.row]
-    if scores.shape[1] == 2:  # the second says it all for probabilities
+    if scores.shape[1] == 2:  # of two probabilities the second suffices
         scores = scores[:, 1:]
     check_number("order", order, "a finite number >= 1", lambda p: 1 <= p < np.inf)
     if np.isnan(zero_or_nan(rows.sums(np.ones(1)), rows.names)):
@@ -148,7 +147,7 @@ def wasserstein_distance_between_groups(
 
 
 def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: float) -> float:
-    """Return the distance of two samples, whose quantiles are constant between levels of either."""
+    """Return the distance of two samples, given by their quantiles and the levels of these."""
     level = np.sort(np.concatenate(([0.0], level_a, level_b)))
     middle, width = 0.5 * (level[1:] + level[:-1]), np.diff(level)
     difference = a[np.searchsorted(level_a, middle)] - b[np.searchsorted(level_b, middle)]
@@ -156,7 +155,7 @@ def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: flo
 
 
 def _quantiles(values: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Return sorted values, and the level up to which each is the quantile; the last one is 1."""
+    """Return sorted values, and the level up to which each is the quantile; the last level is 1."""
     order = np.argsort(values, kind="stable")
     level = np.cumsum(weight[order])
     return values[order], level / level[-1]

@@ -148,7 +148,7 @@ def group_report(
 
 
 def _groupings(sensitive_features: Any, label: Ints, weight: Floats) -> Iterator[GroupedRows]:
-    """Yield the rows in named groups: by each column that has a value, crossed, and all as one."""
+    """Yield the rows in named groups: by each sensitive column, by all columns, and all as one."""
     groups, description = read_groups(sensitive_features, len(label), required=0)
     complete = n_complete(groups.labels)
     if len(names := column_names(description.columns or ())) > 1:

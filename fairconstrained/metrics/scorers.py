@@ -134,7 +134,7 @@ def name_of(metric: Callable[..., float]) -> str:
 
 
 class _WithGroups:
-    """A metric with an error that says how sensitive features reach a scorer."""
+    """A metric that, without sensitive features, raises an error that says how to pass them."""
 
     def __init__(self, metric: Metric) -> None:
         self.__name__ = getattr(metric, "__name__", repr(metric))  # a partial with its options
@@ -147,7 +147,7 @@ class _WithGroups:
 
 
 def _nan_without_use(score: float, predictions: Any, metric: Metric) -> float:
-    """Return the score of these predictions, or nan if they are nearly constant."""
+    """Return the score of the predictions, or nan with a warning if they are nearly constant."""
     if not nearly_constant(predictions):
         return score
     warn_caller(
@@ -167,10 +167,10 @@ def _use(score: float, predictions: Any, metric: Metric) -> float:
 
 
 def scoring_all_models(scoring: Mapping[str, Any]) -> dict[str, Any]:
-    """Return scorers that score near constants too, each beside one that says which they are.
+    """Return scorers that do not leave out useless models, each beside a scorer of usefulness.
 
-    The second one is 1 if the predictions are of use and there is a score, otherwise 0; its name
-    begins with `USEFUL`.
+    Usefulness is 1 if the predictions are not nearly constant and have a score, otherwise 0; the
+    scorer's name begins with `USEFUL`.
     """
     scorers = dict(scoring)
     for name, scorer in scoring.items():
@@ -209,12 +209,12 @@ class _RoutedScorer(_SklearnScorer):  # type: ignore[misc]
 
 
 class _StratifiedScorer(_RoutedScorer):
-    """Scorer that also asks for strata, of a metric that compares groups within them."""
+    """Scorer that also asks for strata, for metrics that compare groups within strata."""
 
     __metadata_request__score = {"control_features": True}  # noqa: RUF012
 
 
-# scikit-learn 1.6 generates narrower ones, which take no other metadata.
+# scikit-learn 1.6 generates narrower methods, which take no other metadata.
 for _scorer in (_RoutedScorer, _StratifiedScorer):
     _scorer.set_score_request = _SklearnScorer.set_score_request
 

@@ -12,7 +12,7 @@ import numpy as np
 from fairconstrained.arrays import in_rows
 from fairconstrained.comparison import undecided
 
-# Of the text after a label, so that all texts begin in one column.
+# Indent of the text after a label, so that all texts begin in one column.
 _INDENT = 15
 # Characters that mean something in Markdown, and nothing in names.
 _MARKS = re.compile(r"[\\`*$|~\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
@@ -162,12 +162,12 @@ class Certificate:
 
 
 def in_markdown(text: str) -> str:
-    """Return a line of Markdown that shows this text, whatever marks names in it have."""
+    """Escape a text as one line of Markdown, whatever special characters its names contain."""
     return _MARKS.sub(r"\\\g<0>", " ".join(text.splitlines())).replace("<", "&lt;")
 
 
 def plain(value: Any) -> Any:
-    """Return Python's own numbers, and None in place of nan, which JSON does not have."""
+    """Convert numpy's numbers to Python's, and nan, which JSON does not have, to None."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -20,8 +20,8 @@ from fairconstrained.arrays import Floats, Ints, bisected
 from fairconstrained.metrics.bounds import wilson
 from fairconstrained.numerics import ROUNDING
 
-# Hits, or rows without (n p (1 - p)): the expansion of Cornish and Fisher is for many; below this
-# quantiles are exact.
+# Variance of the number of hits, n p (1 - p): below it quantiles are exact, above it they are by
+# the expansion of Cornish and Fisher.
 FEW = 10.0
 # Pairs of groups whose likelihoods are compared: the nearest, by their standard errors.
 MOST_PAIRS = 1_000
@@ -36,7 +36,7 @@ class Pairs(NamedTuple):
 
 
 class Proportions:
-    """Errors of rates: binomial, with numbers of rows that are whole; events may depend."""
+    """Binomial errors of rates, with whole numbers of rows; events may be dependent."""
 
     support = (0.0, 1.0)
 
@@ -47,14 +47,15 @@ class Proportions:
         self.level = ndtr(self.noise)
 
     def variance(self, centre: Floats) -> Floats:
-        """Return variances, with half a row more of each outcome, so that none is zero."""
+        """Return variances, with half a row added to each outcome so that none is zero."""
         p = (self.rows * centre + 0.5) / (self.rows + 1.0)
         return np.asarray(p * (1.0 - p) / self.rows)
 
     def estimates(self, centre: Floats) -> Floats:
-        """Draw estimates (n_groups, n_events, n_draws) where these are the true rates.
+        """Draw estimates, (n_groups, n_events, n_draws), of true rates `centre`.
 
-        The quantiles at the noise's levels: exact ones of few hits, by Cornish and Fisher of many.
+        These are quantiles at the noise's levels: exact for few hits, by Cornish and Fisher for
+        many.
         """
         rows, p = self.rows[:, :, None], centre[:, :, None]
         deviation = np.sqrt(np.maximum(rows * p * (1.0 - p), 1e-12))
@@ -70,8 +71,8 @@ class Proportions:
     def pairs(self, at: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
         """Return the likeliest x of pairs with a x - y = b, and how unlikely it is.
 
-        By bisection, exactly: of few hits the two groups of a pair are not alike, though their
-        errors add up to the same.
+        Bisection makes it exact: with few hits the two groups of a pair do not share alike in
+        their difference, as normal errors would have it.
         """
         above, below = (self.rows[group, at.event] for group in (at.above, at.below))
 
@@ -92,7 +93,7 @@ class Proportions:
 
 
 class Normal:
-    """Errors that are normal, whatever the truth is, with the methods of :class:`Proportions`."""
+    """Normal errors that do not depend on the truth, with the methods of :class:`Proportions`."""
 
     support = (-np.inf, np.inf)
 
@@ -122,19 +123,19 @@ class Summary:
     """Base of the summaries."""
 
     def least_upper(self, n_components: int) -> float:
-        """Return the part of alpha that the upper end keeps, though it may not use it."""
+        """Return the share of alpha reserved for the upper end, even if it goes unused."""
         return 0.5
 
 
 class Range(Summary):
-    """Largest minus smallest over groups, (n_groups, n_events); the event of the largest range.
+    """The largest range over groups, in the worst event, of components (n_groups, n_events).
 
-    A test of a size is one of all pairs of groups: the largest of their differences less the size,
-    each divided by its standard error, so that a small group does not hide two large ones.
+    A size is tested by all pairs of groups: by the largest of their differences less the size, each
+    divided by its standard error, so that a small group does not hide two large ones.
     """
 
     def line(self, size: float) -> tuple[float, float]:
-        """Return a and b: two components x and y differ by this size if a x - y = b."""
+        """Return a and b such that two components x and y differ by this size if a x - y = b."""
         return 1.0, size
 
     def size(self, components: Floats) -> Floats:
@@ -144,7 +145,7 @@ class Range(Summary):
     def statistic(self, components: Floats, variance: Floats, size: float) -> Floats:
         """Return the largest standardised difference, less the size, over pairs of groups.
 
-        Of components (n_groups, n_events) or draws (n_groups, n_events, n_draws). Variances are
+        Components are (n_groups, n_events), or draws (n_groups, n_events, n_draws). Variances are
         rounded to powers of two, so that groups of one variance need their extremes only.
         """
         a, b = self.line(size)
@@ -165,7 +166,7 @@ class Range(Summary):
     ) -> float:
         """Return the largest statistic that the small group of an outermost pair can cause.
 
-        The other one of the pair is at its centre, since the nearest rates would follow it.
+        The other group of the pair is at its centre, since the nearest rates would follow it.
         """
         a, b = self.line(size)
         x, y, spread = centre[:, None], centre, a**2 * variance[:, None]
@@ -177,13 +178,13 @@ class Range(Summary):
         return float((excess / np.sqrt(spread + variance))[outermost].max())
 
     def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
-        """Return the likeliest components of this size (by iteration: variances depend on them).
+        """Find the likeliest components of this size, by iteration since variances depend on them.
 
         Within each event with a larger range the outermost groups move together into a band. If
-        there is none, the pair of groups moves for which the size is likeliest, to its place.
-        The other groups are shrunk towards their mean: with their errors they would be too far
-        apart, and draws have errors once more. Where a pair moves, only if that takes them away
-        from both of it, since a group that would be extreme by mistake makes large sizes unlikely.
+        there is none, the pair of groups for which the size is likeliest moves to its place. The
+        other groups are shrunk towards their mean: with their errors they would be too far apart,
+        and draws add errors once more. Where a pair moves, a group is shrunk only if that takes it
+        away from both, since one that is extreme by mistake makes large sizes unlikely.
         """
         centre = values
         for _ in range(3):
@@ -224,7 +225,7 @@ class Range(Summary):
         return moved
 
     def proven(self, values: Floats, errors: Errors, alpha: float) -> float:
-        """Return the largest of the lower bounds of all pairs that hold together (Bonferroni)."""
+        """Return the largest lower bound of a pair; all of them hold at once (Bonferroni)."""
         n_groups, n_events = values.shape
         n_pairs = max(n_groups * (n_groups - 1) * n_events, 1)
         low, high = errors.limits(values, float(norm.isf(alpha / n_pairs)))
@@ -237,10 +238,10 @@ class Range(Summary):
 
 
 class Shortfall(Range):
-    """How much of the largest component the smallest falls short by: one minus their ratio."""
+    """The fraction by which the smallest component falls short of the largest."""
 
     def line(self, size: float) -> tuple[float, float]:
-        """Return a and b: y falls short of x by this size if a x - y = b."""
+        """Return a and b such that y falls short of x by this size if a x - y = b."""
         return max(1.0 - size, 1e-9), 0.0
 
     def size(self, components: Floats) -> Floats:
@@ -258,7 +259,7 @@ class Shortfall(Range):
 
 
 class Combined(Range):
-    """The ranges of all events, combined into one number; each has its part of a size."""
+    """The ranges of all events, combined into one number such as their mean."""
 
     def __init__(self, combine: Callable[[Floats], Any]) -> None:
         self.combine = combine  # ranges (n_events, ...), one after another
@@ -308,7 +309,7 @@ def _shrunk(values: Floats, variance: Floats) -> Floats:
 
 
 def _clipped(values: Floats, inside: Floats, variance: Floats, line: tuple[float, float]) -> Floats:
-    """Return the nearest columns within bands from c to (c + b) / a: weighted least squares.
+    """Clip columns to the nearest bands from c to (c + b) / a, by weighted least squares.
 
     The cuts above and below the band balance. The balance falls with c, and is linear between the
     points where a value enters or leaves the band. Groups that are not cut get values of `inside`.
@@ -328,17 +329,17 @@ def _clipped(values: Floats, inside: Floats, variance: Floats, line: tuple[float
 
 
 class Largest(Summary):
-    """Largest absolute value of contrasts (n_components, 1), each of them zero if fair.
+    """The largest absolute value of contrasts (n_components, 1), all zero for a fair model.
 
-    A test of a size is one of all components: the largest less the size, in standard errors.
+    A size is tested by the largest component less the size, in standard errors.
     """
 
     def fold(self, components: Floats) -> Floats:
-        """Return the quantity whose largest value counts."""
+        """Return the quantities whose largest is the size."""
         return np.abs(components)
 
     def shrunk(self, values: Floats, variance: Floats) -> Floats:
-        """Return components less their share of chance: contrasts have no common mean."""
+        """Return the components unchanged: contrasts have no common mean to be shrunk towards."""
         return values
 
     def size(self, components: Floats) -> Floats:
@@ -359,9 +360,9 @@ class Largest(Summary):
         return float(excess[highest].max()) if highest.any() else np.inf
 
     def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
-        """Cut components beyond the size; if there is none, the likeliest grows.
+        """Cut components beyond the size; if there are none, raise the likeliest one to it.
 
-        The others are shrunk; where one grows, only if that takes them away from the size.
+        The others are shrunk; where one is raised, only if that takes them away from the size.
         """
         variance, folded = errors.variance(values), self.fold(values)
         others = self.shrunk(values, variance)
@@ -373,13 +374,13 @@ class Largest(Summary):
         return np.asarray(np.where(folded == values, moved, -moved))
 
     def proven(self, values: Floats, errors: Errors, alpha: float) -> float:
-        """Return the largest of the components' lower bounds that hold together (Bonferroni)."""
+        """Return the largest lower bound of a component; all of them hold at once (Bonferroni)."""
         low, _ = errors.limits(self.fold(values), float(norm.isf(alpha / (2 * len(values)))))
         return max(float(low.max()), 0.0)
 
 
 class Highest(Largest):
-    """Largest of components (n_components, 1), which have a common mean."""
+    """The largest of components (n_components, 1), which have a common mean."""
 
     def least_upper(self, n_components: int) -> float:
         # The lower end gets the rest. With all of alpha it would be too high too often, the more
