@@ -5,9 +5,9 @@ Times in the comments are processor seconds of one thread, as ratios: medians of
 
 # What rounding makes of zero: 4,096 additions of numbers near one, each off by 2.2e-16.
 ROUNDING = 1e-12
-# Nothing for a weight, a rate or a relative distance, but above what sums of `ROUNDING` leave.
+# Negligible as a weight, a rate or a relative distance, but above the rounding of sums.
 NEGLIGIBLE = 1e-9
-# In place of a probability of zero: its logarithm is finite, and below any that classifiers say.
+# In place of a probability of zero: its logarithm is finite, and below any that classifiers return.
 TINY = 1e-300
 # Fraction of the promised change that a step of a line search must bring (Nocedal and Wright,
 # Numerical Optimization, 2nd ed., Section 3.1, which recommends this value).
@@ -28,8 +28,8 @@ SENT_SCORES = 400_000
 
 
 def without_rounding(value: float) -> float:
-    """Return a difference of fractions without the rounding of its last digits.
+    """Round the last digits off a difference of fractions.
 
-    A fit whose gap is the slack keeps it by the metric too: .05, not .05000000000000004.
+    A fit whose gap equals the slack keeps it by the metric too: .05, not .05000000000000004.
     """
     return round(value, 14)

@@ -25,7 +25,7 @@ from fairconstrained.arrays import Floats, is_number
 from fairconstrained.inputs.groups import group_name
 from fairconstrained.numerics import ROUNDING
 
-Numbers = Any  # an array or a tensor: the functions below work on both
+Numbers = Any  # an array or a tensor; the functions below accept both
 
 
 class Intervals(NamedTuple):
@@ -51,7 +51,7 @@ class Intervals(NamedTuple):
         """Return whether ranks between two bounds, (n_groups, m), can lie in the intervals.
 
         Ties can jump over a whole interval: the ranks on both sides of it then count as inside.
-        With the bounds in each other's place: whether they lie there for sure.
+        With the bounds swapped: whether the ranks certainly lie in the intervals.
         """
         lower, upper = self.lower[:, None], self.upper[:, None]
         nonempty = upper > lower
@@ -63,7 +63,7 @@ class Intervals(NamedTuple):
         return np.asarray(inside)
 
     def rank(self, fraction: Floats) -> tuple[Floats, Floats]:
-        """Find the lowest and highest rank at which G has these values, each (n_groups, m).
+        """Find the lowest and highest rank at which G has given values, each (n_groups, m).
 
         They differ where a value falls in a gap between two intervals.
         """
@@ -74,7 +74,7 @@ class Intervals(NamedTuple):
 
 
 def _inverse(lower: Floats, upper: Floats, fraction: Floats, side: Any) -> Floats:
-    """Find ranks at which G has these values, on one side of the gaps between intervals."""
+    """Find the ranks at which G has given values, on one side of gaps between intervals."""
     pieces = upper > lower
     ends = np.cumsum(upper[pieces] - lower[pieces])
     target = fraction * ends[-1]
@@ -172,7 +172,7 @@ class Ranks(NamedTuple):
 
 
 def rank_of_scores(scores: ArrayLike, index: ArrayLike, weight: ArrayLike, n_sets: int) -> Ranks:
-    """Compute the ranks in each of several sets of rows, given by their index, with one sort."""
+    """Compute the ranks of thresholds in several sets of rows, given by `index`, with one sort."""
     # Equal scores have one rank, so that ties are exact.
     distinct, position = np.unique(np.asarray(scores, dtype=float), return_inverse=True)
     cell = np.asarray(index) * len(distinct) + position.reshape(-1)

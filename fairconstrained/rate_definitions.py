@@ -1,4 +1,4 @@
-r"""Rates of predictions: constraints, metrics, intervals and certificates are made of these.
+r"""Rates of predictions, which constraints, metrics, intervals and certificates share.
 
 A rate is a ratio of two sums over a table of rows, true label by predicted label,
 
@@ -19,7 +19,7 @@ from fairconstrained.arrays import Floats
 
 
 class Rate(NamedTuple):
-    """How much each cell counts where the event happened, and where it could have."""
+    """Weights of the cells in a rate's two sums: where the event happened and where it could have."""
 
     hits: Floats  # (n_classes true, n_classes predicted)
     possible: Floats
@@ -101,7 +101,7 @@ def predictive_values(classes: Sequence[Any], targets: Sequence[int]) -> Iterato
 
 
 def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
-    """Return the costs whose mean is the expected cost: one, or, balanced, one of each label.
+    """Return rates whose mean is the expected cost: a single one, or if balanced one of each label.
 
     Costs are numbers, true label by predicted label; None: 1 for each error; or "balanced".
     """
@@ -121,7 +121,7 @@ def expected_costs(costs: Any, n_classes: int) -> list[Rate]:
     return [Rate(matrix, np.ones_like(wrong), "")]
 
 
-# The rates of each constraint: equal in all groups, or at most so large.
+# The rates that each constraint holds equal in all groups, or, below, within a cap.
 PARITIES: Mapping[str, Rates] = {
     "demographic_parity": selection_rates,
     "equalized_odds": odds,
@@ -139,31 +139,31 @@ CAPS: Mapping[str, Rates] = {
 
 
 def is_symmetric(rates: Rates, by_ratio: bool = False) -> bool:
-    """Return whether a comparison is the same whichever of two labels is the favourable one."""
+    """Return whether a comparison does not depend on the choice of the favourable label."""
     if rates in (selection_rates, odds, predictive_values):
         return not by_ratio
     return rates is error_rates
 
 
 def needs_labels(rates: Rates) -> bool:
-    """Return whether the true label decides if a row is a hit, or if it could be one."""
+    """Return whether true labels decide which rows are hits or could be."""
     tables = (table for rate in rates([0, 1], [1]) for table in (rate.hits, rate.possible))
     return any(bool(np.ptp(table, axis=0).any()) for table in tables)
 
 
 def _one_hot(classes: Sequence[Any], positions: Sequence[int]) -> Iterator[tuple[Any, Floats]]:
-    """Yield some of the classes, each with its indicator."""
+    """Yield the classes at some positions, each with its indicator."""
     chosen = map(classes.__getitem__, positions)
     return zip(chosen, np.eye(len(classes))[list(positions)], strict=True)
 
 
 def _label_rate(labels: Floats, predictions: Floats, event: str, condition: str = "") -> Rate:
-    """Define P(prediction in one set | label in another), the sets as zeros and ones."""
+    """Define P(prediction in one set | label in another), with sets as zeros and ones."""
     possible = np.outer(labels, np.ones_like(labels))
     return Rate(np.outer(labels, predictions), possible, event, condition)
 
 
 def _prediction_rate(labels: Floats, predictions: Floats, event: str, condition: str) -> Rate:
-    """Define P(label in one set | prediction in another), the sets as zeros and ones."""
+    """Define P(label in one set | prediction in another), with sets as zeros and ones."""
     possible = np.outer(np.ones_like(labels), predictions)
     return Rate(np.outer(labels, predictions), possible, event, condition)

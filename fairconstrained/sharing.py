@@ -1,4 +1,4 @@
-"""Share among clones of one estimator whatever they would compute again for the same rows.
+"""Share results that clones of one estimator would otherwise compute again for the same rows.
 
 scikit-learn's searches clone the estimator for each candidate, so nothing fitted survives from one
 candidate to the next. Here the cloned object has a store, and its clones have handles to it.
@@ -17,15 +17,15 @@ from typing import Any
 
 from sklearn.base import clone
 
-# In one store, half a GB: what fits of clones share must not push the data out of memory.
+# Size of a store, half a GB: results that clones share must not push the data out of memory.
 _MOST_BYTES = 1 << 29
 
 
 class Store:
-    """Keep results by key, at most half a gigabyte; results not used for longest go first.
+    """Keep results by key, at most half a gigabyte; the least recently used results go first.
 
-    It belongs to the object that was cloned and ends with it. Pickles and copies of that object
-    begin with an empty one, also in worker processes; threads share it.
+    The store belongs to the object that was cloned and ends with it. Pickles and copies of that
+    object begin with an empty store, also in worker processes; threads share the store.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Store:
         return Store, ()
 
     def seed(self, drawn: int) -> int:
-        """Return the first seed that was drawn."""
+        """Return the first seed that a clone has drawn."""
         with self._lock:
             self._seed = drawn if self._seed is None else self._seed
         return self._seed
@@ -48,7 +48,7 @@ class Store:
         """Return the result of `compute`, which is called once for each key; others wait."""
         with self._lock:
             result = self._results.pop(key, None)
-            # The first to ask computes outside the lock; others wait for its future, so that
+            # The first caller computes outside the lock; others wait for its future, so that
             # nothing is computed twice.
             is_new = result is None
             # Popped and stored again: dictionaries keep the order, and the oldest use is first.
@@ -73,7 +73,7 @@ class Store:
 
 
 class Handle:
-    """Lead a clone to the store of the object it was cloned from, while that object exists."""
+    """Refer a clone to the store of the object it was cloned from, while that object exists."""
 
     def __init__(self, store: Store | None = None):
         self._store: Callable[[], Store | None] = lambda: None
@@ -102,7 +102,7 @@ class Handle:
 
     def digest(self, *values: Any) -> bytes | None:
         """Return a digest of the values; None without a store, and if they cannot be pickled."""
-        # Equal digests mean equal values; others, at worst, that something is computed again.
+        # Equal digests mean equal values; unequal ones, at worst, that something is computed again.
         if not self.shares:
             return None
         total = hashlib.blake2b(digest_size=32)
@@ -136,7 +136,7 @@ def store_of(estimator: Any) -> Store:
 
 
 def follow(estimator: Any) -> Any:
-    """Return a clone; its clones, and theirs, start where fits with other slacks ended."""
+    """Return a clone whose own clones start where fits with other slacks ended."""
     first = clone(estimator)
     for part in (first, *first.get_params(deep=True).values()):
         if hasattr(part, "_handle"):
@@ -145,7 +145,7 @@ def follow(estimator: Any) -> Any:
 
 
 def size_of(value: Any) -> int:
-    """Return the bytes of a pickle; without one, more than any store has."""
+    """Return the size of a value's pickle; more than any store holds if it has none."""
     sizes: list[int] = []
     try:
         _pickle_into(lambda part: sizes.append(memoryview(part).nbytes), value)

@@ -1,4 +1,4 @@
-"""Classifiers that train others and predict by one of them; warnings of exact numbers."""
+"""The base of classifiers that train others and predict by one of them; shared warnings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairconstrained.privacy.seeds import HiddenSeed, private_parts, without_see
 
 
 def _if_estimator_has(method: str) -> Any:
-    """Decorate a method that exists if the estimator that predicts has one of this name."""
+    """Return a decorator for a method that exists if the predicting estimator has `method`."""
     return available_if(lambda self: hasattr(getattr(self, self._fitted, self.estimator), method))
 
 
@@ -79,14 +79,14 @@ class DelegatingClassifier(
 
 
 def plain_objects(y: Any) -> Any:
-    """Return a column of objects as labels of one type; another one stays, but is not lazy."""
+    """Return labels of one type from a column of objects; load other columns unchanged."""
     y = splittable(y)
     return plain_labels(y) if getattr(y, "dtype", None) == np.dtype("O") else y
 
 
 @contextmanager
 def passing_metadata(user: str) -> Iterator[None]:
-    """Pass metadata by requests; scikit-learn's error also says how an estimator makes them."""
+    """Enable metadata routing; scikit-learn's error also says how an estimator makes requests."""
     try:
         with config_context(enable_metadata_routing=True), positions_noted():
             yield
@@ -100,7 +100,7 @@ def passing_metadata(user: str) -> Iterator[None]:
 
 
 def warn_of_exact_scores(estimator: Any, what: str, varied: Iterable[str] = ()) -> None:
-    """Warn of private fits that are made several times, and compared by exact numbers."""
+    """Warn if private fits are made several times and compared by exact numbers."""
     if private_parts(estimator, varied):
         warn_caller(
             f"{what} fits a private estimator several times, and what it tells of held-out rows is "

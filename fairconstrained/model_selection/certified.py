@@ -60,17 +60,18 @@ from fairconstrained.privacy.seeds import without_seeds
 Parameters = Mapping[str, Any]
 Candidate = tuple[Parameters, Any]  # a fitted model, and its settings
 
-# Of the slack: what candidates are trained to keep. A smaller gap in training leaves more room for
-# the bound, at more error.
+# Fractions of the slack that candidates are trained to keep. A smaller gap in training leaves more
+# room for the bound, at more error.
 FRACTIONS = 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95
-# Of the rarer decisions: what weaker models keep, where no candidate at its own threshold passes.
+# Fractions of the rarer decisions that weaker models keep, where no candidate passes at its own
+# threshold.
 KEPT = 0.05, 0.1, 0.2, 0.35, 0.5, 0.75
 # The next two were chosen on generated samples and samples of Adult that the evidence does not use.
-# Of the probability of error, for the test on the training samples: a candidate that just holds on
-# these often fails on others.
+# Share of the probability of error for the test on the training samples: a candidate that just
+# passes there often fails on others.
 CAUTION = 0.02
-FIRST = 0.9  # of the probability of error, for the sequence that is more likely to pass
-# Gaps between rates of decisions; thresholds at which fewer are taken make these smaller.
+FIRST = 0.9  # share of the probability of error for the sequence that is likelier to pass
+# Gaps between rates of decisions, which shrink with thresholds at which fewer decisions are taken.
 OF_DECISIONS = {"demographic_parity", "equalized_odds", "equal_opportunity"}
 OF_DECISIONS |= {"false_positive_rate_parity"}
 
@@ -86,12 +87,12 @@ class _Tested(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether it passed."""
+        """Whether the candidate is certified."""
         return self.found is not None and self.found.kept
 
     @property
     def words(self) -> str:
-        """Its settings, such as slack=0.05."""
+        """The candidate's settings in words, such as slack=0.05."""
         return ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
 
 
@@ -104,8 +105,8 @@ class CertifiedClassifier(DelegatingClassifier):
     of decisions a second sequence is tested: the strictest candidate with thresholds at which it
     takes the rarer of its two decisions less often. The most accurate model that passed is kept,
     exactly as tested: whichever it is, it keeps the constraint on the population with probability
-    at least `confidence`. A model that says the same of 99 % of the rows split off, or more, is not
-    kept, since it keeps any gap without being of use.
+    at least `confidence`. A model that predicts the same for 99 % of the rows split off, or more, is
+    not kept, since it keeps any gap without being of use.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ class CertifiedClassifier(DelegatingClassifier):
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: Any = None, **fit_params: Any
     ) -> Self:
-        """Train candidates, test them, keep the best that is certified.
+        """Train candidates, test them, and keep the most accurate one that is certified.
 
         Parameters
         ----------
@@ -262,8 +263,8 @@ class CertifiedClassifier(DelegatingClassifier):
         groups, strata = sensitive_features, fit_params.get("control_features")
         if groups is not None and strata is not None:
             groups, _ = within_strata(groups, strata)
-        # The bound of a cap on all samples together is for draws of all of them: as many of each
-        # group as there happen to be. Other bounds take the sizes of groups as given.
+        # The bound of a cap on all samples together needs draws of all samples, with as many of
+        # each group as there happen to be. Other bounds take the sizes of groups as given.
         train, test = holdout_split(
             len(y),  # type: ignore[arg-type]
             float(size),
@@ -303,7 +304,7 @@ class CertifiedClassifier(DelegatingClassifier):
         """Train and test candidates in order; return the last test of each model."""
 
         def certified(model: Any, rows: tuple[Any, ...], level: float, **more: Any) -> Certificate:
-            """Certify at this fraction of the probability of error."""
+            """Certify the model at a fraction `level` of the probability of error."""
             return certify(
                 model,
                 *rows[:2],
@@ -337,13 +338,13 @@ class CertifiedClassifier(DelegatingClassifier):
             tested[id(model)] = _Tested(dict(parameters), model, certificate, accuracy, useful)
             return certificate.kept
 
-        # Rates of other events do not fall with those of a decision.
+        # Rates of other events do not fall with the rate of a decision.
         of_decisions = claim.decides and claim.notion in OF_DECISIONS
         in_sequences(*sequences(candidates, fit, holds if of_decisions else None, train[0]), passes)
         return list(tested.values())
 
     def _keep(self, tested: list[_Tested]) -> None:
-        """Set the fitted attributes, and say so if no model has passed."""
+        """Set the fitted attributes; warn, or raise an error, if no model has passed."""
         useful = [test for test in tested if test.useful]
         passed = [test for test in useful if test.kept]
         best = max(passed, key=lambda test: test.accuracy) if passed else (useful or tested)[0]
@@ -398,7 +399,7 @@ class CertifiedClassifier(DelegatingClassifier):
         warn_caller(message, category)
 
     def _given(self, name: str, *own: Any) -> Any:
-        """Return the first value that is given, or else the estimator's parameter."""
+        """Return the first value that is not None, or else the estimator's parameter `name`."""
         for value in (*own, self._of_estimator(name)):
             if value is not None:
                 return value
@@ -408,11 +409,11 @@ class CertifiedClassifier(DelegatingClassifier):
         )
 
     def _of_estimator(self, name: str) -> Any:
-        """Return the value of the estimator's parameter; None without one."""
+        """Return the value of the estimator's parameter `name`, or None if it has no such parameter."""
         return self.estimator.get_params().get(self._key(name))
 
     def _key(self, name: str) -> str | None:
-        """Return the estimator's key of a parameter, its own or of the only step that has it."""
+        """Return the key of the estimator's parameter `name`, or of the only step that has one."""
         parameters, suffix = self.estimator.get_params(), f"__{name}"
         nested = [
             key
@@ -469,10 +470,10 @@ def sequences(
     holds: Callable[[Any], bool] | None,
     X: Any,
 ) -> tuple[Iterator[Candidate], Iterator[Candidate]]:
-    """Return candidates from the strictest on, and weaker models; the likelier sequence first.
+    """Return the sequences of looser candidates and of weaker models, the likelier to pass first.
 
     Weaker models are the strictest candidate with thresholds at which it takes its rarer decision
-    less often; they come first where it does not even hold on the training samples X.
+    less often; they come first unless it `holds` already, on the training samples X.
     """
     strictest = fit(candidates[0])
     looser = ((parameters, fit(parameters)) for parameters in candidates[1:])
@@ -488,7 +489,7 @@ def in_sequences(
     second: Iterable[Candidate],
     passes: Callable[[Parameters, Any, float], bool],
 ) -> None:
-    """Test both sequences, each until a model fails, and then at the level the other hands on."""
+    """Test both sequences until a model fails; a sequence without failure hands on its level."""
     ahead, behind = iter(first), iter(second)
 
     def failure(models: Iterable[Candidate], fraction: float) -> Candidate | None:
@@ -502,7 +503,7 @@ def in_sequences(
 
 
 def _weaker(model: Any, X: Any) -> Iterator[Candidate]:
-    """Return the model with thresholds at which it takes the rarer decision less often."""
+    """Yield the model with thresholds at which it takes the rarer decision less often."""
     if len(model.classes_) != 2 or not hasattr(model, "decision_function"):
         return
     scores = np.asarray(model.decision_function(X))

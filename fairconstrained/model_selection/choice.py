@@ -1,4 +1,4 @@
-"""Candidates of a search: the best feasible one, the Pareto front, scores along a parameter."""
+"""The best feasible candidate of a search, Pareto fronts, and scores along a parameter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fairconstrained.sharing import follow
 def select_feasible(
     score: str = "accuracy", violation: str = "dp", max_violation: float = 0.05
 ) -> Callable[[Mapping[str, Any]], int]:
-    """Choose the best candidate of a search among those that keep a fairness constraint.
+    """Return a function that chooses a search's best candidate within a fairness constraint.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def _chosen(score: str, violation: str, max_violation: float, cv_results: Mappin
 
 
 def pareto_front(error: ArrayLike, violation: ArrayLike) -> NDArray[np.bool_]:
-    """Find points on the Pareto front of two quantities that should be small, in O(n log n).
+    """Find the Pareto front of two quantities that should be small, in O(n log n).
 
     One point dominates another if it is no worse in both and better in one. Equal points do not
     dominate each other. Points with a nan are not on the front.
@@ -241,7 +241,7 @@ def tradeoff_curve(
     warn_of_exact_scores(estimator, "tradeoff_curve", grid)
     scorers = scoring_all_models(scoring if isinstance(scoring, Mapping) else {"score": scoring})
     order: Any = np.arange(len(values))
-    if all(isinstance(value, Real) for value in values):  # from a loose slack to the next
+    if all(isinstance(value, Real) for value in values):  # from loose slacks to strict ones
         order = np.argsort(np.negative(np.asarray(values, dtype=float)), kind="stable")
     ordered = {name: [values[i] for i in order] for name in grid}
     task = estimator, ordered, scorers, {"X": X, "y": y, **metadata}
@@ -277,7 +277,7 @@ class _Fold:
 def _measure(
     estimator: Any, grid: Any, scorers: Any, rows: Mapping[str, Any], fold: _Fold
 ) -> Mapping[str, Any]:
-    """Return the results of a grid on one fold; any backend of joblib can pickle this."""
+    """Return a grid search's results on one fold, as a function that any joblib backend can pickle."""
     options = {"scoring": scorers, "refit": False, "error_score": "raise"}
     search = GridSearchCV(follow(estimator), grid, cv=fold, **options).fit(**rows)
     results: Mapping[str, Any] = search.cv_results_
@@ -287,7 +287,7 @@ def _measure(
 def _table(
     grid: Mapping[str, Any], place: Any, measured: Sequence[Mapping[str, Any]]
 ) -> pd.DataFrame:
-    """Return means, deviations and single scores of each value, by its place in the folds."""
+    """Return a table of each value's mean, deviation and single scores over folds."""
     columns: dict[str, Any] = dict(grid)
     single: dict[str, Any] = {}
     useful = []

@@ -1,4 +1,4 @@
-"""A classifier that finds its sensitive features in columns of X."""
+"""A classifier that takes its sensitive features from columns of X."""
 
 from __future__ import annotations
 

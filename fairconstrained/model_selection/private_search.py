@@ -1,4 +1,4 @@
-"""A grid search that keeps one budget of differential privacy in all."""
+"""A grid search within one budget of differential privacy for everything."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fairconstrained.privacy.accounting import (
 from fairconstrained.privacy.callers import refuse_steps_with_groups, steps_before
 from fairconstrained.privacy.plans import MOST_EPSILON, privacy_guarantee
 
-# The search for the budget of a fit ends when the fits spend this much of the total.
+# The search for the budget of a fit ends when the fits together spend this share of the total.
 _TIGHT = 0.98
 # Halvings and secant steps reach 2 % of the total long before.
 _MOST_PLANS = 12
@@ -54,10 +54,10 @@ _CHOICE = "which candidate is best on held-out rows, by report noisy max, once"
 class PrivateGridSearch(DelegatingClassifier):
     r"""A search over candidates of a private estimator, with one epsilon for everything.
 
-    Every candidate is trained on the rows that are not held out. Of those that keep their
-    constraints by their own released estimates, up to the error of these, the one that is right
-    most often on the held-out rows is chosen by report noisy max, and kept as it was trained. Of
-    :class:`AUCFairClassifier` it is the one of the largest AUC.
+    Every candidate is trained on the rows that are not held out. Among the candidates whose
+    released estimates keep their constraints, up to the error of the estimates, report noisy max
+    chooses the one with the most right predictions on the held-out rows, or for
+    :class:`AUCFairClassifier` the one with the largest AUC. It is kept as it was trained.
 
     Parameters
     ----------
@@ -225,13 +225,13 @@ class PrivateGridSearch(DelegatingClassifier):
         return {"estimator": self._seedless(), "random_state": None}
 
     def _seedless(self) -> Any:
-        """Return a clone of the estimator without its seed; it need not have an epsilon here."""
+        """Return a clone of the estimator without its seed, for which no epsilon is needed."""
         return clone(self.estimator).set_params(**{f"{_key(self.estimator)}random_state": None})
 
     def _planned(
         self, candidates: list[dict[str, Any]], n_rows: int, unit: Unit
     ) -> tuple[PrivacyGuarantee, list[Any]]:
-        """Return the plan and models of the largest budget that keeps `epsilon` in all."""
+        """Find the largest budget of a fit that keeps `epsilon` in all; return plan and models."""
         key = _key(self.estimator)
         budgets = {f"{key}{name}" for name in ("epsilon", "delta", "protect")}
         varied = {name for params in candidates for name in params} & budgets
@@ -289,7 +289,7 @@ class PrivateGridSearch(DelegatingClassifier):
     def _tell_the_price(
         self, error: BaseException, models: list[Any], total: PrivacyGuarantee
     ) -> None:
-        """Attach to an error the privacy that all fits so far have spent: `total` after all."""
+        """Attach the privacy spent by all fits so far to an error: `total` if all of them ended."""
         own = getattr(error, "privacy", None)
         fitted = [part for part in map(_private_part, models) if hasattr(part, "privacy_")]
         phases = [phase for part in fitted for phase in part.privacy_.phases]
@@ -305,7 +305,7 @@ class PrivateGridSearch(DelegatingClassifier):
             )
 
     def _choose(self, fitted: list[Any], right: list[float], unit: Unit) -> int:
-        """Report noisy max among candidates that keep their constraints by released estimates.
+        """Choose by report noisy max among candidates whose released estimates keep the constraints.
 
         Since training aims at the slack, an excess below the error of the estimate says nothing.
         """
@@ -324,7 +324,7 @@ class PrivateGridSearch(DelegatingClassifier):
 
 
 def _private_part(estimator: Any) -> Any:
-    """Return the private estimator itself, or the last step of a pipeline."""
+    """Return a private estimator, or the private last step of a pipeline."""
     part = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     if not hasattr(part, "planned_privacy"):
         raise TypeError(
@@ -335,9 +335,9 @@ def _private_part(estimator: Any) -> Any:
 
 
 def _planned_batches(model: Any, n_rows: int) -> PrivacyGuarantee:
-    """Plan a candidate whose batches have rows often enough to need noise at this delta.
+    """Plan a candidate; refuse batches so rare that delta alone covers their release.
 
-    Else delta covers whatever the batches of one candidate release, and of several it does not.
+    For several candidates delta would not cover the releases that it covers for one.
     """
     plan: PrivacyGuarantee = _private_part(model).planned_privacy(n_rows)
     for phase in plan.phases:
@@ -351,7 +351,7 @@ def _planned_batches(model: Any, n_rows: int) -> PrivacyGuarantee:
 
 
 def _key(estimator: Any) -> str:
-    """Return the prefix of the names of the private part's parameters."""
+    """Return the prefix of the private part's parameters in the estimator."""
     return f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
 
 
@@ -371,7 +371,7 @@ def _check_steps(candidates: list[Any]) -> None:
 def _check_rows(
     model: Any, unit: Unit, X: Any, y: Any, sensitive_features: Any, train: NDArray[np.int64]
 ) -> None:
-    """Let copies of a candidate's parts read all rows, before anything is released."""
+    """Check all rows by copies of a candidate's parts, before anything is released."""
     if unit == "sensitive_features":
         refuse_groups_in(X, sensitive_features)
     table, refusal = X, ""
@@ -384,7 +384,7 @@ def _check_rows(
             if unit == "sensitive_features":
                 raise
             refusal = type(error).__name__
-    if refusal:  # raised here, it has no error before it, which may quote rows
+    if refusal:  # raised here, it has no cause, whose message may quote rows
         raise ValueError(
             f"The steps of the pipeline refuse rows of X ({refusal}), in words that may quote "
             "them and are left out. Try the steps on rows that are public."
@@ -393,7 +393,7 @@ def _check_rows(
 
 
 def _in_whole(X: Any, y: Any, sensitive_features: Any) -> Callable[[NDArray[np.int64]], Any]:
-    """Return a function of places to rows that know the labels, groups and gaps of all."""
+    """Return a function that selects rows, which know all labels, groups and gaps of the whole."""
     groups, values, classes = sensitive_features, y, None
     if groups is not None and categories(groups, "sensitive_features") is None:
         groups = GroupsOfAll(groups)

@@ -1,4 +1,4 @@
-"""The smallest gap at a given quality: the search for less discriminatory alternatives."""
+"""A search for less discriminatory alternatives: the smallest gap at a given quality."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Tried(NamedTuple):
 
     @property
     def kept(self) -> bool:
-        """Whether it keeps what it must, and is of use."""
+        """Whether the fit keeps all bounds and its predictions are of use."""
         return self.useful and self.excess <= 0.0
 
 
@@ -41,16 +41,16 @@ class SmallestGapClassifier(DelegatingClassifier):
     .. math::
 
         \min_w \; \mathrm{gap}(w) \quad \text{s.t.} \quad \text{quality}_j(w) \le \max_j
-        \quad \text{for all floors } j ,
+        \quad \text{for all floors } j .
 
-    as asked by those who have to look for *less discriminatory alternatives* to a model: how much
-    of the gap goes away at a quality that the business can bear?
+    This is the search for *less discriminatory alternatives* to a model: how much of the gap goes
+    away at a quality that the business can bear?
 
     It is solved by bisection over the slack of the estimator. Each fit minimises its own objective
     under both constraints, so that the result is a model like any other, with probabilities. Gaps
-    and floors are those of predicted labels on the rows of the estimator's ``violation_``: the
-    training rows, and for a scikit-learn classifier as the model out of fold. The gap is an upper
-    bound on the smallest one of models of this kind: other models, or more features, may have a
+    and floors are measured by predicted labels on the rows of the estimator's ``violation_``: the
+    training rows, predicted out of fold if the model is a scikit-learn classifier. The gap is an
+    upper bound on the smallest gap of such models: other models, or more features, may have a
     smaller one.
 
     Parameters
@@ -116,7 +116,7 @@ class SmallestGapClassifier(DelegatingClassifier):
     def fit(
         self, X: Any, y: ArrayLike, *, sensitive_features: Any = None, **fit_params: Any
     ) -> Self:
-        """Fit until the smallest gap is known.
+        """Fit the estimator at several slacks until the smallest gap is known within `tol`.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class SmallestGapClassifier(DelegatingClassifier):
         return self
 
     def _checked(self) -> tuple[list[Any], list[Any]]:
-        """Return the floors, and the criteria of the estimator; raise ValueError otherwise."""
+        """Check the parameters; return the floors and the criteria of the estimator."""
         floors = self.floors if isinstance(self.floors, (list, tuple)) else [self.floors]
         if not floors or not all(isinstance(getattr(f, "max", None), Real) for f in floors):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Folds with the same proportions of labels and groups, and one split within each group."""
+"""Folds with equal proportions of labels and groups, and a split within each group."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class StratifiedSensitiveKFold(StratifiedKFold):  # type: ignore[misc]
     def get_n_splits(
         self, X: Any = None, y: Any = None, groups: Any = None, sensitive_features: Any = None
     ) -> int:
-        """Return the number of folds; the arguments do not matter (searches pass them)."""
+        """Return the number of folds; the arguments, which searches pass, are ignored."""
         return int(self.n_splits)
 
 
