@@ -19,7 +19,7 @@ from fairconstrained.arrays import Floats
 
 
 class Rate(NamedTuple):
-    """Weights of the cells in a rate's two sums: where the event happened and where it could have."""
+    """Weights of cells in a rate's two sums: where the event happened and where it could have."""
 
     hits: Floats  # (n_classes true, n_classes predicted)
     possible: Floats

@@ -270,7 +270,7 @@ def _drawn(
 
 
 def _from_strata(members: list[Ints], q: Floats, failure: float, rng: Any) -> Ints:
-    """Draw the largest sample with fractions q of strata that fails with probability <= `failure`."""
+    """Draw the largest sample with strata in fractions q that fails with chance <= `failure`."""
     sizes = np.array([len(rows) for rows in members])
     q = q / q.sum()
     low, high = 0, int(np.min(sizes[q > 0] / q[q > 0])) + 1

@@ -105,7 +105,7 @@ class CertifiedClassifier(DelegatingClassifier):
     of decisions a second sequence is tested: the strictest candidate with thresholds at which it
     takes the rarer of its two decisions less often. The most accurate model that passed is kept,
     exactly as tested: whichever it is, it keeps the constraint on the population with probability
-    at least `confidence`. A model that predicts the same for 99 % of the rows split off, or more, is
+    at least `confidence`. A model that predicts the same for 99 % or more of the rows split off is
     not kept, since it keeps any gap without being of use.
 
     Parameters
@@ -409,7 +409,7 @@ class CertifiedClassifier(DelegatingClassifier):
         )
 
     def _of_estimator(self, name: str) -> Any:
-        """Return the value of the estimator's parameter `name`, or None if it has no such parameter."""
+        """Return the value of the estimator's parameter `name`, or None if it has none."""
         return self.estimator.get_params().get(self._key(name))
 
     def _key(self, name: str) -> str | None:

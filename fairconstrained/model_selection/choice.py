@@ -277,7 +277,7 @@ class _Fold:
 def _measure(
     estimator: Any, grid: Any, scorers: Any, rows: Mapping[str, Any], fold: _Fold
 ) -> Mapping[str, Any]:
-    """Return a grid search's results on one fold, as a function that any joblib backend can pickle."""
+    """Return the results of a grid on one fold; any joblib backend can pickle this function."""
     options = {"scoring": scorers, "refit": False, "error_score": "raise"}
     search = GridSearchCV(follow(estimator), grid, cv=fold, **options).fit(**rows)
     results: Mapping[str, Any] = search.cv_results_

@@ -305,7 +305,7 @@ class PrivateGridSearch(DelegatingClassifier):
             )
 
     def _choose(self, fitted: list[Any], right: list[float], unit: Unit) -> int:
-        """Choose by report noisy max among candidates whose released estimates keep the constraints.
+        """Choose by report noisy max among candidates that keep their constraints by estimates.
 
         Since training aims at the slack, an excess below the error of the estimate says nothing.
         """

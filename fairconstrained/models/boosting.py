@@ -1,4 +1,4 @@
-"""A booster itself as the model: each of its rounds is a step under the constraint."""
+"""A booster as the model: each boosting round is a step on the constrained problem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Boosting(PlainClassifier):
 
     with the soft values :math:`g_j` of the constraints, and its Hessian grows by the size of the
     second term. One row in five of each label and group is held out: no tree sees it. The
-    multipliers follow the *hard* values :math:`h_j` of these rows, those of predicted labels less
+    multipliers follow the *hard* values :math:`h_j` of these rows, by predicted labels and less
     0.9 of the slack. With the booster's learning rate :math:`\eta` and Hessians :math:`H_i` they,
     and the second term, change every :math:`t = 0.3 / \eta` rounds (or every round):
 
@@ -46,10 +46,10 @@ class Boosting(PlainClassifier):
     a / 2 is the step of steepest ascent of the dual function, so that neither the units of the
     values nor the sizes of groups matter; t and :math:`\eta` are the clock of the booster.
 
-    Of the rounds that keep the slack on the rows held out the one of least loss there is taken. If
-    none does, or only rounds that have learnt next to nothing, the intercept of the nearest round
-    is shifted, if nine tenths of its gain over equal predictions remain. Otherwise the nearest
-    round stays, and if it misses the slack ``feasible_`` is False and a warning says by how much.
+    Among the rounds that keep the slack on the rows held out, the one of least loss there is taken.
+    If there are none, or only rounds that have learnt next to nothing, the intercept of the nearest
+    round is shifted, if nine tenths of its gain over equal predictions remain. Otherwise that round
+    stays, and if it misses the slack ``feasible_`` is False and a warning says by how much.
     ``violation_`` and ``history_`` are about the rows held out.
 
     Parameters
@@ -103,7 +103,7 @@ class Boosting(PlainClassifier):
 
     @property
     def family(self) -> Family:
-        """The family of the booster, which must have one."""
+        """The family that the booster belongs to; it is a ValueError if there is none."""
         family = family_of(self.estimator)
         if family is None:
             names = ", ".join(name.partition(".")[2] for name in FAMILIES)
@@ -132,11 +132,11 @@ class Boosting(PlainClassifier):
         return LinearModel(n_outputs, zero, torch.ones_like(zero), fit_intercept=True)
 
     def seeded(self, seed: int) -> Any:
-        """Return the booster to be fitted, seeded where it has no seed."""
+        """Return an unfitted clone of the booster, seeded where it has no seed."""
         return seeded_where_unset(clone(self.estimator), np.random.RandomState(seed))
 
     def fit_plain(self, rows: Any, weight: Floats | None, seed: int) -> None:
-        """Fit the booster as it is."""
+        """Fit the booster without constraints."""
         y = rows.classes[rows.y]
         with one_openmp_thread(rows.X):
             self._fitted(self.seeded(seed).fit(rows.X, y, sample_weight=weight), rows)
@@ -144,14 +144,14 @@ class Boosting(PlainClassifier):
     def boost(
         self, rows: Any, weight: Floats | None, seed: int, start: Floats, step: Step
     ) -> Finish:
-        """Fit the booster with gradients that `step` completes; return a function that cuts it."""
+        """Fit the booster on gradients that `step` completes; return a function that cuts it."""
         model, family = self.seeded(seed), self.family
-        # Boosters take their loss and callbacks as parameters: the user's come back after the fit.
+        # Boosters take their loss and callbacks as parameters: restore the user's after the fit.
         before = {name: getattr(model, name) for name in family.replaced}
         task = Task(rows.X, rows.classes[rows.y], weight, start, step)
         with one_openmp_thread(rows.X):
             finish = family.fit(model, task)
-        for name, value in before.items():  # set_params of two of them does more
+        for name, value in before.items():  # set_params of two libraries does more
             setattr(model, name, value)
         self._fitted(model, rows)
         return finish
@@ -174,7 +174,7 @@ class RawScores:
         return w.reshape(self.shape)
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Return the scores, and the pullback, which changes nothing."""
+        """Return the scores, and a pullback that only flattens cotangents."""
         return self.scores(w, X), lambda cotangent: cotangent.reshape(-1)
 
     def penalty(self, w: Tensor) -> Penalty:

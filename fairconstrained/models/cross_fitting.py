@@ -1,4 +1,4 @@
-"""Calibrated posteriors: of any classifier fitted across folds, and of scores that rank."""
+"""Calibrated posteriors of any classifier, fitted across folds, and Platt scaling of scores."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from fairconstrained.models.boosters import MANY_ROWS
 from fairconstrained.models.boosters.words import as_codes, learn_words, with_numbers
 from fairconstrained.numerics import ROUNDING
 
-# The least posterior that is taken at its word. Forests and trees say 0 where a leaf has no such
-# row, and the logarithm of that would decide how all others are calibrated.
+# Smaller posteriors are raised to this one. Forests and trees return 0 where a leaf has no such
+# row, and its logarithm would decide how all others are calibrated.
 LEAST_GIVEN = 1e-3
 
 
 def is_scoring_classifier(model: Any) -> bool:
-    """Return whether a model has posteriors or decisions."""
+    """Return whether an object can be fitted and has scores, or may have them once fitted."""
     has_scores = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     inside = model.estimator if isinstance(model, FrozenEstimator) else model  # may be anything
     # A search or a pipeline may have neither before it is fitted.
@@ -42,7 +42,7 @@ def is_scoring_classifier(model: Any) -> bool:
 
 
 def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints:
-    """Return a fold for each row: every stratum, shuffled, starts where the one before ended."""
+    """Return a fold for each row; shuffled strata are dealt to the folds one after the other."""
     order = rng.permutation(len(strata))
     order = order[np.argsort(strata[order], kind="stable")]
     fold = np.empty(len(strata), dtype=np.int64)
@@ -51,22 +51,22 @@ def assign_folds(strata: Ints, n_folds: int, rng: np.random.RandomState) -> Ints
 
 
 class Ensemble(NamedTuple):
-    """Fitted classifiers that tell kinds apart, each of which answers about new rows."""
+    """Fitted classifiers of the same kinds: one for each fold, or a single one for all rows."""
 
     models: Sequence[Any]
     kinds: NDArray[Any]
 
     def evidence(self, X: Any) -> list[Floats]:
-        """Return the evidence of each classifier on rows, (n, n_kinds)."""
+        """Return the evidence of each classifier on the kinds of rows, (n, n_kinds)."""
         return [evidence_of(*pair, self.kinds) for pair in as_codes(self.models, X)]
 
     def only_fold(self, k: int) -> Ensemble:
-        """Return the classifier of a fold alone; one that is frozen has seen no row of any."""
+        """Return the ensemble of the classifier of fold k only; a frozen one serves all folds."""
         return self._replace(models=self.models[k : k + 1] or self.models)
 
 
 class Calibrator(NamedTuple):
-    """A map from evidence to posteriors of kinds, of which the `model` knows some."""
+    """A map from evidence to posteriors of all kinds; its `model` may know only some of them."""
 
     n_kinds: int
     model: LogisticRegression | DummyClassifier
@@ -85,9 +85,9 @@ class Calibrator(NamedTuple):
 
 
 class InKinds:
-    """A fitted classifier that tells kinds apart, each of which is some of its classes.
+    """A fitted classifier as a classifier of kinds, which are sets of its classes.
 
-    A copy answers, so that nothing of the rows is kept. Of its classes the `names` matter here.
+    A copy predicts, so that nothing of the rows is kept. Classes other than `names` are ignored.
     """
 
     def __init__(self, model: Any, names: ArrayLike, kind_of_name: NDArray[Any]):
@@ -104,7 +104,7 @@ class InKinds:
 
 
 def check_known(model: Any, names: ArrayLike) -> None:
-    """Raise ValueError unless a fitted classifier knows these classes."""
+    """Raise ValueError unless a fitted classifier knows all the named classes."""
     known = np.asarray(model.classes_).tolist()
     unknown = [name for name in np.asarray(names).tolist() if name not in known]
     if unknown:
@@ -115,7 +115,7 @@ def check_known(model: Any, names: ArrayLike) -> None:
 
 
 def uncalibrated(n_kinds: int, n_beside: int = 0) -> Calibrator:
-    """Return a calibrator that takes evidence at its word, and ignores columns beside it."""
+    """Return a calibrator that leaves evidence unchanged and ignores the columns beside it."""
     unit = LogisticRegression()
     unit.classes_ = np.arange(n_kinds)
     free = np.eye(n_kinds) if n_kinds > 2 else np.ones((1, 1))
@@ -127,12 +127,12 @@ def uncalibrated(n_kinds: int, n_beside: int = 0) -> Calibrator:
 def calibrated(
     evidence: Sequence[Floats], target: Ints, weight: Floats, used: NDArray[np.bool_]
 ) -> Calibrator:
-    """Fit a calibrator to evidence of the kind that comes first, out of fold, on rows `used`."""
+    """Fit a calibrator on the rows `used` to out-of-fold evidence, first on the kinds."""
     n_kinds = evidence[0].shape[1]
     simple = n_kinds < 2 or len(np.unique(target[used])) < 2
     model = DummyClassifier() if simple else LogisticRegression(max_iter=200)
-    # Its penalty is for rows of weight one, and would make smaller weights those of a constant.
-    # Whole weights stay, since they are copies of a row.
+    # The penalty is meant for rows of weight one: with smaller weights it would leave a constant.
+    # Whole weights stay, since they stand for copies of a row.
     unit = weight[used] / min(weight[used].mean(), 1.0)
     model.fit(_contrasts(evidence)[used], target[used], sample_weight=unit)
     return Calibrator(n_kinds, model)
@@ -153,7 +153,7 @@ def cross_fit(
 ) -> tuple[Ensemble, Floats]:
     """Fit a classifier of the classes ``kinds[target]`` for each fold, on the rows `used`.
 
-    Return them, or one of all these rows to answer `alone`, and out-of-fold evidence of all rows.
+    Return them, or if `alone` one fitted to all used rows, and out-of-fold evidence of all rows.
     """
     everything = np.arange(len(target))
     frozen = isinstance(estimator, FrozenEstimator)
@@ -185,7 +185,7 @@ def cross_fit(
 
 
 def evidence_of(model: Any, X: Any, kinds: NDArray[Any], least: float = LEAST_GIVEN) -> Floats:
-    """Return the evidence of a model on the `kinds`, which must be finite."""
+    """Return a model's evidence on the `kinds`; raise ValueError if it is not finite."""
     evidence = _given(model, X, kinds, least)
     if not np.isfinite(evidence).all():
         raise ValueError(
@@ -233,7 +233,7 @@ def _contrasts(tables: Sequence[Floats]) -> Floats:
 
 
 def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
-    """Seed a model where it has no seed: fits with one random_state are alike."""
+    """Seed a model where it has no seed, so that fits with one random_state are equal."""
     seeds = {}
     for name, value in sorted(model.get_params(deep=True).items()):
         if name.rpartition("__")[2] == "random_state" and value is None:
@@ -242,7 +242,7 @@ def seeded_where_unset(model: Any, rng: np.random.RandomState) -> Any:
 
 
 def stopping_early(model: Any, target: Ints) -> Any:
-    """Let boosters stop early from 2,000 rows on, if they leave it to the number of rows."""
+    """Turn automatic early stopping of boosters on from 2,000 rows, and off below."""
     # Each kind needs a row on either side of the split.
     stops = len(target) >= MANY_ROWS and np.unique(target, return_counts=True)[1].min() > 1
     choices = {}
@@ -260,7 +260,7 @@ def takes_weights(model: Any) -> bool:
 
 
 def weights_for(model: Any, weight: Floats) -> dict[str, Floats]:
-    """Return sample weights under the name of the parameter of ``fit``; nothing without one."""
+    """Return sample weights by the name of their parameter in ``fit``; empty if there is none."""
     if has_fit_parameter(model, "sample_weight"):
         return {"sample_weight": weight}
     name, last = model.steps[-1] if hasattr(model, "steps") else ("", None)

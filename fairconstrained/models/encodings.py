@@ -86,7 +86,7 @@ class PiecewiseLinear(nn.Module):
 
     @classmethod
     def of(cls, X: Features, weight: Tensor, n_bins: int) -> Self:
-        """Choose bins by rows of weights (n,): at most `n_bins` for each column.
+        """Choose bins from weighted rows: at most `n_bins` for each column.
 
         All values are ends of bins if they are few. Otherwise the ends are quantiles of the values,
         each with the square root of its weight: neither rare nor frequent ones take all bins.
@@ -115,7 +115,7 @@ class PiecewiseLinear(nn.Module):
 
     @classmethod
     def _from_ramps(cls, ramps: Sequence[Tensor]) -> Self:
-        """Return the layer of these centres, scales and bounds, (4, n_outputs) for each column."""
+        """Return the layer with the centres, scales and bounds of each column, (4, n_outputs)."""
         n_outputs = torch.tensor([ramp.shape[1] for ramp in ramps])
         index = torch.arange(len(ramps)).repeat_interleave(n_outputs)
         return cls(index.to(ramps[0].device), *torch.cat(list(ramps), dim=1))

@@ -25,7 +25,7 @@ ClippedPullback = Callable[[Tensor, float | Tensor], Tensor]
 
 
 class ColumnStatistics(Protocol):
-    """Statistics of columns, as of :class:`Features`, of rows that need not be in memory."""
+    """Statistics of columns, as in :class:`Features`, of rows that need not be in memory."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -47,7 +47,7 @@ class ColumnValues(NamedTuple):
     more: Tensor
 
     def joined(self, other: ColumnValues) -> ColumnValues:
-        """Return the same of the rows of both."""
+        """Merge with the column values of other rows."""
         low, high = self.low.minimum(other.low), self.high.maximum(other.high)
         ends = torch.stack((*self[:2], *other[:2]))
         third = ((ends != low) & (ends != high)).any(dim=0)
@@ -101,7 +101,7 @@ class Features(ABC):
         return self.t_matmul(weight[:, None])[:, 0] / weight.sum()
 
     def rows(self, index: Tensor) -> Self:
-        """Return the matrix of these rows, with their norms if they are stored."""
+        """Select rows by index, with their norms if norms are stored."""
         rows = type(self)(self._rows(index))
         if self._norms is not None:
             centre, transform, squares = self._norms
@@ -119,7 +119,7 @@ class Features(ABC):
         return self._square_norms(centre, transform)
 
     def with_norms(self, centre: Tensor, transform: Tensor) -> Self:
-        """Return the same matrix with these norms stored: private steps need them every time."""
+        """Return the matrix with its row norms stored, since private steps need them every time."""
         normed = copy.copy(self)
         normed._norms = centre, transform, self._square_norms(centre, transform)
         return normed
@@ -163,9 +163,9 @@ class DenseFeatures(Features):
         return self.X.double()
 
     def _blocks(self, *columns: Tensor, size: int = PIECE_ROWS) -> Iterator[tuple[Tensor, ...]]:
-        """Iterate over blocks of rows in double precision, and of other columns.
+        """Iterate over blocks of rows in double precision, with the same rows of other columns.
 
-        A block is valid until the next one: to allocate each anew leaves holes in the memory.
+        A block is valid until the next one.
         """
         split = partial(torch.split, split_size_or_sections=size)
         blocks = zip(*map(split, (self.X, *columns)), strict=True)
@@ -227,7 +227,7 @@ class SparseFeatures(Features):
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
-        """The transposed view. To make it in each step would cost a third of the product."""
+        """The transposed view, cached: making it in each step would cost a third of the product."""
         return self.X.T
 
     def matmul(self, v: Tensor) -> Tensor:
@@ -301,7 +301,7 @@ class SparseFeatures(Features):
 
 
 def dense_features(X: Any, device: str = "cpu") -> DenseFeatures:
-    """Wrap a checked array or tensor, however many of its entries are zero."""
+    """Wrap a checked array or tensor as dense, however many of its entries are zero."""
     with warnings.catch_warnings():
         # Nothing writes to X: memory that joblib or numpy maps need not be copied.
         warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
@@ -370,17 +370,17 @@ class Model(Protocol):
         """Return parameters from the attributes of a fitted estimator, for warm starts."""
 
     def for_ranking(self) -> Model:
-        """Return the model for rankings, whose scores :meth:`rescaled` makes log odds."""
+        """Return the model for rankings; :meth:`rescaled` turns its scores into log odds."""
 
     def rescaled(self, attributes: dict[str, Any], slope: float, offset: float) -> dict[str, Any]:
         """Return attributes of the model whose scores are ``slope * scores + offset``."""
 
     def update_batch_norm(self, w: Tensor, X: Features) -> None:
-        """Compute the statistics of batch normalisations from these rows; without them nothing."""
+        """Recompute the statistics of batch normalisations, if there are any, from these rows."""
 
 
 def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Tensor:
-    """Return column variances, zero for rounding errors; an error if a square overflows."""
+    """Return column variances, zero for rounding errors; raise ValueError if a square overflows."""
     variance = X.variance(weight, centre)
     if not variance.isfinite().all():
         column = int((~variance.isfinite()).nonzero()[0])
@@ -389,7 +389,7 @@ def column_variances(X: ColumnStatistics, weight: Tensor, centre: Tensor) -> Ten
 
 
 def without_rounding(variances: Tensor, means: Tensor) -> Tensor:
-    """Return variances of columns, with zeros where they are rounding errors only."""
+    """Set column variances that are only rounding errors to zero."""
     return torch.where(variances > ROUNDING * means**2, variances, torch.zeros_like(variances))
 
 

@@ -32,7 +32,7 @@ def estimate_group_probabilities(
 ) -> EstimatedGroups:
     r"""Estimate the groups of all rows from rows of known group, by any classifier.
 
-    It estimates the probability of each group, which the known groups correct.
+    The result holds the probability of each group, and the known groups, which correct it.
 
     With `y` it is :math:`P(g \mid x, y)`, which criteria within labels need, from one classifier
     for each label; without, :math:`P(g \mid x)`. The classifier is fitted once for each fold of the

@@ -32,7 +32,7 @@ class LinearModel:
 
     ``T`` (`transform`) is chosen so that the Hessian of the penalised log loss in ``v`` is close to
     the identity, and is diagonal, (d,), upper triangular, (d, d), or sparse (:func:`with_sums`).
-    Only the path of a solver depends on it. The problem is that of the coefficients
+    Only the path of a solver depends on T. The problem is the one in the coefficients
     :math:`\beta = T v` of the original columns, with the penalty
 
     .. math:: \tfrac12 \sum_j (s_j \beta_j)^2 ,
@@ -58,7 +58,7 @@ class LinearModel:
     ) -> LinearModel:
         """Choose coordinates and scales from the data, which private training must not do.
 
-        Scales are standard deviations. A column of two values has its range, as in Gelman (2008),
+        Scales are standard deviations, or the range of a column of two values, as in Gelman (2008),
         "Scaling regression inputs by dividing by two standard deviations": a rare category needs
         the penalty most. The scale of a constant column is its size.
         """
@@ -126,7 +126,7 @@ class LinearModel:
         return scores, clipped
 
     def prepared(self, X: Features) -> tuple[LinearModel, Features]:
-        """Add the norms of the rows; a dense copy, where it pays, is in these coordinates."""
+        """Store the norms of the rows in X or, where it pays, copy X in these coordinates."""
         if X.better_dense:
             return OwnCoordinates.of(self, X)
         return self, X.with_norms(self.centre, self.transform)
@@ -139,7 +139,7 @@ class LinearModel:
         return Penalty(value, torch.cat((gradient, torch.zeros_like(w[self.n_coef :]))))
 
     def update_batch_norm(self, w: Tensor, X: Features) -> None:
-        """Do nothing: a linear model has no other state."""
+        """Do nothing: a linear model has no batch statistics."""
 
     def attributes(self, w: Tensor) -> dict[str, Any]:
         """Return ``coef_`` (K, d) and ``intercept_`` (K,) for the original columns."""
@@ -176,7 +176,7 @@ class LinearModel:
 
 
 class OwnCoordinates(LinearModel):
-    """A linear model, with the same parameters, on rows :math:`((x - c) T, 1)`."""
+    """A linear model with the parameters of another, on its rows :math:`((x - c) T, 1)`."""
 
     def __init__(self, given: LinearModel):
         n_columns = given.n_params // given.n_outputs
@@ -230,7 +230,7 @@ def whitener(hessian: Tensor, scale: Tensor) -> Tensor:
 
 
 def with_sums(transform: Tensor, run: Tensor) -> Tensor:
-    """Return a sparse (d, d + k) transform into scaled columns and into the sums of k runs of them.
+    """Return a sparse (d, d + k) transform to scaled columns and to the sums of k runs of columns.
 
     `run` has the index of each column's run, -1 for none. Without runs it is `transform`.
     """

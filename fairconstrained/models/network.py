@@ -39,7 +39,7 @@ _OF_ROWS = (
 
 
 def materialize(network: nn.Module, rows: Tensor) -> nn.Module:
-    """Give lazy layers their shapes, which they take from the first rows that they see."""
+    """Initialise lazy layers, which take their shapes from the first rows that they see."""
     if any(map(is_lazy, (*network.parameters(), *network.buffers()))):
         with torch.no_grad():
             network.eval()(rows)
@@ -49,8 +49,8 @@ def materialize(network: nn.Module, rows: Tensor) -> nn.Module:
 class NetworkModel:
     """Any ``nn.Module`` as a function of one flat parameter vector.
 
-    It maps (n, d) to (n, K), or to (n,) where K = 1. Its buffers (batch statistics) change while it
-    trains, its parameters do not.
+    The module maps (n, d) to (n, K), or to (n,) where K = 1. Its buffers (batch statistics) change
+    while it trains, its parameters do not.
     """
 
     def __init__(self, network: nn.Module):
@@ -123,7 +123,7 @@ class NetworkModel:
         return scores, leaves
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Return scores in training mode, and reverse-mode differentiation of the network."""
+        """Return scores in training mode, and their pullback by reverse-mode differentiation."""
         function, leaves = self.differentiable(w)
         scores = function(X.to_dense())
         return scores.detach(), lambda cotangent: flat_gradient(scores, leaves, cotangent)
@@ -166,7 +166,7 @@ class NetworkModel:
         self.average_batch_norm(w, (rows.to_dense() for rows in _chunks(X)))
 
     def average_batch_norm(self, w: Tensor, chunks: Iterable[Tensor]) -> None:
-        """Compute batch statistics afresh, as the average over these chunks at `w`."""
+        """Recompute batch statistics as the average over chunks of rows at parameters `w`."""
         if not self._batch_norms:
             return
         momenta = [norm.momentum for norm in self._batch_norms]
@@ -187,7 +187,7 @@ class NetworkModel:
     def attributes(self, w: Tensor) -> dict[str, Any]:
         """Return ``module_``: a network with these parameters, ready for prediction.
 
-        The one that was trained may hold rows: parameters and buffers alone are taken over.
+        The trained network may hold rows, so only its parameters and buffers are copied.
         """
         fresh = copy.deepcopy(self._unused)
         with torch.no_grad():
@@ -212,7 +212,7 @@ class NetworkModel:
         return {name: piece.reshape(shape) for name, piece, shape in pieces}
 
     def _score(self, w: Tensor, X: Tensor) -> Tensor:
-        """Compute scores that leave no trace in buffers and in parameters that are not trained."""
+        """Compute scores without changing buffers or parameters that are not trained."""
         state = (*self.network.named_buffers(), *self.network.named_parameters())
         copies = {name: tensor.clone() for name, tensor in state if not tensor.requires_grad}
         return self._forward({**copies, **self._unflatten(w)}, X)
@@ -222,7 +222,7 @@ class NetworkModel:
 
 
 def flat_gradient(values: Tensor, leaves: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """Return the gradient of the weighted sum of values by all leaves, as one vector."""
+    """Return the gradient of the weighted sum of values in all leaves, as one vector."""
     gradients = torch.autograd.grad(
         values, leaves, weights, retain_graph=True, materialize_grads=True
     )
@@ -234,7 +234,7 @@ def _column(scores: Tensor) -> Tensor:
 
 
 def _chunks(X: Features) -> Iterator[Features]:
-    # Chunks of nearly equal size: their plain average is that of the rows, and none has one row.
+    # Chunks of nearly equal size: their plain average is the rows' average, and none has one row.
     index = torch.arange(X.shape[0]).tensor_split(-(-X.shape[0] // PIECE_ROWS))
     return (X.rows(rows) for rows in index)
 
@@ -280,7 +280,7 @@ def check_rows_independent(network: nn.Module, n_features: int) -> None:
 
 
 def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
-    """Return whether single rows have other scores than in a batch; unknown with dropout."""
+    """Return whether rows score differently alone than in a batch; False if scores are random."""
     equal = partial(torch.allclose, rtol=1e-4, atol=1e-6, equal_nan=True)
     with torch.no_grad():
         together, again = network(rows), network(rows)
@@ -289,10 +289,7 @@ def _mixes_rows(network: nn.Module, rows: Tensor) -> bool:
 
 
 def ghost_layers(network: nn.Module) -> list[nn.Linear]:
-    """Return the linear layers of a plain sequence of them and of functions of a row, else none.
-
-    A subclass, a hook or a shared weight may do more than the rule for norms knows.
-    """
+    """Return the linear layers of a plain sequence of such layers and row functions, else none."""
     # A subclass, a hook or a shared weight may do more than the rule for norms knows.
     layers = plain_sequence(network) or []
     linear = [layer for layer in layers if type(layer) is nn.Linear]
@@ -337,7 +334,7 @@ def ghost_norms(
     calls: list[tuple[nn.Linear, Tensor, Tensor]], scores: Tensor, cotangent: Tensor
 ) -> Tensor:
     """Return norms of the rows' gradients of <scores, cotangent>, (n,), from one backward pass."""
-    # The gradient of a weight is the outer product of that of its layer's output and the input.
+    # The gradient of a weight is the outer product of its layer's gradient at the output and input.
     at_outputs = torch.autograd.grad(
         scores, [output for _, _, output in calls], cotangent, retain_graph=True
     )
@@ -349,7 +346,7 @@ def ghost_norms(
 
 
 def row_scores(score: Callable[[Tensor, Tensor], Tensor], w: Tensor, X: Tensor) -> Tensor:
-    """Return scores (n, K) of each row by itself: other rows cannot change them."""
+    """Return scores (n, K), computed row by row so that no row changes another's."""
     if len(X) == 0:  # a Poisson batch may be empty, and vmap refuses it
         return score(w, X)
 
@@ -368,7 +365,7 @@ def clipped_sum(
     cotangent: Tensor,
     max_norm: float | Tensor,
 ) -> Tensor:
-    """Return the sum of the rows' clipped gradients, from chunks of gradients."""
+    """Return the sum of the rows' clipped gradients, computed in chunks of rows."""
 
     def weighted_score(w: Tensor, row: Tensor, c: Tensor) -> Tensor:
         return (score(w, row[None])[0] * c).sum()

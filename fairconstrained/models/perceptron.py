@@ -1,4 +1,4 @@
-"""Multilayer perceptrons with backpropagation in closed form, and their files without code."""
+"""Multilayer perceptrons with backpropagation in closed form, pickled without code."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fairconstrained.models.network import NetworkModel, plain_sequence
 class PerceptronModel(NetworkModel):
     """A first layer without parameters, then linear layers with rectifiers between them.
 
-    It computes the same as :class:`NetworkModel` without autograd, which takes half the time of a
-    step on a small batch. ``contains_linear`` says whether some parameters give each linear model.
+    It computes the same as :class:`NetworkModel` without autograd, in half the time for a step on a
+    small batch. ``contains_linear`` says whether every linear model is among the perceptrons.
     """
 
     def __init__(self, network: nn.Sequential):
@@ -29,7 +29,7 @@ class PerceptronModel(NetworkModel):
         self._first_layer: PiecewiseLinear | Standardize = network[0]  # type: ignore[assignment]
 
     def linearize(self, w: Tensor, X: Features) -> tuple[Tensor, Pullback]:
-        """Return scores, and backpropagation from the inputs of the layers."""
+        """Return scores, and their pullback by backpropagation."""
         parameters = list(self._unflatten(w).values())
         weights, biases = parameters[::2], parameters[1::2]
         inputs = [self._first_layer.forward(X.to_dense())]
@@ -54,7 +54,7 @@ class PerceptronModel(NetworkModel):
         return scores, pullback
 
     def from_linear(self, coef: Tensor, intercept: Tensor) -> Tensor:
-        """Return parameters with the scores of a linear model: coefficients (K, d), intercept (K,).
+        """Return parameters that reproduce the scores of a linear model: (K, d) and (K,).
 
         A positive and a negative part of each score pass through the first units of all layers;
         weights on the outputs of all other units are zero.
@@ -75,7 +75,7 @@ class PerceptronModel(NetworkModel):
 
 
 def _gradients(at_output: Tensor, at_input: Tensor) -> list[Tensor]:
-    """Return gradients by the weight and the bias of a linear layer, each flat."""
+    """Return the flat gradients of a linear layer's weight and bias."""
     return [(at_output.T @ at_input).reshape(-1), at_output.sum(dim=0)]
 
 
@@ -100,7 +100,7 @@ def auditable(module: nn.Module) -> nn.Module:
 
 
 def _record(layer: nn.Module) -> dict[str, Any]:
-    """Return name and contents of a layer."""
+    """Return the class name and the arrays of a layer."""
     if isinstance(layer, nn.Sequential):
         return {"kind": "Sequential", "layers": [_record(part) for part in layer]}
     arrays = {key: tensor.detach().cpu().numpy() for key, tensor in layer.state_dict().items()}
@@ -120,7 +120,7 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
     return layer
 
 
-# The layers of perceptrons, and functions that make them of their arrays.
+# The layers of perceptrons, and functions that make them from their arrays.
 _KINDS: dict[type[nn.Module], Callable[..., nn.Module]] = {
     Standardize: Standardize,
     PiecewiseLinear: PiecewiseLinear,

@@ -44,23 +44,22 @@ from fairconstrained.models.specification import OfClassifier
 # A posterior that a finite sample cannot tell from zero: its logarithm would otherwise be a column
 # with one huge entry.
 LEAST = 1e-6
-# Made-up rows that are also asked about by themselves: a model that mixes rows differs in nearly
-# each.
+# Made-up rows that are also predicted one by one: a model that mixes rows differs on nearly each.
 _TRIED = 8
-# Times fewer rounds of boosters tell groups apart as well, for this purpose: errors at equal gap
-# change by .0001 and -.0004 (decisions: a classifier is asked for label and group).
+# Divides the rounds of boosters that predict groups, for which fewer rounds suffice: errors at
+# equal gap change by .0001 and -.0004 (decisions: a classifier is asked for label and group).
 _FEWER = 4
-# Parameters that may name labels one by one, which says nothing of groups, and their defaults.
+# Parameters that may name labels one by one, which do not apply to groups, and their defaults.
 _OF_LABELS = {
     **dict.fromkeys(("class_weight", "class_weights", "priors", "class_prior")),
     "sampling_strategy": "auto",
 }
-# Differences of log odds that are left to rounding in single precision.
+# Differences of log odds that count as rounding in single precision.
 _SAME = 1e-3
 
 
 class GroupTask(NamedTuple):
-    """Telling apart the parts of a constraint among the rows of some labels."""
+    """The task of predicting which part of a constraint a row is in, among rows of some labels."""
 
     labels: NDArray[np.bool_]  # (n_classes,): whether these rows have the label
     part_of_kind: Ints  # (n_kinds,), of groups: -1 where rows take no part
@@ -68,7 +67,7 @@ class GroupTask(NamedTuple):
 
     @property
     def is_part(self) -> Floats:
-        """Return whether each kind is in each part, -1 among them, as zeros and ones."""
+        """Return zeros and ones, (n_kinds, n_parts): which kind is in which part, including -1."""
         parts, place = np.unique(self.part_of_kind, return_inverse=True)
         return np.asarray(np.eye(len(parts))[place.reshape(-1)])
 
@@ -89,7 +88,7 @@ def kinds_of_groups(part_of_cell: Any) -> tuple[Ints, Ints]:
 
 
 def group_tasks(part_of_cell: Any) -> list[GroupTask]:
-    """Return the parts to tell apart, given the part of each label and kind of groups, or -1.
+    """Return the tasks of predicting parts, from the part (or -1) of each label and kind of group.
 
     Labels whose rows fall into the same parts share a task.
 
@@ -109,7 +108,7 @@ def group_tasks(part_of_cell: Any) -> list[GroupTask]:
 
 
 def for_groups(model: Any) -> Any:
-    """Return the model without weights, priors and sampling rates of single labels.
+    """Reset the weights, priors and sampling rates that a model has for single labels.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> for_groups(LogisticRegression(class_weight={"no": 1, "yes": 9}))
@@ -125,7 +124,7 @@ def for_groups(model: Any) -> Any:
 
 
 def gives_pairs(cv: Any) -> bool:
-    """Return whether `cv` is a splitter or pairs, which can be read in each fit.
+    """Return whether `cv` is a splitter or a collection of pairs, which every fit can read again.
 
     >>> gives_pairs([([0, 1], [2]), ([2], [0, 1])]), gives_pairs(iter([])), gives_pairs("ab")
     (True, False, False)
@@ -154,13 +153,12 @@ class Posteriors(OfClassifier):
     criterion, so that criteria share it. Both are fitted once for each fold, on the rows of the
     other folds. A training row gets the columns by the models that have not seen it
     (cross-fitting), a new row the mean of the columns by all models. Classifiers that take no
-    ``sample_weight`` keep their rows, mostly, and are slow to ask: nearest neighbours, Gaussian
-    processes, in-context models. One that is fitted to all rows answers about new ones, in one
-    pass.
+    ``sample_weight`` mostly keep their rows and are slow to predict: nearest neighbours, Gaussian
+    processes, in-context models. For new rows there is one that is fitted to all rows, in one pass.
 
     Logistic regressions on logarithms of posteriors, out of fold, calibrate them: they turn
     decisions into probabilities, and shrink posteriors of the group that say little. Within labels
-    :math:`L_q` they see what both models say of a row, which turns :math:`P(g \mid x)` into
+    :math:`L_q` they see the posteriors of both models, which turns :math:`P(g \mid x)` into
     :math:`P(g \mid x, y \in L_q)`.
 
     Parameters
@@ -227,7 +225,7 @@ class Posteriors(OfClassifier):
     """
 
     log_odds = 0
-    one_may_answer = True  # whether a classifier fitted to all rows may answer for those of folds
+    one_may_answer = True  # whether a classifier fitted to all rows may replace those of folds
 
     def __init__(
         self,
@@ -278,12 +276,12 @@ class Posteriors(OfClassifier):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether nothing is fitted, so that training rows have the columns of new ones."""
+        """Whether all models are frozen, so that training rows have the columns of new rows."""
         models = self.estimator, self.group_model
         return all(isinstance(model, FrozenEstimator) for model in models)
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Return the columns, out of fold; of frozen models as they are where rows are secret."""
+        """Return the columns out of fold, or for secret rows by frozen models as they are."""
         n_groups = len(rows.space.groups)
         if rows.y is None:
             return self._as_given(rows, part_of_cell()[:, :n_groups])
@@ -397,11 +395,11 @@ class Posteriors(OfClassifier):
     def _cross_fitted(
         self, rows: Any, digest: bytes | None, model: Any, *target: Any
     ) -> tuple[Ensemble, Floats]:
-        """Fit to a target out of fold, unless a fit with the same rows and target has done so."""
+        """Cross-fit a model to a target, or recall a fit with the same rows and target."""
         X, folds, rng, weight = rows
         # Each target has a copy: models do not depend on those fitted before.
         options = {"X": X, "folds": folds, "rng": copy.deepcopy(rng), "sample_weight": weight}
-        # Those that take no weights keep their rows, mostly, and are slow to ask.
+        # Models that take no weights mostly keep their rows and are slow to predict.
         alone = self.one_may_answer and not takes_weights(model)
         how = {"alone": alone, "max_rows": self.max_rows}
         cached = check_memory(self.memory).cache(cross_fit)
@@ -411,7 +409,7 @@ class Posteriors(OfClassifier):
         return fitted
 
     def _as_given(self, rows: Any, part_of_cell: Any) -> Floats:
-        """Return the columns of frozen models as they are, which lie in a public range."""
+        """Return the columns of frozen models, uncalibrated so that they lie in a public range."""
         classes = rows.classes
         kind, cells = kinds_of_groups(part_of_cell)
         labels = InKinds(self.estimator, classes, classes)
@@ -433,10 +431,10 @@ class Posteriors(OfClassifier):
         )
 
     def _try_rows_alone(self, X: Any) -> str:
-        """Raise ValueError if a frozen model says something else of rows among others.
+        """Raise ValueError if a frozen model predicts rows differently in a batch than alone.
 
         Protected rows are not tried: rounding may differ by as much, and one of them would decide.
-        A model may take no made-up rows, such as unknown categories; its words are returned.
+        A model may refuse made-up rows, such as unknown categories; its message is returned.
         """
         try:
             rows = made_up_like(X, _TRIED)
@@ -461,7 +459,7 @@ class Posteriors(OfClassifier):
     def _groups_as_given(
         self, tasks: Sequence[GroupTask], kind: Ints, groups: Any, n_classes: int
     ) -> tuple[Ensemble | None, list[PartModel]]:
-        """Return the frozen model of the groups, and each task; one part is implied by others."""
+        """Return the frozen model of groups, and the tasks, less one part implied by the others."""
         if self.group_model is None or not tasks:
             return None, []
         model = InKinds(self.group_model, groups, kind)
@@ -474,7 +472,7 @@ class Posteriors(OfClassifier):
         return Ensemble([model], model.classes_), parts
 
     def _for_groups(self, kind: Ints, groups: Any) -> Any:
-        """Return the classifier that is to tell the kinds of groups apart."""
+        """Return the classifier to be fitted to the kinds of groups."""
         if isinstance(self.group_model, FrozenEstimator):
             return FrozenEstimator(InKinds(self.group_model, groups, kind))
         if self.group_model is not None:
@@ -522,16 +520,16 @@ class PartModel(NamedTuple):
 
     @property
     def kinds(self) -> Ints:
-        """Return the parts that the calibrator tells apart, -1 for rows in none among them."""
+        """Return the classes of the calibrator: parts, and -1 if some rows are in none."""
         return np.unique(self.task.part_of_kind)
 
     @property
     def least_prior(self) -> Floats:
-        """Return the fractions by which posteriors are divided."""
+        """Return the overall fractions, bounded from below, by which posteriors are divided."""
         return np.maximum(self.prior, LEAST)
 
     def evidence(self, label_evidence: Floats, group_evidence: Floats) -> list[Floats]:
-        """Return evidence of the parts and, within some labels, of the label too."""
+        """Return evidence on the parts and, if the task is within labels, on the labels too."""
         is_part = self.task.is_part
         if is_part.shape[0] == is_part.shape[1]:  # each kind is a part
             in_parts = group_evidence[:, is_part.argmax(axis=0)]
@@ -541,7 +539,7 @@ class PartModel(NamedTuple):
         return [in_parts] if self.task.labels.all() else [in_parts, label_evidence]
 
     def posteriors(self, label_evidence: Floats, group_evidence: Floats) -> Floats:
-        """Return posteriors of the parts among rows of these labels, (n, n_parts)."""
+        """Return posteriors of the parts among rows of the task's labels, (n, n_parts)."""
         posteriors = self.calibrator.posteriors(*self.evidence(label_evidence, group_evidence))
         return posteriors[:, np.isin(self.kinds, self.task.parts)]
 
@@ -549,9 +547,9 @@ class PartModel(NamedTuple):
 def part_model(
     task: GroupTask, evidence: tuple[Floats, Floats], rows: tuple[Ints, Ints, Ints], weight: Floats
 ) -> PartModel:
-    """Return a task with its fractions, calibrated on out-of-fold evidence of label and group.
+    """Compute a task's fractions, and calibrate it on out-of-fold evidence of labels and groups.
 
-    Of the rows there are labels and groups, -1 where unknown, and the kind of each group.
+    `rows` has their labels, their groups, -1 where unknown, and the kind of each group.
     """
     label, group, kind = rows
     part, has_label = task.part_of_kind[kind[group]], task.labels[label]
@@ -565,7 +563,7 @@ def part_model(
 
 
 class FittedPosteriors(NamedTuple):
-    """Fitted models of a :class:`Posteriors`: the columns of new rows."""
+    """The fitted models of :class:`Posteriors`, which compute the columns of new rows."""
 
     classes: NDArray[Any]
     labels: Ensemble
@@ -579,12 +577,12 @@ class FittedPosteriors(NamedTuple):
         ask: Callable[[Ensemble, Any], list[Floats]] = Ensemble.evidence,
         head: tuple[Floats, float] | None = None,
     ) -> Floats:
-        """Return the columns of rows, (n, n_columns): the mean over the folds of theirs.
+        """Return the columns of rows, (n, n_columns), as the mean over folds.
 
-        The head is linear, so its scores are the mean of those for single classifiers, from whose
-        columns it has learnt. Columns of mean posteriors would be of another kind. Of a given head,
-        coefficients (n_columns,) and intercept, scores have the right sign only: no model of the
-        groups is asked about rows whose sign does not depend on the group.
+        The head is linear, so its scores are the mean of those for single classifiers, on whose
+        columns it was trained; columns of mean posteriors would be distributed otherwise. With a
+        `head`, coefficients (n_columns,) and intercept, scores have the right sign only: no model
+        of the groups is asked about rows whose sign does not depend on the group.
         """
         rows = read_once(X)
         answers = [ask(self.labels, rows)]
@@ -611,7 +609,7 @@ class FittedPosteriors(NamedTuple):
         return np.asarray(each.reshape(n_folds, n_rows, -1).mean(axis=0))
 
     def _range_of_scores(self, label_evidence: Floats, coef: Floats) -> tuple[Floats, Floats]:
-        """Return bounds of scores, without the intercept, whatever the posteriors of groups."""
+        """Return bounds of scores without the intercept, over all posteriors of the groups."""
         # Scores are linear in the posteriors of the parts, whose extremes are at one part, or none.
         label, columns = self._of_labels(label_evidence)
         factors, start = np.hstack((np.ones((len(label), 1)), columns)), columns.shape[1]
@@ -627,12 +625,12 @@ class FittedPosteriors(NamedTuple):
         return low, high
 
     def only_fold(self, k: int) -> FittedPosteriors:
-        """Return the models of a fold alone, which know nothing of its test rows."""
+        """Return the models of fold k only, which have not seen its test rows."""
         groups = None if self.groups is None else self.groups.only_fold(k)
         return self._replace(labels=self.labels.only_fold(k), groups=groups)
 
     def range(self) -> tuple[Floats, Floats]:
-        """Return the ends of intervals in which columns of models as given lie, (n_columns,)."""
+        """Return the least and largest values of columns of uncalibrated models, (n_columns,)."""
         far, n_classes = -np.log(LEAST_GIVEN), len(self.classes)
         logs = [(-far, far)] if n_classes == 2 else [(-far, 0.0)] * n_classes
         label_ends = logs + [(0.0, 1.0)] * (n_classes - 1)
@@ -644,7 +642,7 @@ class FittedPosteriors(NamedTuple):
         return low, high
 
     def assembled(self, label_evidence: Floats, group_evidence: Any = None) -> Floats:
-        """Return the columns from evidence of the label and of the group."""
+        """Assemble the columns from evidence on labels and groups."""
         label, label_columns = self._of_labels(label_evidence)
         table = [label_columns]
         for model in self.parts:
@@ -656,7 +654,7 @@ class FittedPosteriors(NamedTuple):
         return np.hstack(table)
 
     def _of_labels(self, evidence: Floats) -> tuple[Floats, Floats]:
-        """Return posteriors of the labels, and the columns that consist of these alone."""
+        """Return posteriors of the labels, and the columns that depend on these alone."""
         label = self.calibrator.posteriors(evidence)
         logs = np.log(np.maximum(label, LEAST))
         logs = np.diff(logs, axis=1) if label.shape[1] == 2 else logs

@@ -1,7 +1,7 @@
-r"""A classifier itself as the model: it learns the decisions of a constrained one.
+r"""A plain classifier as the model, which learns the decisions of a constrained one.
 
 Bucila, Caruana and Niculescu-Mizil (2006) call it model compression, Hinton, Vinyals and Dean
-(2015) distillation: one model learns what several others, put together, say of the training rows.
+(2015) distillation: one model learns the joint predictions of others on the training rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SingleFit(PlainClassifier, Posteriors):
 
     Nothing but the fitted classifier, ``clf.model_.estimator_``, predicts: no model of the groups
     and no combination of models. It learns from :class:`Posteriors` and their constrained head,
-    which are fitted first and thrown away. Where the head gives row i, of weight
+    which are fitted first and discarded. Where the head gives row i, of weight
     :math:`\omega_i`, the probabilities :math:`p_{ik}` of its classes, the classifier is fitted to
     the label and weight
 
@@ -41,8 +41,8 @@ class SingleFit(PlainClassifier, Posteriors):
     which is what another decision would cost under the head's probabilities. Rows on which the
     head hardly prefers a class hardly count.
 
-    That the classifier keeps the slack is measured **out of fold**. For each fold a clone learns on
-    the other folds, from posteriors that were fitted to these alone, and its labels of the fold
+    Whether the classifier keeps the slack is measured **out of fold**. For each fold a clone learns
+    on the other folds, from posteriors that were fitted to these alone, and its labels of the fold
     count. So ``feasible_``, ``violation_``, and the last entries of ``history_``, speak of labels
     by classifiers that learnt nothing from a row or its label, except for the few coefficients of
     head and calibration. The head is trained for half a standard error less than the slack. If the
@@ -50,7 +50,7 @@ class SingleFit(PlainClassifier, Posteriors):
     those of their heads on average, and a quarter of a standard error less slack, up to three
     times. A head that keeps these slacks is no worse than those before. If no labels keep the
     slack, those of least violation count, ``feasible_`` is False, and a warning says by how much.
-    In the end ``estimator_`` learns on all rows, from the mean of what all folds' models say.
+    In the end ``estimator_`` learns on all rows, from the mean over the models of all folds.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class SingleFit(PlainClassifier, Posteriors):
     True
     """
 
-    one_may_answer = False  # what is measured out of fold needs the classifiers of the folds
+    one_may_answer = False  # measures out of fold need the classifiers of the folds
 
     def __init__(
         self,
@@ -134,9 +134,9 @@ class SingleFit(PlainClassifier, Posteriors):
             )
 
     def fit_transform(self, rows: Any, part_of_cell: Callable[[], Any], rng: Generator) -> Floats:
-        """Return columns of posteriors, out of fold, and keep columns of rows seen in each fold.
+        """Return out-of-fold columns of posteriors, and store columns of each fold's training rows.
 
-        A row then has columns by the models of every fold, out of one of which it was.
+        So a row has columns by the models of every fold, one of which has not seen it.
         """
         # scikit-learn takes seeds of 32 bits.
         self.seed_ = rng.initial_seed() % (1 << 32)
@@ -153,7 +153,7 @@ class SingleFit(PlainClassifier, Posteriors):
         return table
 
     def out_of_fold(self, rows: Any, taught: Sequence[Floats]) -> Floats:
-        """Return scores of all rows, by clones that learn probabilities of the other folds."""
+        """Return scores of all rows by clones trained on probabilities of the other folds."""
         n_classes = len(rows.classes)
         scores = np.empty((len(rows.y), 1 if n_classes == 2 else n_classes))
         with one_openmp_thread(rows.X):
@@ -163,7 +163,7 @@ class SingleFit(PlainClassifier, Posteriors):
         return scores
 
     def learn(self, rows: Any, taught: Sequence[Floats], unseen: Floats) -> None:
-        """Fit the classifier to the mean over the folds: to probabilities of rows seen, and not."""
+        """Fit the classifier to the mean over folds of probabilities, of rows seen and unseen."""
         total = np.zeros_like(unseen)
         for (train, test), own in zip(self.folds_, taught, strict=True):
             total[train] += own

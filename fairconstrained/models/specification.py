@@ -42,9 +42,9 @@ class Specification(BaseEstimator):  # type: ignore[misc]
     fit_intercept = True  # of a linear model
     log_odds: int | None = None  # the column with the log odds of two classes, if there is one
     needs_label_rates = False  # whether it has a training of its own, by rates of predicted labels
-    learns_from: Any = frozenset()  # what columns are learnt from: the labels, "y", and the "group"
+    learns_from: Any = frozenset()  # sources of learnt columns: the labels, "y", and the "group"
     column_range: Any = None  # (low, high) of columns that are computed from X by public models
-    handle: Handle = NO_STORE  # to what fits of clones of the same estimator share
+    handle: Handle = NO_STORE  # to results that fits of clones of the same estimator share
 
     def input_tags(self) -> Any:
         """Return scikit-learn's tags for X; here numbers without missing values."""
@@ -86,7 +86,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         return X
 
     def transform_for_labels(self, X: Any, coef: Any, intercept: Any) -> Any:
-        """Return columns whose scores by these coefficients have the right labels; here all."""
+        """Return columns that suffice for labels under these coefficients; here all columns."""
         return self.transform(X)
 
     def build(
@@ -172,7 +172,7 @@ class Network(Specification):
         self.n_bins = n_bins
 
     def check(self) -> None:
-        """Raise ValueError unless the layers are sizes or a callable, which a module is not."""
+        """Raise ValueError unless the layers are sizes or a function that makes a module."""
         # A module is callable too, so that this comes first.
         if isinstance(self.layers, nn.Module):
             raise ValueError(
@@ -210,7 +210,7 @@ class Network(Specification):
         return model
 
     def _network(self, first: nn.Module, like: Tensor, n_outputs: int) -> NetworkModel:
-        """Build a network for rows like this one, (n_features,); `first` begins a perceptron."""
+        """Build a network for rows like `like`, (n_features,); a perceptron begins with `first`."""
         kind: type[NetworkModel] = NetworkModel
         if callable(self.layers):
             network = self.layers(len(like), n_outputs)
@@ -285,7 +285,7 @@ def are_sizes(given: Any) -> bool:
 
 
 def _check_scores(trial: nn.Module, like: Tensor, n_outputs: int) -> None:
-    """Try a copy of the network on two rows, without touching the global random state."""
+    """Check a network's scores of two rows, without touching the global random state."""
     with torch.no_grad(), torch.random.fork_rng():
         given = trial(like.new_zeros((2, len(like))))
     if not (isinstance(given, Tensor) and given.is_floating_point()):

@@ -1,4 +1,4 @@
-"""Boosters whose rounds take gradients of ours: one file for each library."""
+"""Boosters whose rounds accept our gradients, one file for each library."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ FAMILIES = {
 # of gradient and Hessian (n, K) of the booster's loss there, which it completes in place. It
 # returns whether to stop before this round.
 Step = Callable[[Floats, Floats, Floats], bool]
-# A function that makes a booster a plain one, of its first rounds, with raw scores higher by (K,).
+# A function that cuts a booster to its first rounds, as a plain one, and raises raw scores by (K,).
 Finish = Callable[[int, Floats], None]
-# Boosters that leave it to the number of rows stop early from so many on. scikit-learn's begin at
-# 10,000, but a hundred rounds learn fewer by heart (decisions: boosters stop early).
+# Boosters with automatic early stopping stop early from so many rows on. scikit-learn's begin at
+# 10,000, but a hundred rounds memorise fewer rows (decisions: boosters stop early).
 MANY_ROWS = 2_000
 
 
 class Task(NamedTuple):
-    """The rows that a booster learns from, where it begins, and a step before each round."""
+    """The rows that a booster is trained on, its first scores, and a step before each round."""
 
     X: Any
     y: NDArray[Any]  # labels, (n,)
@@ -46,19 +46,19 @@ class Task(NamedTuple):
 
 
 class Family:
-    """Boosters of one class, with log odds of two classes, or a score for each, as raw scores."""
+    """Boosters of one library, whose raw scores are log odds of two classes or scores of each."""
 
     rounds: ClassVar[str]  # the parameter with the number of rounds
-    other_names: ClassVar[tuple[str, ...]] = ()  # of the same, which come before it
+    other_names: ClassVar[tuple[str, ...]] = ()  # its other names, which override it
     replaced: ClassVar[tuple[str, ...]]  # parameters that a fit sets
-    stops: ClassVar[tuple[str, ...]] = ("early_stopping_rounds",)  # names of its patience
+    stops: ClassVar[tuple[str, ...]] = ("early_stopping_rounds",)  # parameters of patience
 
     def refusal(self, estimator: Any) -> str | None:
         """Return why this booster cannot be constrained, or None if it can."""
         raise NotImplementedError
 
     def patience(self, estimator: Any, n_rows: int) -> int | None:
-        """Return the rounds without a better one after which the booster ends, or None."""
+        """Return the rounds without improvement after which the booster stops, or None."""
         params = estimator.get_params()
         rounds = max(int(params.get(name) or 0) for name in self.stops)
         return rounds if rounds > 0 else None
@@ -74,14 +74,14 @@ class Family:
         return int(next((params[name] for name in names if params.get(name) is not None), 0))
 
     def set_rounds(self, estimator: Any, number: int) -> None:
-        """Set the number of rounds, under each name by which the booster has one."""
+        """Set the number of rounds under each name that the booster has for it."""
         params = estimator.get_params()
         setattr(estimator, self.rounds, number)  # set_params of LightGBM does more
         names = (name for name in self.other_names if params.get(name) is not None)
         estimator.set_params(**dict.fromkeys(names, number))
 
     def fit(self, estimator: Any, task: Task) -> Finish:
-        """Fit the booster in place until the step says stop."""
+        """Fit the booster in place until the step returns True."""
         raise NotImplementedError
 
 

@@ -12,11 +12,11 @@ from fairconstrained.models.boosters import MANY_ROWS, Family, Finish, Task
 
 
 class _Stopped(Exception):
-    """Ends a fit before a round."""
+    """Raised to end a fit before a round."""
 
 
 class HistGradient(Family):
-    """Fits with a loss object: interfaces of scikit-learn 1.6.1 to 1.9 that are not public."""
+    """Fit with a loss object, by interfaces of scikit-learn 1.6.1 to 1.9 that are not public."""
 
     rounds = "max_iter"
     replaced = ("loss", "max_iter", "early_stopping")

@@ -62,7 +62,7 @@ class LightGBM(Family):
         names = (*self.stops, *self.other_names)
         before = {name: params[name] for name in names if params.get(name) is not None}
         self.set_rounds(estimator, self.n_rounds(estimator) + 1)
-        # It has no rows to validate on.
+        # There are no rows to validate on.
         estimator.set_params(**{name: None for name in self.stops if name in before})
         estimator.objective = estimator._objective = objective
         try:

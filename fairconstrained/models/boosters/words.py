@@ -18,10 +18,10 @@ Column = tuple[Any, Any]  # codes of rows with a list of categories, or numbers 
 
 
 class Words:
-    """A table whose columns are numbers or categories, as codes of the latter and their names.
+    """A table of numbers and categories, whose columns are read once for all boosters.
 
     scikit-learn's boosters read such a table column by column, which for one row takes ten times as
-    long as their trees. Here each column is read once for all boosters that are asked about it.
+    long as their trees.
     """
 
     def __init__(self, X: pd.DataFrame):
@@ -38,7 +38,7 @@ class Words:
         return [_column(column) for _, column in self.X.items()]
 
     def codes_for(self, model: Any) -> Floats | None:
-        """Return the table as the trees of a booster see it, or None where it reads for itself."""
+        """Return the table as a booster's trees see it, or None if the booster has to read it."""
         n_columns = len(self.columns)
         is_word = (
             np.zeros(n_columns, bool) if model.is_categorical_ is None else model.is_categorical_
@@ -72,19 +72,19 @@ def _column(column: Any) -> Column | None:
 
 
 def _encoder(model: Any) -> Any:
-    """Return the encoder of the categories of a fitted booster."""
+    """Return the encoder of a fitted booster's categories."""
     return model._preprocessor.named_transformers_["encoder"]
 
 
 def read_once(X: Any) -> Any:
-    """Return rows that are read once, however often boosters are asked about them."""
+    """Wrap a DataFrame so that its columns are read once for all boosters."""
     return Words(X) if isinstance(X, pd.DataFrame) and len(X) else X
 
 
 def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
-    """Return each model with the rows to ask it about: boosters with codes in place of words.
+    """Return each model with the rows to predict; boosters get codes in place of categories.
 
-    If one of them reads the rows for itself, all do. The rows may be those of `read_once`.
+    If one booster has to read the rows itself, all do. The rows may come from `read_once`.
     """
     X = read_once(X)
     if all(getattr(type(model), "predict_proba", None) is Trees.predict_proba for model in models):
@@ -98,7 +98,7 @@ def as_codes(models: Sequence[Any], X: Any) -> list[tuple[Any, Any]]:
 
 
 def _codes(X: Any, model: Any) -> Floats | None:
-    """Return the rows as the trees of a booster see them, or None where it reads for itself."""
+    """Return the rows as a booster's trees see them, or None if the booster has to read them."""
     if isinstance(X, Words):
         return X.codes_for(model)
     plain = not hasattr(model, "feature_names_in_") and model.is_categorical_ is None
@@ -107,17 +107,17 @@ def _codes(X: Any, model: Any) -> Floats | None:
 
 
 def _reads_codes(model: Any) -> Any:
-    """Return a shallow copy of a fitted booster that is asked about codes."""
+    """Return a shallow copy of a fitted booster that predicts from codes."""
     model = copy.copy(model)
     model._preprocessor = FunctionTransformer().set_output(transform="default")  # an array
     return model
 
 
 def with_numbers(model: Any, X: Any) -> tuple[Any, Mapping[Any, Any]]:
-    """Return a table with numbers in place of words, in their order, and the words by column.
+    """Replace the categories of a table by their ranks; return it and the categories by column.
 
-    A booster finds the words of a table by sorting all of them, which for a few thousand rows takes
-    as long as a fifth of its trees: they are numbered once for several fits.
+    A booster finds the categories of a table by sorting its strings, which for a few thousand rows
+    takes as long as a fifth of its trees: they are numbered once for several fits.
     """
     plain = getattr(type(model), "fit", None) is Trees.fit
     if not (plain and model.categorical_features == "from_dtype" and isinstance(X, pd.DataFrame)):
@@ -136,7 +136,7 @@ def with_numbers(model: Any, X: Any) -> tuple[Any, Mapping[Any, Any]]:
 
 
 def learn_words(model: Any, words: Mapping[Any, Any]) -> None:
-    """Let a booster that was fitted to numbers know the words, as if fitted to them."""
+    """Give a booster that was fitted to numbers the categories, as if it were fitted to them."""
     if not words:
         return
     encoder = _encoder(model)

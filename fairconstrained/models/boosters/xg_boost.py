@@ -43,7 +43,7 @@ class XGBoost(Family):
         n_outputs, objective = len(task.start), Objective(task, 2.0)
 
         class After(xgboost.callback.TrainingCallback):
-            """Ends the fit after the round that should not have been."""
+            """Ends the fit after the round before which the step returned True."""
 
             def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
                 return objective.stopped
