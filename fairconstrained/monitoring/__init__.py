@@ -1,4 +1,4 @@
-"""Watching the decisions of a deployed model, after every row if need be."""
+"""Monitors for the decisions of a deployed model, read after every row if need be."""
 
 from fairconstrained.monitoring.monitor import FairnessMonitor
 

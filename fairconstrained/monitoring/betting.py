@@ -32,29 +32,29 @@ from fairconstrained.arrays import Array, Floats, Ints, bisected
 BETS = 0.96 * 0.5 ** np.arange(8)
 SHARES = np.exp(-0.5 * (np.log(BETS / 0.36) / 0.7) ** 2)
 SHARES /= SHARES.sum()
-# Of the stake; the rest is bet later, because bets from the start have lost much of it where a rule
-# is broken after a long time.
+# Share of the stake that is bet from the start. The rest is bet later, because early bets have lost
+# much where a rule is broken after a long time.
 FROM_THE_START = 0.9
-# Payoffs after which half of that rest is bet, and half of what is left after as many again.
+# Payoffs after which half of that rest is bet; after three times as many a quarter is left.
 LATER = 500.0
-# Rows of two groups, one after another: a shorter window learns less of them, a longer one assumes
-# that rates stay for longer (decisions: monitors compare rows of the same time).
+# Rows of two groups in a window: a shorter one learns less from them, a longer one assumes that
+# rates stay constant for longer (decisions: monitors compare rows of the same time).
 WINDOW = 8
 # Rows of the stream from the first of a window to the last: eight rows of two small groups, or of a
 # rare label, would otherwise be hundreds of rows apart, and seasons would count as gaps.
 LENGTH = 64
-# Rows of two groups in one call, from which on they are compared with each other only: a day, say,
-# has rates and fractions of its own. Fewer rows would lose more than a quarter of what they tell.
+# From so many rows of two groups in a call on, they are compared with each other only: a day, say,
+# has its own rates and fractions. With fewer rows more than a quarter of the evidence is lost.
 TOGETHER = 4
 # Ends of intervals are right to 2^-14, .00006.
 _HALVINGS = 14
 # Payoffs at a time: their wealth by bet and claim takes a few MB.
 _SLICE = 10_000
-# Of wealth: beyond e^600 nothing changes any more, and double precision ends at e^709.
+# Logarithm of wealth: beyond e^600 nothing changes any more, and double precision ends at e^709.
 _LOG_MOST = 600.0
 
-# What a window with rows of both groups can be: its rows, rows and hits of the first group, hits of
-# the second.
+# All possible windows with rows of both groups: number of rows, rows and hits of the first group,
+# hits of the second.
 _SIZE, _ROWS, _FIRST, _SECOND = np.array(
     [
         (size, rows, first, second)
@@ -70,7 +70,7 @@ _SWAPPED = _CELLS[_SIZE, _SIZE - _ROWS, _SECOND, _FIRST]  # the groups change pl
 
 
 class _Outcomes(NamedTuple):
-    """The payoffs that make up each cell: in the mean over terms, products of some payoffs."""
+    """The payoffs of each cell, whose growth is a mean over terms: over products of payoffs."""
 
     cell: Ints  # of each term, rising
     chance: Floats  # of the term in its cell
@@ -78,13 +78,13 @@ class _Outcomes(NamedTuple):
     part: Floats  # of the bet that is on each payoff
 
     def select(self, some: NDArray[np.bool_]) -> _Outcomes:
-        """Return the terms of some cells, with new numbers."""
+        """Select the terms of some cells, and renumber the cells."""
         number, terms = np.cumsum(some) - 1, some[self.cell]
         chance, times, part = self.chance[terms], self.times[terms], self.part[terms]
         return _Outcomes(number[self.cell[terms]], chance, times, part)
 
     def log_factors(self, payoffs: Floats) -> Floats:
-        """Return the log growth by each bet on each claim in each cell, (n_cells, n_claims * 8)."""
+        """Return the log growth of each bet on each claim in each cell, (n_cells, n_claims * 8)."""
         parts, place = np.unique(self.part, return_inverse=True)
         # (n_parts, n_payoffs, n_claims, n_bets)
         one = np.log1p(payoffs.T[:, :, None] * np.multiply.outer(parts, BETS)[:, None, None])
@@ -95,10 +95,10 @@ class _Outcomes(NamedTuple):
 
 
 def _matchings() -> _Outcomes:
-    """Return the numbers of pairs (0, 0), (0, 1), (1, 0), (1, 1) of random matchings of a window.
+    """Return the numbers of pairs (0, 0), (0, 1), (1, 0), (1, 1) in random matchings of a window.
 
-    Of n rows with a hits i are matched with hits in b of m others, as the hypergeometric
-    distribution says: the matched rows of each group first, and then their pairs.
+    Their chances are hypergeometric: first of i and j hits among the k matched rows of each group,
+    then of the number of pairs in which both are hits.
     """
     terms = []
     for cell, (size, n, a, b) in enumerate(zip(_SIZE, _ROWS, _FIRST, _SECOND, strict=True)):
@@ -151,7 +151,7 @@ class Bets(NamedTuple):
 
     @classmethod
     def on(cls, payoffs: Floats) -> Bets:
-        """Return the mixture on claims with these payoffs."""
+        """Return the mixture of bets on claims with the given payoffs."""
         growth = _OUTCOMES[payoffs.shape[1]].log_factors(payoffs)
         return cls(growth, np.tile(SHARES, len(payoffs)) / len(payoffs))
 
@@ -190,7 +190,7 @@ class Comparison:
 
     To first order G is a bet on n m times the difference of the two rates in the window, the weight
     of Cochran, Mantel and Haenszel. For ratios the same holds with :math:`(1 - v) p_g` in place of
-    :math:`p_g`, and 0 of v.
+    :math:`p_g`, and 0 in place of v.
     """
 
     def __init__(self, bets: Bets) -> None:
@@ -219,7 +219,7 @@ class Comparison:
         return _cells(rows, starts)
 
     def bet(self, cells: Array) -> None:
-        """Let all bets win or lose on these cells, and begin some with each of them."""
+        """Let all bets win or lose on the cells, and begin new bets with each cell."""
         for start in range(0, len(cells), _SLICE):
             some = cells[start : start + _SLICE]
             new, self.unspent = self.begun(len(some))
@@ -239,13 +239,13 @@ class Comparison:
         )
 
     def begun(self, n_payoffs: int) -> tuple[Floats, float]:
-        """Return the new bets on each of the next payoffs, and the stake that is left."""
+        """Return the stakes of new bets on each of the next payoffs, and the stake that is left."""
         done = LATER + float(self.counts.sum())
         left = self.unspent * done / (done + np.arange(n_payoffs + 1))
         return (left[:-1] - left[1:])[:, None] * self.bets.shares, float(left[-1])
 
     def merge(self, other: Comparison, swapped: bool) -> None:
-        """Add the windows of other rows; rows that wait there are lost.
+        """Add the windows of another comparison; its rows that wait for a full window are lost.
 
         Wealths of one bet on separate windows multiply: counts add. Bets that began later depend on
         an order that the parts do not have: their mean is taken.
@@ -280,7 +280,7 @@ def _cells(rows: Ints, starts: list[int]) -> Ints:
 def interval(counts: Array, shares: Floats, payoffs: Payoffs, alpha: float) -> tuple[float, float]:
     """Bound the largest violation of the comparisons; the bounds hold at all times together.
 
-    The upper one needs no correction for their number: it is wrong only if it is wrong about the
+    The upper bound needs no correction for their number: it is wrong only if it is wrong about the
     largest.
     """
     some = np.asarray(counts.any(axis=0))
@@ -304,7 +304,7 @@ def rate_bounds(hits: Array, rows: Array, alpha: float) -> tuple[Floats, Floats]
     """Bound each rate; the bounds hold at all times together, with probability 1 - alpha."""
 
     def bound(sign: float) -> Floats:
-        """Return the farthest rate on one side of the observed one that is not refuted."""
+        """Return the farthest rate on one side of the observed rate that is not refuted."""
         with np.errstate(invalid="ignore", divide="ignore"):
             near = np.where(rows > 0, hits / rows, 0.5)
 

@@ -1,4 +1,4 @@
-"""A watch over the decisions of a deployed model that may be read at any time."""
+"""A monitor of a deployed model's decisions, whose evidence may be read at any time."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from fairconstrained.monitoring import betting
 from fairconstrained.monitoring.betting import WINDOW, Bets, Comparison, interval, rate_bounds
 from fairconstrained.rate_definitions import CAPS, PARITIES, Rate
 
-# No alarm before so many rows: a group has to have come by then to have a full share of the stake.
+# No alarm comes before this number of rows, and later groups get no full share of the stake.
 FIRST_ROWS = 100
-# Of the stake, for the groups of the first rows; each later batch of groups gets half of the rest,
-# so that all shares together are at most one.
+# Share of the stake for the groups of the first rows; each later batch of groups gets half of the
+# rest, so that all shares together are at most one.
 FOR_FIRST = 0.9
 # Each pair of groups has its own state of a comparison: 2,016 states.
 MOST_GROUPS = 64
-# Of the history; when there are more, every second one is dropped, so that a year takes no more
-# memory than a day.
+# Records of the history; when there are more, every second one is dropped, so that a year takes no
+# more memory than a day.
 MOST_RECORDS = 200
 _ASSUMPTIONS = (
     "the rows are independent given their groups, and come in the order of time.",
@@ -52,7 +52,7 @@ _MISSING = (
 
 @dataclass(eq=False, repr=False)
 class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
-    r"""Watch whether a criterion is kept; however often one looks, a false alarm is rare.
+    r"""A monitor of whether a criterion is kept; however often one looks, a false alarm is rare.
 
     Rows come in calls of any size, such as a row or a day. If at every row the violation is at most
     the slack, the probability of an alarm *ever* is at most 1 - confidence,
@@ -179,7 +179,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         y_true: ArrayLike | None = None,
         X: Any = None,
     ) -> FairnessMonitor:
-        """Add rows, and look at the evidence.
+        """Add rows, and raise the alarm if the evidence suffices.
 
         Parameters
         ----------
@@ -254,7 +254,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
     def __call__(
         self, estimator: Any, X: Any, y: ArrayLike | None = None, *, sensitive_features: Any = None
     ) -> float:
-        """Update with the predictions of a model, as a scorer is called.
+        """Update with the predictions of a model, with the arguments of a scorer.
 
         Parameters
         ----------
@@ -407,7 +407,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _named(self) -> list[Rate]:
-        """The rates, with the labels by the words of the data."""
+        """The rates that are compared, with the labels as they are in the data."""
         seen, best = self._seen.labels, self._seen.favourable
         best = 1 if best is None else best
         other = next((label for label in seen if label != best), UNSEEN if best != 1 else 0)
@@ -420,7 +420,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _compared(self) -> Compared:
-        """Decide who is in the estimate; the evidence allows for small numbers."""
+        """The rates that the estimate compares; the evidence itself allows for small groups."""
         return self._claim.compared(self._rows.T, sets=0)
 
     def _values(self) -> Floats:
@@ -472,7 +472,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         return codes, names, seen
 
     def _check_number(self, names: Iterable[Any]) -> None:
-        """Raise ValueError if these groups and those that have come are too many."""
+        """Raise ValueError if these groups and earlier ones are too many."""
         if (n_groups := len({*self.groups_, *names})) > MOST_GROUPS:
             raise ValueError(
                 f"FairnessMonitor compares at most {MOST_GROUPS} groups; got {n_groups}. Cross "
@@ -480,7 +480,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             )
 
     def _compare_new_groups(self) -> int:
-        """Begin the comparisons of groups that have not come before; return how many had come."""
+        """Begin the comparisons of new groups; return the number of earlier groups."""
         n_before, n_groups = self._hits.shape[1], len(self.groups_)
         if n_before == n_groups:
             return n_before
@@ -531,7 +531,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             comparison.bet(comparison.windows(hits[event, rows], first[rows], places[rows]))
 
     def _order(self, *columns: Array) -> Array:
-        """Return the rows as they came; in a random order, if a column says that they are sorted.
+        """Return the order of the rows: as they came, or random if a column is sorted.
 
         Where rows sorted by decision, and then by group, change from one decision to the next, all
         with the first decision are of the last group, and all with the next one of the first.
@@ -542,12 +542,12 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
             n == len(np.unique(column)) > 1 for n, column in zip(runs, columns, strict=True)
         )
         if len(rows) > WINDOW and is_sorted:
-            # A seed that all see beforehand: shuffling in hindsight could choose the evidence.
+            # A seed that is known beforehand: shuffling in hindsight could choose the evidence.
             np.random.default_rng(self.n_rows_).shuffle(rows)
         return rows
 
     def _look(self) -> None:
-        """Raise the alarm if there is enough evidence, and keep a record for the picture."""
+        """Raise the alarm if there is enough evidence, and record the state now and then."""
         evidence = self.evidence_
         enough = self.n_rows_ >= FIRST_ROWS and evidence * (1.0 - self.confidence) >= 1.0
         new = enough and not self.alarm_
