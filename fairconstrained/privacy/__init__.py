@@ -1,4 +1,4 @@
-"""Differential privacy: what releases cost, and how much noise a budget asks for.
+"""Differential privacy: the cost of noisy releases, and the noise that a budget requires.
 
 Needs dp-accounting: ``pip install dp-accounting``.
 """

@@ -4,10 +4,10 @@ A training is a list of phases. A phase draws a Poisson batch `n_steps` times an
 sums over each batch, which are accounted for *jointly*: composing "subsampled Laplace" and
 "subsampled Gaussian" as if each had drawn its own batch understates epsilon.
 
-Noise is given in units of the *sensitivity* of a sum, the largest norm of what one row contributes
+Noise is given in units of the *sensitivity* of a sum, the largest norm of one row's contribution
 to it. Replacing a row by a null row, which adds nothing, then moves the sum by at most 1, replacing
-it by another row by at most 2. Sums are rounded before noise is added; what this adds to the
-sensitivity, :data:`GRID_SHIFT` in units of the noise, is charged.
+it by another row by at most 2. Sums are rounded before noise is added; the sensitivity that
+this adds, :data:`GRID_SHIFT` in units of the noise, is charged.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ OF_UNIT = {
     "record_replacement": _OF_RECORDS,
     "sensitive_features": "the features do not hold the groups",
 }
-# Most that rounding to the grid of the noise (privacy/mechanisms.py) adds to the norm of what a row
-# adds, in units of the noise: 2^-24 for each of the up to 16 tensors of one release.
+# Most that rounding to the grid of the noise (privacy/mechanisms.py) adds to the norm of a row's
+# contribution, in units of the noise: 2^-24 for each of the up to 16 tensors of one release.
 GRID_SHIFT = 2.0**-22
 # Below this the arithmetic (sums of some 10^5 rounded numbers) is no proof of anything.
 MIN_DELTA = 1e-10
@@ -152,7 +152,7 @@ class Laplace(_Noise):
 
 @dataclass(frozen=True)
 class Phase:
-    """Noisy sums over one Poisson batch after the other.
+    """Noisy sums over successive Poisson batches.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class Batch(NamedTuple):
 
 
 def as_batch(phase: Phase) -> Batch:
-    """Price several releases of a batch as one Gaussian and one Laplace release."""
+    """Combine the releases of a phase into one Gaussian and one Laplace release."""
     gaussian = laplace = 0.0
     for release in phase.releases:
         if release.order == 2:

@@ -1,6 +1,6 @@
 r"""Audits: lower bounds of epsilon from the outputs of a mechanism.
 
-A test tells from one output which of two neighbouring data sets it was computed from. Under
+A test decides from one output which of two neighbouring data sets it was computed from. Under
 :math:`(\epsilon, \delta)`-differential privacy :math:`\mathrm{TPR} \le e^\epsilon\, \mathrm{FPR}
 + \delta`. Rates counted over many trainings therefore bound epsilon from below (Jagielski, Ullman
 and Oprea, 2020). An audit proves a promise wrong, never right.
@@ -27,7 +27,7 @@ _FEWEST = 20
 def epsilon_lower_bound(
     without: ArrayLike, with_row: ArrayLike, *, delta: float, confidence: float = 0.99
 ) -> float:
-    """Lower bound on epsilon from a statistic of many outputs on two neighbouring data sets.
+    """Return a lower bound on epsilon from many outputs on two neighbouring data sets.
 
     The threshold of the test is chosen on one half of the outputs; the other half counts, with
     Clopper-Pearson intervals, so that the bound holds with the given confidence.
@@ -74,11 +74,11 @@ def epsilon_lower_bound(
             raise ValueError(f"{name} must hold finite numbers; some outputs are nan or infinite.")
     choosing, counting = ([values[i::2] for values in outputs] for i in (0, 1))
     bounds = [0.0]
-    for sign in (1.0, -1.0):  # outputs above the threshold are told to have the row, or below
+    for sign in (1.0, -1.0):  # outputs above the threshold count as with the row, or below
         for order in (slice(None), slice(None, None, -1)):
             tried = [sign * part for part in choosing[order]]
             counted = [sign * part for part in counting[order]]
-            # Quantiles of each sample: those of both together would be those of the larger one.
+            # Quantiles of each sample: joint quantiles would be the larger sample's.
             tails = [min(10 / len(values), 0.1) for values in tried]
             levels = [np.linspace(tail, 1 - tail, _CANDIDATES // 2) for tail in tails]
             thresholds = np.concatenate(list(map(np.quantile, tried, levels)))
@@ -90,7 +90,7 @@ def epsilon_lower_bound(
 
 
 def _bounds(samples: list[Floats], thresholds: Floats, delta: float, confidence: float) -> Floats:
-    """Return bounds from outputs above each threshold; rates count outputs of their sample."""
+    """Return the bound of each threshold, from the rates of outputs above it in both samples."""
     risk = (1 - confidence) / 2
     alarms, hits = (len(x) - np.searchsorted(np.sort(x), thresholds, "right") for x in samples)
     n_alarms, n_hits = map(len, samples)

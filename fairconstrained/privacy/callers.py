@@ -21,7 +21,7 @@ _NO_TRAINERS = {"sklearn"} | {
 
 
 def _callers() -> Iterator[tuple[str, Any]]:
-    """Yield package and room, as in "sklearn.base", and object of each caller, the last first."""
+    """Yield the module, such as "sklearn.base", and the object of each caller, innermost first."""
     frame = sys._getframe().f_back
     while frame is not None:
         is_method = frame.f_code.co_varnames[:1] == ("self",)
@@ -31,7 +31,7 @@ def _callers() -> Iterator[tuple[str, Any]]:
 
 
 def trainer_above() -> str:
-    """Name the meta-estimator or function of scikit-learn that trains, a pipeline apart; or ""."""
+    """Name scikit-learn's outermost meta-estimator or function that trains, or "" without one."""
     name = ""
     for module, owner in _callers():
         if module.partition(".")[0] == "sklearn" and module not in _NO_TRAINERS:

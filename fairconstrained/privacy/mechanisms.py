@@ -1,7 +1,7 @@
-r"""Poisson batches and noise, drawn from the generator that is given.
+r"""Poisson batches and noise, drawn from a given generator.
 
-Sums and noise in floating point give away what they hide: the doubles that a sum plus its noise can
-reach depend on the sum [1]_. Here both are rounded to multiples of a power of two and added as
+Sums and noise in floating point leak what they should hide: the doubles that a sum plus its noise
+can reach depend on the sum [1]_. Here both are rounded to multiples of a power of two and added as
 integers. The step :math:`s` of this grid depends on the noise alone, so that neighbouring data sets
 reach the same numbers. The system's noise is that of real numbers, rounded: where double precision
 or 64 bits leave the nearest multiple in doubt, more bits are drawn and more digits computed. That
@@ -44,10 +44,10 @@ _BLOCK_ROWS = 8192
 # Random words at a time: a call of the system costs as much as some hundred words, and 32 KB stay
 # in the first cache.
 _BLOCK_WORDS = 4096
-# Most that rounding adds to the norm of what a row adds, in units of the noise: the accountant
+# Most that rounding adds to the norm of a row's contribution, in units of the noise: the accountant
 # charges for it (GRID_SHIFT of privacy/accounting.py).
 _GRID = 2.0**-24
-# Steps of the grid; two such numbers add up within 64 bits.
+# Largest number of steps of the grid; two such numbers add up within 64 bits.
 _LARGEST = 2.0**61
 # Seeds travel between workers as signed numbers of 64 bits.
 _SEEDS = 2**63
@@ -82,7 +82,7 @@ class SystemGenerator(Generator):
         self._ready: dict[tuple[Law, float], Ints] = {}
 
     def words(self, n: int) -> Any:
-        """Return words of 64 bits, many drawn together."""
+        """Return random words of 64 bits, which are drawn in blocks."""
         if n > len(self._words):
             self._words = np.frombuffer(os.urandom(8 * max(n, _BLOCK_WORDS)), np.uint64)
         drawn, self._words = self._words[:n], self._words[n:]
@@ -113,13 +113,13 @@ class SystemGenerator(Generator):
 
     @cached_property
     def _digits(self) -> Any:
-        """Arithmetic of many digits, of the extra "privacy", which threads do not share."""
+        """The arithmetic of many digits by mpmath, which threads do not share."""
         context = import_module("mpmath").MPContext()
         context.prec = _PRECISION
         return context
 
     def _decided(self, law: Law, word: int, per_unit: float) -> int:
-        """Return the steps of a word below the median, by more random bits and more digits."""
+        """Round the noise of a word below the median by more random bits and more digits."""
         bits = word << _MORE_BITS | int.from_bytes(os.urandom(_MORE_BITS // 8))
         whole, mp = 2 ** (64 + _MORE_BITS), self._digits
         below = math.floor(per_unit * float(law.quantile((2 * bits + 1) / (2 * whole))))
@@ -139,12 +139,11 @@ class SharedGenerator(Generator):
     of all rows. A release is the sum over all workers plus the noise of the first one alone. Every
     worker rounds the sum over its own rows to the grid, and the first adds its noise to it, before
     these integers are summed. A row moves the sum of one worker, by as much as if that worker were
-    alone: what is charged is the same. Sums of single workers travel without noise, so workers must
+    alone: the charge is the same. Sums of single workers travel without noise, so workers must
     trust each other and the network between them.
 
-    Functions of torch that are given this generator draw the same on all workers. A seed of `own`
-    that is the same on all is replaced on all but the first, whose batches would otherwise be those
-    of the others.
+    Functions of torch that are given this generator draw the same on all workers. A common seed
+    of `own` is replaced on all workers but the first, which would otherwise draw the same batches.
     """
 
     def __new__(cls, own: Generator, workers: Any) -> Self:
@@ -252,7 +251,7 @@ def noise_generator(seed: int | None) -> Generator:
 
 
 def noisy_argmax(values: Sequence[float], scale: float, rng: Generator) -> int:
-    """Report noisy max with exponential noise of this scale: the place of the largest, no more."""
+    """Return the place of the largest value with exponential noise: report noisy max, no more."""
     return int(np.argmax(np.asarray(values) + scale * _exponential(rng, len(values))))
 
 
@@ -289,7 +288,7 @@ ADD_NOISE = {Gaussian: with_gaussian_noise, Laplace: with_laplace_noise}
 
 
 class Releases:
-    """The noisy sums of a plan: each is made as often as it was priced, and no more often."""
+    """The noisy sums of a plan, each released at most as often as it was accounted for."""
 
     def __init__(self, plan: PrivacyGuarantee):
         self.plan = plan

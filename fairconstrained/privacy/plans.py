@@ -64,7 +64,7 @@ SELDOM = 0.1
 # Beyond these (epsilon in the hundreds) nothing is protected: charged as infinite, in no time and
 # without overflow.
 MAX_LOSS, MAX_REACH, MAX_VARIANCE = 600.0, 700.0, 1e6
-# Of plans: with larger ones noise is left in digits that doubles do not have.
+# Largest epsilon of plans: beyond it noise would be in digits that doubles do not have.
 MOST_EPSILON = 1e4
 
 
@@ -200,7 +200,7 @@ def plan_releases(
     """
     check_positive("epsilon", budget.epsilon)
     check_budget(delta=budget.delta, unit=budget.unit)
-    in_batches = step and (sampling_rate < 1 or laplace)  # whose accountant tells no more apart
+    in_batches = step and (sampling_rate < 1 or laplace)  # whose accountant resolves no more
     most = MAX_LOSS if in_batches else MOST_EPSILON
     budget = budget._replace(epsilon=min(budget.epsilon, most))
     for name, fraction in (*fractions.items(), *step.items()):
@@ -226,8 +226,8 @@ def plan_releases(
             f"The fractions {dict(fractions)} cost epsilon = {plan.epsilon:.4g}, more than "
             f"{epsilon:g}: leave 1 % because the accountant rounds up."
         )
-    # A single step of all rows would pass for a release that is made once, and several releases of
-    # all rows for steps.
+    # A single step of all rows would count as a release that is made once, and several releases of
+    # all rows as steps.
     return replace(plan, n_steps=n_steps if step else 0, sampling_rate=sampling_rate)
 
 
@@ -325,7 +325,7 @@ def calibrate(phases_at: PhasesAt, *, epsilon: float, delta: float, unit: Unit =
 
 
 def _least_without(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the end above of an interval of length 1e-6 that begins where `holds` is true."""
+    """Bisect between `low`, which `holds`, and `high`, which does not; return the end above."""
     while high - low > 1e-6:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -356,7 +356,7 @@ def _guess(phases_at: PhasesAt, epsilon: float, delta: float, unit: Unit) -> flo
 
 
 def _variance(batches: Iterable[Batch], replaces: bool) -> float:
-    """Estimate the variance of the privacy loss of all steps: for choices of no consequence."""
+    """Estimate the variance of all steps' privacy loss, for choices that no promise depends on."""
     total = 0.0
     for batch in batches:
         square = batch.gaussian**2 + batch.laplace**2
@@ -377,7 +377,7 @@ def _library(module: str) -> Any:
 
 
 def _delta_of_one(batch: Batch, epsilon: float) -> float:
-    """Approximate the delta of all steps if a row is in one batch at most, as above."""
+    """Approximate the delta of all steps if a row is in one batch at most."""
     shift, surely = batch.gaussian, batch.laplace  # half of the time it is all of Laplace's loss
     if shift == 0:
         shift, surely = batch.laplace, 0.0
@@ -390,7 +390,7 @@ def _delta_of_one(batch: Batch, epsilon: float) -> float:
 
 
 def _merged(batches: Iterable[Batch]) -> tuple[Batch, ...]:
-    """Return batches that release something, all Gaussian releases of all rows as one."""
+    """Join all Gaussian releases of all rows into one batch, and drop batches without release."""
     square, rest = 0.0, []
     for batch in batches:
         if batch.is_gaussian:
@@ -412,7 +412,7 @@ def _largest_loss(batches: Sequence[Batch], delta: float) -> float:
 
 
 def _is_unbounded(batches: Sequence[Batch], delta: float, replaces: bool) -> bool:
-    """Whether epsilon is infinite, as far as no distribution is needed to tell."""
+    """Return whether epsilon is infinite, as far as this is known without a distribution."""
     if _variance(batches, replaces) > MAX_VARIANCE:
         return True
     if all(batch.is_gaussian for batch in batches):
@@ -424,7 +424,7 @@ def _is_unbounded(batches: Sequence[Batch], delta: float, replaces: bool) -> boo
 
 @functools.lru_cache(maxsize=1024)
 def _epsilon(batches: tuple[Batch, ...], delta: float, replaces: bool) -> float:
-    """Smallest epsilon that the composed batches keep at `delta`, from above."""
+    """Bound the epsilon of the composed batches at `delta` from above."""
     library = _library("")  # a missing library is an error in any case
     batches = _merged(batches)
     variance = _variance(batches, replaces)

@@ -11,7 +11,7 @@ from sklearn.utils import estimator_html_repr
 
 
 class HiddenSeed:
-    """A base before scikit-learn's: with the seed of a private fit its noise can be subtracted.
+    """A base class that hides seeds of private fits, with which the noise could be subtracted.
 
     Whatever leaves the process is made of a copy, and a copy of a private fit has no seed.
     """
@@ -48,14 +48,14 @@ class HiddenSeed:
 
 
 def private_parts(estimator: Any, varied: Iterable[str] = ()) -> list[str]:
-    """List the prefixes of the parameters of private parts; they may be private by one varied."""
+    """List the prefixes of the parameters of parts that are private, or are if one is `varied`."""
     params = {**estimator.get_params(), **dict.fromkeys(varied, True)}
     ends = [name for name in params if name.split("__")[-1] == "epsilon"]
     return [name.removesuffix("epsilon") for name in ends if params[name] is not None]
 
 
 def without_seeds(estimator: Any, varied: Iterable[str] = ()) -> Any:
-    """Return the estimator, or a clone of it in which private parts have no seed if one has."""
+    """Return the estimator, or a clone without the seeds of private parts if they have any."""
     params = estimator.get_params()
     seeds = {f"{prefix}random_state": None for prefix in private_parts(estimator, varied)}
     if all(params.get(name) is None for name in seeds):
