@@ -145,7 +145,7 @@ def _prove(
 
 
 def _headline(table: Table, train: Table, test: Table, options: argparse.Namespace) -> str:
-    """Return lines about data, groups and constraint of this run."""
+    """Return lines about the data, the groups and the constraint of this run."""
     codes, labels = encode_groups(train.groups)
     sizes = zip(map(group_name, labels), np.bincount(codes[codes >= 0]), strict=True)
     rows = f"{len(train.y)} training rows, {len(test.y)} held-out rows"
@@ -222,7 +222,7 @@ def _draw_tradeoff(results: list[Result], chosen: Chosen, options: argparse.Name
 
 
 def _reach(points: pd.DataFrame, name: str) -> Any:
-    """Return how far bars reach below and above; a gap can lie above its own interval."""
+    """Return the lengths of error bars below and above; a gap can lie above its own interval."""
     value = points[name]
     ends = value - points[f"{name}_low"], points[f"{name}_high"] - value
     return np.maximum(np.array(ends), 0.0)

@@ -43,16 +43,16 @@ from fairconstrained.quickstart.arguments import CONSTRAINTS
 
 # Words that differ on more than this fraction of the rows are names or identifiers.
 _IDENTIFYING = 0.5
-# A column that alone tells the outcome of 99 in 100 rows was most likely written after it.
+# A column that alone predicts the outcome of 99 in 100 rows was most likely written after it.
 _TELLING = 0.99
-# Range of a running number by its rows: a tenth of the numbers may be missing, of rows that were
-# left out.
+# Range of a running number per row: a tenth of the numbers may be missing, of rows that were left
+# out.
 _DENSE = 1.1
-# Rows of a table: of fewer, those held out would say little about any group.
+# Least rows of a table: with fewer, those held out would say little about any group.
 _FEWEST = 200
 _DAYS_OF_YEAR = 365.25
 _BIRTH = re.compile(r"birth|born|dob|geb", re.IGNORECASE)
-# Of these data sets 1 is the worse outcome: a new arrest, a default, a disease.
+# In these data sets 1 is the worse outcome: a new arrest, a default, a disease.
 _ADVERSE = {"compas", "compas_scores", "credit_card", "heart", "parkinsons"}
 
 
@@ -73,7 +73,7 @@ class Table(NamedTuple):
 
 
 def generated(seed: int) -> Table:
-    """Make 8,000 loan applications, judged by sex."""
+    """Make 8,000 loan applications, with sex as the sensitive feature."""
     loans = make_loan_applications(random_state=seed)
     y = (loans.target == "granted").astype(np.int64)
     sex = loans.sensitive_features["sex"]
@@ -119,7 +119,7 @@ def from_file(options: argparse.Namespace) -> Table:
 
 
 def held_out(table: Table, options: argparse.Namespace) -> tuple[Table, Table]:
-    """Hold out a quarter of the rows of each label in each group; `Unusable` if folds lack some."""
+    """Hold out a quarter of each label in each group; raise `Unusable` if folds would lack some."""
     group, names = encode_groups(table.groups)
     strata = 2 * (group % (len(names) + 1)) + table.y  # rows of unknown group stand last
     size = np.bincount(strata)
@@ -209,7 +209,7 @@ def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
 
 
 def _features(X: pd.DataFrame, file: File) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """Return features, the names of words among them, and notes about the fate of columns."""
+    """Return the features, the names of text columns, and notes on columns changed or dropped."""
     X, notes = _read_as_numbers(X, file.decimal)
     numeric = X.select_dtypes("number").columns
     beyond = X[numeric].abs() > np.finfo(np.float32).max  # in which scikit-learn's trees compute
@@ -255,7 +255,7 @@ def _read_as_numbers(X: pd.DataFrame, decimal: str) -> tuple[pd.DataFrame, list[
 
 
 def _runs(column: pd.Series) -> bool:
-    """Return whether these are whole numbers almost without gaps, each of them once."""
+    """Return whether a column is a running number: whole, unique and almost without gaps."""
     return bool(
         column.notna().all()
         and column.is_unique
@@ -318,14 +318,14 @@ def methods(table: Table, options: argparse.Namespace) -> list[Method]:
 
 
 def _coded(words: list[str], **options: Any) -> Any:
-    """Encode words as numbers, nan where they are missing or new; leave other columns."""
+    """Encode text columns as numbers, missing or new values as nan; leave other columns."""
     missing = {"unknown_value": np.nan, "encoded_missing_value": np.nan}
     codes = OrdinalEncoder(handle_unknown="use_encoded_value", **missing, **options)
     return make_column_transformer((codes, words), remainder="passthrough")
 
 
 def proxies(train: Table, test: Table) -> list[str]:
-    """Name features on which a tree tells the group, or the label, of 99 % of the held-out rows."""
+    """Name features that alone predict the group, or the label, of 99 % of the held-out rows."""
     columns = _coded(train.words)
     columns.set_output(transform="pandas").set_params(verbose_feature_names_out=False)
     features = columns.fit_transform(train.X), columns.transform(test.X)
@@ -346,7 +346,7 @@ def proxies(train: Table, test: Table) -> list[str]:
 def _predicted(
     features: tuple[pd.DataFrame, pd.DataFrame], *targets: Any
 ) -> Iterator[tuple[str, str]]:
-    """Yield each feature that alone nearly always tells the target, and how often it does."""
+    """Yield each feature that alone nearly always predicts the target, and how often it does."""
     known = [pd.notna(column) for column in targets]
     train, test = (table[rows] for table, rows in zip(features, known, strict=True))
     y, others = (np.asarray(column)[rows] for column, rows in zip(targets, known, strict=True))
@@ -440,7 +440,7 @@ def measure(
     bounds: list[float],
     options: argparse.Namespace,
 ) -> tuple[list[Result], dict[str, Any], list[str]]:
-    """Measure each method on held-out rows; return its predictions and sentences on misses too."""
+    """Measure each method on the held-out rows; return results, predictions and remarks."""
     sentences: list[str] = []
 
     def fitted(model: Pipeline, slack: float) -> Any:
