@@ -1,6 +1,6 @@
-"""Where batches come from: tensors and arrays, data sets that can be indexed, or a loader's stream.
+"""Sources of batches: tensors and arrays, data sets that can be indexed, and streams of loaders.
 
-Each gives batches as tuples of tensors and holds no more in memory than it was given and one batch.
+Each returns batches as tuples of tensors, and keeps no more in memory than its data and one batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Batch = tuple[Tensor, ...]
 
 
 class Source:
-    """Rows that can be chosen: `fetch` gives a batch of some of the indices in `rows`.
+    """Rows that can be selected: `fetch` returns the batch of some of the indices in `rows`.
 
-    Where all of them are in memory, they are one chunk, `whole`.
+    If all rows are in memory, they are one chunk, `whole`.
     """
 
     streams = False  # whether the data choose the rows of their batches themselves
@@ -34,7 +34,7 @@ class Source:
         self.n_rows = len(rows)
 
     def batch(self, rows: Tensor) -> Batch:
-        """Return these rows, or the next ones where they cannot be chosen."""
+        """Return the rows at these places, or from a stream the next rows."""
         return _as_tuple(self._fetch(self._rows[rows]))
 
     def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
@@ -78,7 +78,7 @@ class _Stream(Source):
 
 
 def as_source(data: Any, dtype: torch.dtype) -> Source:
-    """Return the source for a user's data; numbers of numpy arrays become `dtype`."""
+    """Return the source for a user's data; floats of numpy arrays become `dtype`."""
     if isinstance(data, TensorDataset):
         data = data.tensors
     arrays = (Tensor, np.ndarray)
@@ -91,7 +91,7 @@ def as_source(data: Any, dtype: torch.dtype) -> Source:
     if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         if not len(data):
             raise ValueError("data has no rows.")
-        # As a loader takes them: by one call, if the data set has one for several rows.
+        # As a loader does: by one call, if the data set has a method for several rows.
         items = getattr(data, "__getitems__", lambda rows: [data[i] for i in rows])
         return Source(lambda rows: default_collate(items(rows.tolist())), torch.arange(len(data)))
     if isinstance(data, Iterable) and not isinstance(data, (Tensor, tuple, list, str, dict)):

@@ -29,15 +29,15 @@ Function = Callable[[Tensor, Batch], Tensor]
 
 
 class Drawn(NamedTuple):
-    """How the rows of a batch were drawn; without groups and scales where a loader chose them."""
+    """The draw of a batch; groups and scales are empty where a loader chose the rows."""
 
     fraction: float  # of the whole draw that this batch is
     group: Tensor = torch.zeros(0)  # of each row
-    scale: Tensor = torch.zeros(0)  # number of rows of the data that each stands for
+    scale: Tensor = torch.zeros(0)  # number of rows of the data that each represents
 
 
 class Term:
-    """Values from a module's outputs and the batch they belong to, by way of additive moments.
+    """Values of a module's outputs on a batch, computed by way of additive moments.
 
     Moments of the parts of a draw (workers) add up to those of the draw; values follow from the
     sum. All the data are measured batch by batch too, except for a :class:`FunctionConstraint`.
@@ -61,12 +61,12 @@ class Term:
         return moments
 
     def on(self, rows: Tensor) -> Term:
-        """Return the term for data of these rows only."""
+        """Return the term for the data of these rows only."""
         return self
 
 
 def risk(loss: Function) -> Term:
-    """Return the mean of a loss that gives one value, or one for each row."""
+    """Return the term of a mean loss; the loss returns one value, or one for each row."""
 
     def mean(outputs: Tensor, batch: Batch) -> Tensor:
         value: Any = loss(outputs, batch)
@@ -84,9 +84,9 @@ def risk(loss: Function) -> Term:
 
 
 class FunctionConstraint(Term):
-    """Any function of outputs and batch: of several workers, the mean weighted by their rows.
+    """Any function of outputs and batch; values of workers are averaged, weighted by their rows.
 
-    Its values of parts need not add up: they are measured on all rows at once.
+    Values of parts need not add up, so that the function is measured on all rows at once.
     """
 
     _n_values: int | None = None
@@ -168,7 +168,7 @@ class NotionConstraint(Term):
         return torch.stack((self.soft(outputs, batch, drawn), hard))
 
     def _scores(self, outputs: Tensor) -> Tensor:
-        """Return the scores (n, K); raise ValueError unless they are of the classes in the data."""
+        """Return the scores (n, K); raise ValueError unless they fit the classes in the data."""
         scores, n_classes = outputs.reshape(len(outputs), -1), len(self._stack.space.classes)
         one = n_classes == 2 and scores.shape[1] == 1
         if not one and scores.shape[1] != n_classes:
@@ -214,12 +214,12 @@ class ModuleProblem(FixedSoftness):
         n_rows = torch.tensor(source.n_rows, device=self.device)
         self.n_rows = int(self.workers.sum(n_rows)) if source.streams else source.n_rows
         self._n_strata = int(self.strata.max()) + 1
-        # One batch tells the shape of outputs, on which losses depend.
+        # One batch shows the shape of outputs, on which losses depend.
         _, first = next(iter(source.chunks()))
         with torch.no_grad():  # models see one column where the module gives (n,)
             outputs = model.network.eval()(self._moved(first)[0][:2])
         self._flat = outputs.ndim == 1
-        # Only a call tells how many values functions of the user return.
+        # Only a call shows how many values functions of the user return.
         self.n_constraints = len(self.evaluate(model.init()).soft) - 1
 
     def start(self) -> Tensor:
@@ -231,7 +231,7 @@ class ModuleProblem(FixedSoftness):
         return self._linearized(x, [([self.risk, *self.constraints], rows, None)])
 
     def estimates(self, x: Tensor, rows: Tensor, *draws: tuple[Tensor, Tensor]) -> Linearization:
-        """Estimate all terms by one forward and one backward pass, of batches from each draw."""
+        """Estimate all terms by one forward and one backward pass over the batches of all draws."""
         passes: list[Draw] = [([self.risk], rows, None)]
         return self._linearized(x, passes + [(self.constraints, *draw) for draw in draws])
 
@@ -245,7 +245,7 @@ class ModuleProblem(FixedSoftness):
         return Evaluation(soft, hard)
 
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
-        """Return the problem on most rows, and one in `every` rows of each group, and label.
+        """Hold out one in `every` rows of each group and label; return the problem on the rest too.
 
         If there are too few rows for that, or the data are a stream, every row is in both.
         """
@@ -258,11 +258,11 @@ class ModuleProblem(FixedSoftness):
         return self._subset(kept), held
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:
-        """Return where training begins: here."""
+        """Return the starting point unchanged."""
         return x, dual
 
     def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return the soft and hard objective of these rows alone, without penalty, (2,)."""
+        """Return the soft and hard objective on these rows alone, without penalty, (2,)."""
         held = self if self.source.streams else self._subset(rows)
         return held._measured([self.risk], x)[0][:, 0]
 

@@ -1,4 +1,4 @@
-"""``train``: a module, a loss, constraints and data in; the trained module and multipliers out."""
+"""The training of any module under constraints, and its result."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _copied(module: Any, device: Any) -> nn.Module:
 
 
 def _group_index(groups: Any, source: Source) -> tuple[Tensor, Any]:
-    """Return the group of each row, and the labels of groups: all rows and none, if none given."""
+    """Return the group of each row, and the labels of groups; without groups zeros and None."""
     if groups is None:
         return torch.zeros(source.n_rows, dtype=torch.long), None
     if source.streams:
@@ -280,7 +280,7 @@ def _class_indices(batch: Batch) -> Tensor:
 
 
 def _recorded(iterate: Iterate) -> tuple[float, NDArray[Any], NDArray[Any]]:
-    """Return all that users see of an iterate but its parameters, which are many."""
+    """Return an iterate's objective, constraint values and multipliers for the history."""
     values, dual = iterate.hard[1:].cpu().numpy(), iterate.dual.cpu().numpy()
     return float(iterate.soft[0]), values, dual
 
