@@ -1,15 +1,15 @@
 """Protocols through which solvers see a problem.
 
 The class attribute ``offers`` of a problem names its capabilities; ``requires`` of a solver names
-those it needs. A problem on rows in blocks or shards lacks the capabilities in ``in_memory_only``.
+the ones that it needs. A problem on rows in blocks or shards lacks those in ``in_memory_only``.
 Each capability stands for some methods:
 
 =============================  =====================================================
 ``exact``                      all of :class:`Problem`, on all rows
 ``sharpness``                  all of :class:`Sharpenable`
-``more_slack``                 ``loosened`` of the same
+``more_slack``                 ``loosened`` of :class:`Sharpenable`
 ``draws``                      all of :class:`SampledProblem`
-``held_out``                   ``split_holdout``, ``warm_point`` and ``holdout_risk`` of the same
+``held_out``                   its ``split_holdout``, ``warm_point`` and ``holdout_risk``
 ``convex_parts``               :math:`(f, c^+, c^-)`, all convex, where c = c^+ - c^-
 ``convex_bounds``              convex bounds of constraints on draws, for any model
 ``quadratic_forms``            Hessians, gradients and values of (f, c_1, ..., c_m) at zero
@@ -133,8 +133,8 @@ class SampledProblem(Problem, Protocol):
     def split_holdout(self, every: int, rng: Generator) -> tuple[Self, Tensor]:
         """Return the problem on the training rows, and the indices of the rows held out.
 
-        One in `every` rows of each label and group, at random; all rows are both where these are
-        few.
+        One in `every` rows of each label and group is held out at random; where rows are few, all
+        of them are in both.
         """
 
     def warm_point(self, x: Tensor, dual: Tensor) -> tuple[Tensor, Tensor]:

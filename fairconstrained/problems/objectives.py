@@ -27,7 +27,7 @@ class Objective:
     """Base of objectives: soft as optimised, hard as measured.
 
     A subclass has :meth:`sums` and :meth:`from_sums`. Sums are divided by `total`, the weight of
-    all rows where rows are drawn: dividing by that of the batch would be biased.
+    all rows where rows are drawn: dividing by the weight of the batch would be biased.
     """
 
     is_additive = False  # whether `soft` is `sums` divided by the total weight

@@ -56,7 +56,7 @@ class Rows:
 
     @property
     def in_memory(self) -> bool:
-        """Whether these are all rows, and in memory."""
+        """Whether the object holds all rows, in memory."""
         return isinstance(self.blocks, tuple) and len(self.blocks) == 1 and self.workers.size == 1
 
     @cached_property
@@ -98,7 +98,7 @@ class Rows:
         return self.workers.sum(function(self))
 
     def gather(self, function: Callable[[Rows], T]) -> list[T]:
-        """Return a function of each worker's rows, in the order of workers: small objects."""
+        """Return the values, which must be small, of a function of the rows of each worker."""
         return self.workers.gather(function(self))
 
     def pieces(self) -> Iterator[Rows]:
@@ -176,7 +176,7 @@ class Rows:
 
         The fraction is the same for each label and group, except that small cells keep at least
         1,000 rows: all rows, if most cells are small. Rows are spaced by the golden ratio, so no
-        periodic order matters. Workers choose the same rows as one who has them all in their order.
+        periodic order matters. Workers choose the rows that one with all rows in their order would.
         """
         if self.n_rows <= _MANY_ROWS:
             return self
@@ -250,7 +250,7 @@ class Rows:
         A quantile is above a threshold if its level is above the fraction u of weight at or below
         the threshold. The fraction of such levels differs from 1 - u by less than 1 / K (by at most
         1 / (2 K) for one worker). So do the fractions of unions of cells of any workers, which are
-        means of these. Where the rows of workers are alike, these errors are about 1 / (2 K W) at
+        their means. Where the rows of workers are alike, these errors are about 1 / (2 K W) at
         most, because the levels of all workers together are evenly spaced. It follows that
 
         - AUCs are exact up to 2 / K, since each is the mean rank of one distribution in another,

@@ -84,7 +84,7 @@ class Saddle:
         self._mean_weight = total / self._n_rows
 
     def after(self, batch: Rows) -> Saddle:
-        """Return the same functions with the fractions of all rows of a stream so far."""
+        """Return F and G with the fractions of all rows of a stream so far."""
         # The stream begins with the rows of the problem, which are counted from the start.
         other, n = copy.copy(self), len(batch.y)
         new = batch.take(torch.arange(min(self._n_ahead, n), n, device=batch.y.device))
@@ -108,11 +108,11 @@ class Saddle:
         return len(self.owner)
 
     def extended(self, w: Tensor) -> Tensor:
-        """Return X = (w, a, b) with a = b = 0."""
+        """Return x = (w, a, b) with a = b = 0."""
         return torch.cat((w, w.new_zeros(2 * self.n_pairs)))
 
     def constants(self) -> Tensor:
-        """Return X of constant scores, for a linear model."""
+        """Return the x of constant scores, for a linear model."""
         return self.extended(self.problem.model.init())
 
     def parameters(self, x: Tensor) -> Tensor:

@@ -22,8 +22,8 @@ from fairconstrained.arrays import Floats, as_numpy
 from fairconstrained.constraints.affine import AffineMap
 from fairconstrained.problems.values import ERM
 
-# On the constraint values of one group; two may differ by twice as much, which is less than the
-# violation that counts as near.
+# Tolerance on the constraint values of one group; two groups may differ by twice as much, which is
+# less than the violation that counts as near.
 _TOLERANCE = 4e-4
 
 Curve = tuple[Floats, Floats]  # thresholds (k,), falling, and weight above them by label, (k, 2)
@@ -117,7 +117,7 @@ def _affine_values(problem: ERM, n_groups: int) -> tuple[Floats, Floats]:
 
 
 def _families(affine: AffineMap) -> list[tuple[int, int]]:
-    """Return the first value, and the rates, of families compared pair by pair at equal slacks."""
+    """Return first values and numbers of rates of families compared pairwise at equal slacks."""
     families, start = [], 0
     for block in affine.combinations:
         for n_rates in block.families:

@@ -1,8 +1,8 @@
 r"""Empirical risk minimisation under a moment constraint: values and gradients on all rows.
 
-A pass over the rows gives a table of sums, and from it follow objective and constraints. What
-depends on single rows is differentiated in closed form, the function of the table by its affine map
-or by autograd.
+A pass over the rows gives a table of sums, and from it follow objective and constraints. Functions
+of single rows are differentiated in closed form, the function of the table by its affine map or by
+autograd.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ERM:
 
     Rows in memory, in blocks and of several workers give the same values. Where a constraint
     depends on the order of all scores, hard values of more than 400,000 rows that are not in memory
-    are those of quantiles (:attr:`~fairconstrained.problems.rows.Rows.quantiles`).
+    are computed from quantiles (:attr:`~fairconstrained.problems.rows.Rows.quantiles`).
     """
 
     model: Model  # linear, if the rows are not in memory

@@ -191,8 +191,8 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
     """Return whether a solver can solve a problem, or None if one of them does not say.
 
-    The problem, or its class before there is one, must offer what the solver requires, which is
-    less for rows that are not `in_memory`; an object must suit it as well.
+    A problem, or its class before there is an object, must offer all that the solver requires; it
+    offers less for rows that are not `in_memory`. An object must suit the solver as well.
     """
     if not solver.requires or not hasattr(problem, "offers"):
         return None

@@ -1,4 +1,4 @@
-"""A loss plus mutual information (ERMI): descent-ascent on its saddle form, or L-BFGS in rounds."""
+"""Solvers of a loss plus mutual information (ERMI): descent-ascent, or L-BFGS in rounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 r"""Difference-of-convex constraints: IDCA, its mini-batch version, and its inner method.
 
-For min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-. Concave parts are linearised, so
-subproblems are convex, and their feasible sets lie inside that of the problem.
+They solve min f s.t. c = c^+ - c^- <= 0 with convex f, c^+ and c^-. Concave parts are linearised,
+so subproblems are convex, and their feasible sets lie inside the problem's.
 """
 
 from __future__ import annotations

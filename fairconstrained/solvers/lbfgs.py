@@ -156,7 +156,7 @@ class LBFGS(Solver):
     A recorded iteration reduces the gradient to a tenth, by at most 60 iterations of L-BFGS, which
     keeps 20 pairs of steps and gradient changes. The residual is the largest entry of the gradient
     in the coordinates of the model. The last iterations go well beyond ``tol``, and to rounding
-    with at most 1000 rows, so the result does not depend on the order of the data. Of ERMI, which
+    with at most 1000 rows, so the result does not depend on the order of the data. For ERMI, which
     is not convex, it is a stationary point.
 
     References

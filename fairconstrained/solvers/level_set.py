@@ -69,7 +69,7 @@ class MirrorDescent:
         return cls(x, y, 0, 0.0, (torch.zeros_like(x), none, none, y.alpha, 0.0))
 
     def average(self, place: int = 0) -> Tensor:
-        """Return one of the averages: by default that of x, the output."""
+        """Return one of the averages, by default the average of x, the output."""
         # Paper: 1/T for x, and u, v without tau; here tau everywhere, as in Lin et al. (2020).
         average: Tensor = self.sums[place] / self.total
         return average
@@ -175,7 +175,7 @@ class LevelSet(Solver):
     def iterate(
         self, problem: Any, x: Tensor, dual: Tensor, tol: float, rng: Generator
     ) -> Iterator[Iterate]:
-        """Yield each level, from x or, where x breaks a constraint, from the model's zero."""
+        """Yield the result of each level, from x if it is feasible, else from constant scores."""
         saddle = problem.saddle()
         start = saddle.extended(x) if _feasible(saddle, x) else saddle.constants()
         yield from self.levels(saddle, start, 0.0, rng)
@@ -341,7 +341,7 @@ class LevelSetStream:
 
     @classmethod
     def begin(cls, solver: LevelSet, problem: Any) -> LevelSetStream:
-        """Begin at the model's zero, at a level above the optimum, on the first rows."""
+        """Begin at constant scores and a level above the optimum, on the first rows."""
         check_solves(solver, problem)
         solver.check(problem)
         saddle = problem.saddle()

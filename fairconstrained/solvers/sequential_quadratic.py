@@ -333,7 +333,7 @@ class _SQPState:
 
 
 class _QuadraticProgram:
-    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0, where these nearly bind."""
+    r"""Minimise :math:`g'd + d' B d / 2` s.t. values + slopes d <= 0 if nearly binding."""
 
     def __init__(self, terms: Linearization, values: Tensor, dual: Tensor, curvature: Curvature):
         self.near = torch.nonzero((values > -_NEAR_BINDING) | (dual > 0)).reshape(-1)
@@ -360,7 +360,7 @@ class _QuadraticProgram:
         return -(self.curved @ torch.cat((torch.ones_like(dual[:1]), dual[self.near]))), dual
 
     def linear(self, direction: Tensor) -> Tensor:
-        """Return first-order changes of the constraints, (m,); 0 for those far from binding."""
+        """Return first-order changes of the constraints, (m,), with 0 far from binding."""
         changes = direction.new_zeros(self._size)
         changes[self.near] = self.slopes @ direction
         return changes

@@ -89,7 +89,7 @@ class SGDA(StochasticSolver):
 class EarlyStoppedSGDA(SGDA):
     r"""Descent-ascent with averaged weights, stopped early: the default for networks.
 
-    Of each label in each group one row in `held_out` is held out. On a batch of the others and on
+    One row in `held_out` of each label and group is held out. On a batch of the others and on
     equal numbers of their rows from each part of the constraints,
 
     .. math::

@@ -25,8 +25,8 @@ _SIZES, _NORM, _MOMENTS = SCALING = (
     "mean squared norm",
     "moments of the columns",
 )
-# Entries are told apart by their size, by powers of 4: up to the largest numbers that double
-# precision has.
+# Entries are binned by their size, in powers of 4, up to the largest numbers that double precision
+# has.
 _FACTOR, _BINS = 4.0, 500
 LARGEST = _FACTOR**_BINS  # beyond it entries are cut, so that no sum of them overflows
 # Where noise hides variances of columns of a range of one as large as this, they need not be rare
@@ -148,7 +148,7 @@ def _scales(variance: Tensor, total: Tensor, least: float) -> Tensor:
 
 
 def _runs(variance: Tensor, least: float) -> Tensor:
-    r"""Number the runs of columns whose variances v are not told from noise; -1 for others.
+    r"""Number the runs of columns whose variances v may be noise; -1 for other columns.
 
     A rare category can hardly be learnt by itself, but its neighbours are often alike, because
     encoders sort categories by their codes: models get a coefficient for the sum of each run. Runs

@@ -36,7 +36,7 @@ COUNTS, TABLE, GRADIENT, FINAL = "group counts", "histogram", "gradient", "final
 
 # In place of infinite scores, by which one row could make a whole table nan.
 _FINITE = {"nan": 0.0, "posinf": 1e6, "neginf": -1e6}
-_LEAST = 1e-6  # weight of a penalty beside a loss: less is nothing
+_LEAST = 1e-6  # weight of a penalty beside a loss; less counts as none
 SURE = 0.05  # largest error of a fraction of rows by which a model predicts one label
 _RATES = tuple((i + 0.5) / 20 for i in range(20))  # at which slopes of values are taken
 
@@ -125,9 +125,9 @@ class PrivateERM:
     ) -> tuple[Tensor, Tensor]:
         """Make one step: release a table and, at the multipliers chosen for it, a gradient.
 
-        The table, (n_parts, n_columns), estimates that of the labels or probabilities of all rows.
-        The gradient is that of the Lagrangian and the penalty, divided by one plus the mean spread
-        of the weights; gradients of rows are clipped to `max_norm`.
+        The table, (n_parts, n_columns), estimates the table of labels or probabilities of all rows.
+        The gradient of the Lagrangian and the penalty is divided by one plus the mean spread of the
+        weights; gradients of rows are clipped to `max_norm`.
         """
         batch = self.data.take(self._batches.draw(rng))
         scores, clipped = self.model.linearize_rows(x, batch.X)
@@ -151,9 +151,9 @@ class PrivateERM:
         return table
 
     def one_label(self, x: Tensor) -> tuple[int, str] | None:
-        """Return the label of all compared rows by the table released at `x`, and in which sense.
+        """Return the only label of compared rows by the table released at `x`, and a description.
 
-        None if there are other labels, or if the noise leaves that open.
+        Return None if there are other labels, or if the noise leaves that open.
         """
         table = next((table for point, table in self._measured if torch.equal(point, x)), None)
         if table is None:
@@ -293,7 +293,7 @@ class AttributeFermi(RecordFermi):
         rng: Generator,
         table: str = "labels",
     ) -> tuple[Tensor, Tensor]:
-        """Make one step, with one pass over the rows of both kinds, each clipped or not."""
+        """Make one step, in one pass over the private rows, clipped, and the public rows."""
         sampled, drawn = self._batches.draw(rng), self._public_rows(rng)
         n = len(sampled)
         rows = self.data.take(torch.cat((sampled, drawn)))
@@ -315,7 +315,7 @@ class AttributeFermi(RecordFermi):
         return released, gradient + self.alpha * self.model.penalty(x).gradient
 
     def _public_rows(self, rng: Generator) -> Tensor:
-        """Draw as many rows as a batch is expected to have, independently of it."""
+        """Draw public rows, as many as expected in a batch, independently of the batch."""
         n_own = len(self.data.y)
         if self.plan.sampling_rate >= 1:
             return torch.arange(n_own)

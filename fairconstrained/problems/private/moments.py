@@ -41,9 +41,9 @@ _SCORES = "binned scores in every cell"
 _FRACTIONS = {_CENTRE: 0.03, _NORMS: 0.02, _MOMENTS: 0.64, _SCORES: 0.30}
 # Shares of the budget of counts, sums and squares (s_0, s_1, s_2): there are 1, d and d^2 of them.
 _PARTS = (0.02, 0.28, 0.70)
-# Of distances: the clipping norm is right to 1/64 of twice the longest.
+# Bins of distances: the clipping norm is right to 1/64 of twice the longest.
 _BINS = 64
-# Of scores: with more bins, each has fewer rows than noise.
+# Bins of scores: with more of them, each has fewer rows than noise.
 _SCORE_BINS = 12
 
 
@@ -67,7 +67,7 @@ class Released:
 
 
 def made_up(n_cells: int, n_features: int, n_rows: int) -> Released:
-    """Make up moments of no data: standard normal rows, as many in each cell."""
+    """Return placeholder moments: of standard normal rows, equally many in each cell."""
     weight = torch.full((n_cells,), n_rows / n_cells, dtype=torch.float64)
     mean = weight.new_zeros((n_cells, n_features))
     one = torch.eye(n_features, dtype=torch.float64)
@@ -160,7 +160,7 @@ def _semidefinite(matrix: Tensor) -> Tensor:
 class PrivateMomentERM(MomentERM):
     """The pairwise problem of released moments, without rows.
 
-    Hard values are AUCs of normal scores, moved by `shift` to those of the released score table.
+    Hard values are AUCs of normal scores, moved by `shift` to the AUCs of the released score table.
     The noise on the curvature is added to the penalty: directions of mostly noise would look good.
     """
 
@@ -170,9 +170,9 @@ class PrivateMomentERM(MomentERM):
     noise: Tensor = field(kw_only=True)  # (m,): deviations of the gaps by the released score table
 
     def one_label(self, x: Tensor) -> tuple[int, str] | None:
-        r"""Return the label that nearly all rows are predicted to have, and in which sense.
+        r"""Return the label that nearly all rows are predicted to have, and a description.
 
-        None if the released moments leave that open. Of scores with variance v at most
+        Return None if the released moments leave that open. Of scores with variance v at most
         :math:`v / (v + t^2)` are further from their mean than a threshold at distance t, on its
         side (Cantelli's inequality); noise may have moved the mean and the variance.
         """

@@ -156,7 +156,7 @@ class SecretGroups:
         """Return standard deviations of the noise of the last release on values of its sums, (m,).
 
         That release was of the hard statistics. The noise on totals over groups, which is undone,
-        is not subtracted: of differences between groups these are the deviations, of caps a bound.
+        is not subtracted: deviations are exact for differences between groups, bounds for caps.
         A solver that `max_iter` stops before that leaves them unknown: infinite.
         """
         planned = len(self.plan.releases)
@@ -197,7 +197,7 @@ def principal_components(data: Rows, n_components: int) -> Tensor:
     """Return a constant and leading components of the columns, each of mean square 1.
 
     They depend on public features only: by a seeded random sketch and one power iteration where
-    columns are many. Of several workers each gets those of its own rows.
+    columns are many. Each of several workers gets the components of its own rows.
     """
     weight, workers = data.weight, data.workers
     centre = data.X.mean(weight)

@@ -1,1 +1,1 @@
-"""Algorithms that see noisy releases of the data only."""
+"""Algorithms that see only noisy releases of the data."""

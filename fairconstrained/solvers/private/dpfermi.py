@@ -1,4 +1,4 @@
-"""Private stochastic FERMI: noisy descent-ascent, and with W in closed form."""
+"""Private stochastic FERMI: noisy descent-ascent, or noisy descent with W in closed form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairconstrained.solvers.private.dpsgda import NoisySteps, sampling_rate, un
 from fairconstrained.solvers.stochastic import evaluated_steps
 
 # Shares of the budget beside the steps: counts are sums of ones, and the last release reads all
-# rows without sampling, so both are accurate for little.
+# rows without sampling, so both are accurate at little cost.
 _FRACTIONS = {COUNTS: 0.005, FINAL: 0.02}
 _OF_COLUMNS = dict.fromkeys(SCALING, 0.015 / len(SCALING))
 
@@ -66,7 +66,7 @@ class _NoisySaddle(NoisySteps):
         yield unreleased(output, values, values, dual)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
-        """Return a function of the table of each step that chooses W for its gradient."""
+        """Return a function that chooses W for the gradient of a step from the step's table."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ class DPFERMI(_NoisySaddle):
         W &\leftarrow \Pi \big( W + \eta_w \tilde\nabla_W \psi(x, W) \big),
 
     both at the same point and from one Poisson batch: the gradient in W is a linear function of the
-    noisy table (of predicted labels, see `table`), that in x a noisy sum of clipped gradients. The
+    noisy table (of predicted labels, see `table`), in x it is a noisy sum of clipped gradients. The
     noise is calibrated to the budget for both, the group counts, the final table and (for records)
     the centre and scale of the rows, jointly.
 
@@ -131,7 +131,7 @@ class DPFERMI(_NoisySaddle):
     dual_step_size: float = positive(0.2)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
-        """Choose W by noisy ascent from 0, a step behind: it does not know the step's own table."""
+        """Return a function that ascends from W = 0, and returns W before the step's ascent."""
         information = problem.information
         matrix = problem.counts.new_zeros((information.n_parts, information.n_classes))
 
@@ -147,11 +147,11 @@ class DPFERMI(_NoisySaddle):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NoisyTables(_NoisySaddle):
-    r"""As :class:`DPFERMI`, with W in closed form from an average of noisy tables.
+    r"""Noisy descent as in :class:`DPFERMI`, with W in closed form from an average of tables.
 
     The best W is a function of the table,
     :math:`W^*_{rj} = \tilde P_{rj} / (\sqrt{p_r} \sum_q \tilde P_{qj})`, and averages of released
-    tables cost nothing: there is no second player to follow the first.
+    tables cost nothing: no second player has to follow the first.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class NoisyTables(_NoisySaddle):
     memory: float = nonnegative(0.8, below=1)
 
     def _choice_of_dual(self, problem: RecordFermi) -> Callable[[Tensor], Tensor]:
-        """Return the best W for an average of the tables so far, including the step's own."""
+        """Return a function that chooses the best W for an average of the tables so far."""
         information = problem.information
         past, weight = torch.zeros_like(problem.counts)[:, None], 0.0
 

@@ -16,10 +16,10 @@ from fairconstrained.problems.private.coordinates import SCALING
 from fairconstrained.problems.private.erm import COUNTS, FINAL, GRADIENT, TABLE, PrivateERM
 from fairconstrained.solvers.base import Iterate, Solver, choice, count, number, positive
 
-# Of points that may be the result: the plain average, and five to bisect, for 1 % of the budget
-# each (decisions: the returned average).
+# Releases of points that may be the result: the plain average, and five of a bisection, for 1 % of
+# the budget each (decisions: the returned average).
 MOST_RELEASES = 6
-# Bisection is over these. At 5, iterates that are one standard deviation apart have weights that
+# Tilts to bisect. At 5, iterates that are one standard deviation apart have weights that
 # differ 150-fold: more tilt would leave few of them.
 _TILTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 # Recorded points of one run, as progress bars and callbacks see them: each costs no release.
@@ -43,12 +43,12 @@ class NoisySteps(Solver):
         raise NotImplementedError
 
     def diverged(self, iterate: Iterate) -> bool:
-        """Whether variables or released values are not finite; the objective is not released."""
+        """Return whether variables or released values, other than the objective, are not finite."""
         return not bool(iterate.x.isfinite().all() and iterate.soft[1:].isfinite().all())
 
 
 def sampling_rate(n_rows: int, batch_size: int | None = None) -> float:
-    """Return the sampling rate for batches of an expected size; by default for so many rows."""
+    """Return the sampling rate for an expected batch size, by default about a twentieth of rows."""
     fewest, most, rate = 256, 8192, 0.05  # a twentieth of the rows, between these sizes
     least = max(fewest / n_rows, min(rate, most / n_rows))
     return min(1.0, least if batch_size is None else batch_size / n_rows)
@@ -72,7 +72,7 @@ class DPSGDA(NoisySteps):
             \quad \text{scaled down to} \; \textstyle\sum_j \lambda_j \le \Lambda,
 
     where the noisy table :math:`\tilde M` counts *predicted labels*, so that multipliers answer to
-    what users measure, and the noisy gradient is that of the soft rates (``PrivateERM``). The
+    what users measure, and the noisy gradient uses the soft rates (``PrivateERM``). The
     average of the second half of the iterates is returned, or, where its released labels violate
     the constraints, one that leans towards iterates that keep them (``TiltedAverages``).
 
@@ -168,7 +168,7 @@ class DPSGDA(NoisySteps):
 
     @classmethod
     def suits(cls, problem: PrivateERM) -> bool:
-        """Whether one row's contribution to the constraint's table is bounded."""
+        """Return whether one row's contribution to the constraint's table is bounded."""
         return problem.constraint.statistic.bound < float("inf")
 
     def iterate(
@@ -210,18 +210,18 @@ class DPSGDA(NoisySteps):
 
 
 class TiltedAverages:
-    r"""Averages of the second half of a run, with weights that fall with what iterates violate.
+    r"""Averages over the second half of a run, in which iterates with larger violations weigh less.
 
-    Iterates of a descent-ascent swing around the point where the constraints hold: on average over
-    iterates they do, and the average of the iterates, which is more accurate than any of them, may
-    violate them. With networks the difference is large (a slack of 0.05 ended at 0.17). Among
+    Iterates of a descent-ascent swing around the point where the constraints hold: on average
+    their values keep these, but the average iterate, which is more accurate than any of them, may
+    not. With networks the difference is large (a slack of 0.05 ended at 0.17). Among
 
     .. math::
 
         \bar x_\tau = \frac{\sum_t w_t x_t}{\sum_t w_t}, \qquad w_t = e^{-\tau z_t},
 
     with the standardised values :math:`z_t` of the constraints that have multipliers, one with a
-    small :math:`\tau` is looked for that keeps them. All of that reads released numbers only. The
+    small :math:`\tau` that keeps them is searched for. All of this reads released numbers only. The
     averages `points`, (8, n_variables), are in the order of rising tilt; the first has none.
     """
 
@@ -231,7 +231,7 @@ class TiltedAverages:
         self.points = torch.empty(0)
 
     def see(self, x: Tensor, violated: float) -> None:
-        """Add the iterate of a step, with its violations by its noisy table."""
+        """Add the iterate of a step, with its violation as measured by the step's noisy table."""
         if len(self._early) < self._start:
             self._early.append(violated)
             return
@@ -247,12 +247,12 @@ class TiltedAverages:
         self.points += (weights / self._totals)[:, None] * (x - self.points)
 
     def choose(self, release: Callable[[Tensor], Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the least tilted average that violates nothing by over two deviations of noise.
+        """Return the least tilted average that keeps constraints within two deviations of noise.
 
-        Bisection on what the plain average violates: too much tilt violates the opposite. `release`
-        gives noisy constraint values of a point, with these deviations of the noise. Returned are
-        the point and what was released of it; where none keeps the constraints, the one that
-        violates them least.
+        It is bisected on the constraints that the plain average violates: too much tilt violates
+        opposite ones. `release` returns noisy constraint values of a point, with deviations
+        `noise`. The point is returned with its released values; where no point keeps the
+        constraints, it is the one that violates them least.
         """
         tried: list[tuple[float, float, Tensor, Tensor]] = []
         low, high, position = 0.0, len(_TILTS) - 1.0, 0.0

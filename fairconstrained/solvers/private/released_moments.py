@@ -22,7 +22,7 @@ from fairconstrained.solvers.fermi import FERMI, LabelRounds
 from fairconstrained.solvers.sgda import SGDA
 
 _ROUND, _LABELS = "moments of round {}", "predicted labels"  # the releases
-# For linear models and networks, whichever is for the problem.
+# Solvers for linear models and for networks: the first one that suits the problem is used.
 _INNER = {True: (LabelRounds(), AugmentedLagrangian()), False: (FERMI(), SGDA())}
 
 
@@ -42,7 +42,7 @@ class ReleasedMoments(Solver):
        (:class:`~fairconstrained.RateConstrainedClassifier`), or the loss plus ERMI.
 
     In the end predicted labels are released by group. Where they exceed a slack, the third step is
-    done again for linear models with what was released of them.
+    done again for linear models with this release.
 
     Parameters
     ----------
@@ -143,8 +143,8 @@ class ReleasedMoments(Solver):
         if planned:
             problem.release(_LABELS, problem.predictions(x)[1], rng)
         last = _measured(problem, found)
-        # What was released of the labels corrects them. A linear model's move little by that; a
-        # network would be trained to others, of which nothing was released.
+        # The release of the labels corrects them. A linear model's labels move little by that; a
+        # network would be trained to other labels, about which nothing was released.
         if last.excess > NEARLY and isinstance(problem.model, LinearModel):
             found = yield from _solution(inner, problem, x, dual, tol, rng)
             last = _measured(problem, found)
@@ -165,18 +165,18 @@ def _solution(
 
 
 def _measured(problem: SecretGroups, found: Iterate) -> Iterate:
-    """Return a solution with its values by all releases so far."""
+    """Evaluate a solution by all releases so far."""
     soft, hard = problem.estimated().evaluate(found.x)
     return found._replace(soft=soft, hard=hard)
 
 
 def _queries_of_model(problem: SecretGroups, x: Tensor, components: Tensor) -> Tensor:
-    """Return statistics such as predictions, and directions in which they move."""
+    """Return queries about a model: its predictions, and the directions in which they move."""
     soft, hard = problem.predictions(x)
     widths = problem.constraint.statistic.widths
     spread = (len(widths) - (soft**2).sum(dim=1, keepdim=True)).clamp_min(0.0)
     directions = spread / problem.mean(spread).clamp_min(1e-12) * components
-    # Of columns that add up to one the others imply the first.
+    # The first of columns that add up to one is implied by the others.
     implied = {sum(widths[:i]) for i, width in enumerate(widths) if width > 1}
     free = [j for j in range(soft.shape[1]) if j not in implied]
     outputs = torch.cat((soft[:, free], hard[:, free]), dim=1)
