@@ -45,7 +45,7 @@ class Store:
         return self._seed
 
     def recall(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return the result of `compute`, which is called once for each key; others wait."""
+        """Return the result of `compute`, which is called once for each key; other callers wait."""
         with self._lock:
             result = self._results.pop(key, None)
             # The first caller computes outside the lock; others wait for its future, so that

@@ -29,7 +29,7 @@ BOUNDS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def constraint_bound(constraint: Any) -> float | None:
-    """Return the bound of an object, in units of the violation; None if it has none."""
+    """Return the bound of a constraint object, in units of the violation, or None."""
     bounds = ((getattr(constraint, name, None), convert) for name, convert in BOUNDS.items())
     return next((convert(bound) for bound, convert in bounds if bound is not None), None)
 
@@ -260,7 +260,7 @@ def predict_rows(estimator: Any, X: Any, y: Any, rows: Rows, claim: Claim) -> Ro
 
 
 def check_rows(rows: Rows, claim: Claim, labelled: bool) -> Rows:
-    """Raise ValueError unless the rows have the columns of the claim; keep only these."""
+    """Check the columns that the claim needs, and drop all others."""
     true, labels, scores, groups, control, _ = rows
     notion, labelled = claim.notion, labelled or claim.needs_labels
     name, kind, values = "y_score", "score", scores

@@ -143,7 +143,7 @@ def check_scores(y_score: ArrayLike) -> Floats:
 def grouped_rows(
     label: Ints | int, sensitive_features: Any, sample_weight: ArrayLike | None, **inputs: Any
 ) -> GroupedRows:
-    """Check the arguments of all metrics, and that `inputs` have the same samples in order.
+    """Check the arguments that all metrics share, and return the rows by group.
 
     Rows of known group represent all rows of their `label`; where there are no labels, this is the
     number of samples.
@@ -170,7 +170,7 @@ class Labels(NamedTuple):
     classes: Classes
 
     def of(self, rows: GroupedRows) -> Labels:
-        """Return the labels of these rows."""
+        """Select the labels of grouped rows."""
         return self._replace(true=self.true[rows.row], predicted=self.predicted[rows.row])
 
 
@@ -214,7 +214,7 @@ def counted(rows: GroupedRows, labels: Labels) -> Counts:
 
 
 def last_step(estimator: Any) -> Any:
-    """Return the final estimator of a pipeline, nested or not; another estimator as it is."""
+    """Return the last step of a pipeline, nested or not, or any other estimator unchanged."""
     while hasattr(estimator, "steps"):
         estimator = estimator[-1]
     return estimator
@@ -235,7 +235,7 @@ def grouped_within(model: Any) -> list[Any]:
 def known_groups(
     model: Any, sensitive_features: Any, control_features: Any = None, place: int | None = None
 ) -> list[Any]:
-    """Return the groups that a model knows in these columns, or only in the one at a `place`."""
+    """Return the groups that a model knows in given columns, or in the column at `place` only."""
     columns = sensitive_features, control_features
     by_model = (groups_by(one, *columns, place) for one in grouped_within(model))
     return list(dict.fromkeys(group for groups in by_model for group in groups))

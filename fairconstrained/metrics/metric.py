@@ -87,7 +87,7 @@ def highest(rates: GroupRates) -> float:
 
 
 def zero_or_nan(weight: Array, groups: list[str]) -> float:
-    """Return zero, or nan with a warning if a group has no weight or there is only one."""
+    """Return zero, or nan with a warning if a group has no weight or is the only one."""
     rows = weight[:, None]
     return gap(GroupRates(np.zeros_like(rows), rows, [""], groups))
 

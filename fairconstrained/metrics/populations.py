@@ -254,7 +254,7 @@ def _drawn(
     failure: float,
     rng: Any,
 ) -> Ints:
-    """Draw positions of rows with these fractions of groups (None: any) and positive labels."""
+    """Draw row positions with declared fractions of groups (None: any) and of positive labels."""
     n_groups, cell = len(groups.labels), groups.codes
     q = np.ones(n_groups) if share is None else np.array(share)
     if len(positives):

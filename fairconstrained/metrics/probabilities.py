@@ -147,7 +147,7 @@ def wasserstein_distance_between_groups(
 
 
 def _distance(a: Floats, level_a: Floats, b: Floats, level_b: Floats, order: float) -> float:
-    """Return the distance of two samples, given by their quantiles and the levels of these."""
+    """Return the distance of two samples from their quantiles, each valid up to a level."""
     level = np.sort(np.concatenate(([0.0], level_a, level_b)))
     middle, width = 0.5 * (level[1:] + level[:-1]), np.diff(level)
     difference = a[np.searchsorted(level_a, middle)] - b[np.searchsorted(level_b, middle)]

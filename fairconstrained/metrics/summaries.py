@@ -69,7 +69,7 @@ class Proportions:
         return np.asarray(np.clip(hits / rows, 0.0, 1.0))
 
     def pairs(self, at: Pairs, x: Floats, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
-        """Return the likeliest x of pairs with a x - y = b, and how unlikely it is.
+        """Return the likeliest x of each pair with a x - y = b, and its divergence from the data.
 
         Bisection makes it exact: with few hits the two groups of a pair do not share alike in
         their difference, as normal errors would have it.
@@ -135,7 +135,7 @@ class Range(Summary):
     """
 
     def line(self, size: float) -> tuple[float, float]:
-        """Return a and b such that two components x and y differ by this size if a x - y = b."""
+        """Return a and b such that components x and y differ by `size` if a x - y = b."""
         return 1.0, size
 
     def size(self, components: Floats) -> Floats:
@@ -178,7 +178,7 @@ class Range(Summary):
         return float((excess / np.sqrt(spread + variance))[outermost].max())
 
     def nearest(self, values: Floats, errors: Errors, size: float) -> Floats:
-        """Find the likeliest components of this size, by iteration since variances depend on them.
+        """Find the likeliest components of a size, by iteration since variances depend on them.
 
         Within each event with a larger range the outermost groups move together into a band. If
         there is none, the pair of groups for which the size is likeliest moves to its place. The
@@ -241,7 +241,7 @@ class Shortfall(Range):
     """The fraction by which the smallest component falls short of the largest."""
 
     def line(self, size: float) -> tuple[float, float]:
-        """Return a and b such that y falls short of x by this size if a x - y = b."""
+        """Return a and b such that y falls short of x by `size` if a x - y = b."""
         return max(1.0 - size, 1e-9), 0.0
 
     def size(self, components: Floats) -> Floats:

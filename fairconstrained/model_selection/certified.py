@@ -456,7 +456,7 @@ class CertifiedClassifier(DelegatingClassifier):
         return [{name: value} for value in values]
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return the metadata of this object and of the estimator."""
+        """Return the routing of metadata to the classifier and its estimator."""
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         mapping = MethodMapping().add(caller="fit", callee="fit")
         return router.add(estimator=self.estimator, method_mapping=mapping)

@@ -64,7 +64,7 @@ class SensitiveColumnsClassifier(DelegatingClassifier):
     column: Any
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the estimator on the other columns, with the groups of the columns.
+        """Fit the estimator on the other columns, with the sensitive columns as groups.
 
         Parameters
         ----------

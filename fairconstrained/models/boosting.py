@@ -103,7 +103,7 @@ class Boosting(PlainClassifier):
 
     @property
     def family(self) -> Family:
-        """The family that the booster belongs to; it is a ValueError if there is none."""
+        """The family that the booster belongs to; raises ValueError if there is none."""
         family = family_of(self.estimator)
         if family is None:
             names = ", ".join(name.partition(".")[2] for name in FAMILIES)

@@ -253,7 +253,7 @@ def stopping_early(model: Any, target: Ints) -> Any:
 
 
 def takes_weights(model: Any) -> bool:
-    """Return whether a classifier, or the one inside a pipeline or a search, takes weights."""
+    """Return whether a classifier, or the classifier in a pipeline or search, takes weights."""
     inside = model.steps[-1][1] if hasattr(model, "steps") else getattr(model, "estimator", None)
     takes = bool(has_fit_parameter(model, "sample_weight"))
     return takes or (inside is not None and takes_weights(inside))

@@ -54,7 +54,7 @@ class Specification(BaseEstimator):  # type: ignore[misc]
         """Raise ValueError for a bad parameter, before any work."""
 
     def training_rows(self, estimator: Any, X: Any, y: Any, *, reset: bool = True) -> Any:
-        """Return X and y for the model, validated by scikit-learn; tensors stay where it allows.
+        """Return X and y, validated by scikit-learn; tensors stay tensors where it allows them.
 
         ``n_features_in_`` and ``feature_names_in_`` of the estimator are set, or compared if not
         `reset`.
@@ -279,7 +279,7 @@ def scores_of(model: Any, X: Any, classes: NDArray[Any]) -> Floats:
 
 
 def are_sizes(given: Any) -> bool:
-    """Return whether this is a sequence of layer sizes."""
+    """Return whether an object is a sequence of layer sizes that is not empty."""
     several = isinstance(given, Sequence) and len(given) > 0
     return several and all(is_number(n, Integral) and n > 0 for n in given)
 

@@ -453,7 +453,7 @@ class FairnessMonitor(BaseEstimator):  # type: ignore[misc]
         self._every = self._next = 50  # rows from one record to the next
 
     def _places(self, groups: Iterable[Any]) -> Ints:
-        """Return the places of groups; new ones get the next places."""
+        """Return the places of groups; new groups get the next places."""
         places = [self.groups_.setdefault(group, len(self.groups_)) for group in groups]
         return np.array(places, dtype=np.int64)
 

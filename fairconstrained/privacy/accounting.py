@@ -202,7 +202,7 @@ class Batch(NamedTuple):
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether this is Gaussian noise on all rows, which has a closed form."""
+        """Whether the releases are Gaussian and of all rows, which has a closed form."""
         return self.rate == 1 and not self.laplace
 
     def loss(self, of_row: float) -> float:
@@ -331,7 +331,7 @@ def check_positive(name: str, value: float) -> None:
 
 
 def listing(name: str, values: Any, *kinds: type) -> tuple[Any, ...]:
-    """List objects of these kinds; raise ValueError for anything else."""
+    """Return a tuple of objects of the given kinds; raise ValueError for anything else."""
     listed = tuple(values) if isinstance(values, Iterable) else (None,)
     if not all(isinstance(one, kinds) for one in listed):
         allowed = " and ".join(kind.__name__ for kind in kinds)

@@ -128,7 +128,7 @@ class SystemGenerator(Generator):
 
 
 def _probability(words: Any) -> Floats:
-    """Return numbers in (0, 1], in the middle of the numbers with these first 64 bits."""
+    """Return the middle, in (0, 1], of the numbers whose first 64 bits are each word."""
     return (words.astype(np.float64) + 0.5) * 2.0**-64  # type: ignore[no-any-return]
 
 
@@ -236,12 +236,12 @@ def _chosen(n_rows: int, rate: float, rng: Generator) -> Tensor:
 
 
 def with_gaussian_noise(value: Tensor, deviation: float, rng: Generator) -> Tensor:
-    """Add independent normal noise of this standard deviation to every entry."""
+    """Add independent normal noise of standard deviation `deviation` to every entry."""
     return _added_on_grid(value, _NORMAL, deviation, math.sqrt(value.numel()), rng)
 
 
 def with_laplace_noise(value: Tensor, scale: float, rng: Generator) -> Tensor:
-    """Add independent Laplace noise of this scale (deviation / sqrt(2)) to every entry."""
+    """Add independent Laplace noise of a scale, deviation / sqrt(2), to every entry."""
     return _added_on_grid(value, _LAPLACE, scale, value.numel(), rng)
 
 

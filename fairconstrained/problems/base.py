@@ -52,7 +52,7 @@ class Linearization(NamedTuple):
         return torch.stack([self.pullback(row) for row in weights])
 
     def gradients(self, which: Tensor) -> Tensor:
-        """Return gradients of the values with these indices, (len(which), n_variables)."""
+        """Return gradients of the values at given indices, (len(which), n_variables)."""
         weights = self.value.new_zeros(len(which), len(self.value))
         weights[torch.arange(len(which)), which] = 1.0
         return self.pullbacks(weights)
@@ -141,7 +141,7 @@ class SampledProblem(Problem, Protocol):
         """Return the point and multipliers of a simpler model of these rows, or the arguments."""
 
     def holdout_risk(self, x: Tensor, rows: Tensor) -> Tensor:
-        """Return soft and hard objective on these rows, without penalty, as in prediction, (2,)."""
+        """Return soft and hard objective on held-out rows, as in prediction, without penalty."""
 
 
 def one_in(every: int, cell: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:

@@ -263,7 +263,7 @@ def sums_at(
 
 
 def changes_of_labels(scores: Tensor, slopes: Tensor, reach: float) -> Changes:
-    """Find all changes of predicted labels on the line up to this distance from t = 0.
+    """Find all changes of predicted labels on the line within `reach` of t = 0.
 
     Returns the scores (n, K) with the labels where the line begins; the steps and rows of the
     changes, (k,), in any order; the scores (k, K) with the label before each, and after it.

@@ -89,7 +89,7 @@ class FermiERM(FairERM):
         return replace(self, constraint=self.constraint.sharpened(), shift=None).moved_to_labels(x)
 
     def moved_to_labels(self, x: Tensor, step: float = 1.0) -> Self:
-        """Return the problem with its table shifted towards the labels at x; itself if unused."""
+        """Return the problem with its table moved to the labels at x, or itself without penalty."""
         if not self._is_penalised:
             return self
         _, soft, _, hard = self._at(x)

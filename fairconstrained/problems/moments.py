@@ -109,7 +109,7 @@ class GroupMoments:
         return cls(weight[:, 0], mean, data.total(scatters))
 
     def union(self, cells: Tensor) -> GroupMoments:
-        """Return the moments of the union of these cells."""
+        """Return the moments of the union of given cells."""
         weight, means = self.weight[cells], self.mean[cells]
         mean = weight @ means / weight.sum()
         steps = means - mean

@@ -126,7 +126,7 @@ class Saddle:
         return float(self.problem.risk.soft(zeros, data.y, data.weight))
 
     def linearize(self, x: Tensor, batch: Rows) -> Linearization:
-        """Linearize (F_0, ..., F_M, G_1, ..., G_P) on these rows, each F less its slack."""
+        """Linearize (F_0, ..., F_M, G_1, ..., G_P) on a batch, each F less its slack."""
         problem, n_pairs = self.problem, self.n_pairs
         w = self.parameters(x)
         u, u_ = self.sides[:, self._cells(batch)] * (batch.weight / self._mean_weight)[:, None]

@@ -68,7 +68,7 @@ class Table(NamedTuple):
     notes: list[str]  # messages to the user about changes of the table
 
     def rows(self, index: Any) -> Table:
-        """Return the rows at these positions."""
+        """Select rows by position."""
         return self._replace(X=self.X.iloc[index], y=self.y[index], groups=self.groups.iloc[index])
 
 
@@ -188,7 +188,7 @@ def _labels(
 
 
 def _groups(columns: pd.DataFrame, name_of_file: str) -> tuple[Any, list[str]]:
-    """Return the groups as words, None where they are missing, and notes about them."""
+    """Return the groups as strings, None where they are missing, and notes about them."""
     check_groups(columns)
     try:
         groups = pd.DataFrame({name: texts(columns[name], str(name)) for name in columns})

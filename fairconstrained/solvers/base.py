@@ -32,7 +32,7 @@ def number(
 
 
 def choice(default: str, *others: str) -> Any:
-    """Define a parameter that is one of these names."""
+    """Define a parameter that takes one of several names."""
     return field(default=default, metadata={"choices": [default, *others]})
 
 
@@ -189,7 +189,7 @@ class Solver(BaseEstimator):  # type: ignore[misc]
 
 
 def solves(solver: Solver | type[Solver], problem: Any, *, in_memory: bool = True) -> bool | None:
-    """Return whether a solver can solve a problem, or None if one of them does not say.
+    """Return whether a solver can solve a problem, or None if either does not say.
 
     A problem, or its class before there is an object, must offer all that the solver requires; it
     offers less for rows that are not `in_memory`. An object must suit the solver as well.

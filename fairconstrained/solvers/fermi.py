@@ -100,7 +100,7 @@ def last_step(output: str, n_steps: int, rng: Generator) -> int:
 
 
 def output_after(output: str, before: Tensor, x: Tensor, step: int, n_steps: int) -> Tensor:
-    """Return the output after this step, counted from 1: an average, or the point."""
+    """Return the output after a step, counted from 1: an average, or the point."""
     averaged = step - n_steps // 2 if output == "average" else 1
     return torch.lerp(before, x, 1.0 / averaged) if averaged > 1 else x
 

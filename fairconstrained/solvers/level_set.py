@@ -217,7 +217,7 @@ class LevelSet(Solver):
     def step(
         self, saddle: Saddle, state: MirrorDescent, batch: Any, r: float, rho: float, centre: Tensor
     ) -> MirrorDescent:
-        """Take a step of Algorithm 2 in x and y on these rows."""
+        """Take a step of Algorithm 2 in x and y on a batch."""
         decay, y = (state.t + 1) ** -0.5, state.y
         eta, tau = self.step_size * decay, self.dual_step_size * decay
         terms = saddle.linearize(state.x, batch)
@@ -355,7 +355,7 @@ class LevelSetStream:
         return self.descent.average() if self.descent.t else self.descent.x
 
     def after(self, solver: LevelSet, batch: Any) -> LevelSetStream:
-        """Take a step on these rows, and end the level after its last step."""
+        """Take a step on a batch of the stream, and end the level after its last step."""
         saddle = self.saddle.after(batch)
         descent = solver.step(saddle, self.descent, batch, self.level, 0.0, self.centre)
         moved = replace(self, saddle=saddle, descent=descent, n_steps=self.n_steps + 1)

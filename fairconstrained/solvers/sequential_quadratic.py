@@ -295,7 +295,7 @@ class _SQPState:
         self.terms, self.curvature = problem.linearize(x), Curvature()
 
     def step(self, shift: Tensor) -> Iterate:
-        """Take a step for the soft constraints with this shift."""
+        """Take a step under the soft constraints plus `shift`."""
         terms, x = self.terms, self.x
         values = terms.value[1:] + shift
         program = _QuadraticProgram(terms, values, self.dual, self.curvature)
@@ -349,7 +349,7 @@ class _QuadraticProgram:
         self._root = np.linalg.cholesky(inner + ridge * np.eye(len(inner)))
 
     def solve(self, values: Tensor, largest: float) -> tuple[Tensor, Tensor]:
-        """Return direction and multipliers up to `largest`, (m,), for these constraint values."""
+        """Return direction and multipliers up to `largest`, (m,), for given constraint values."""
         dual = torch.zeros_like(values)
         if len(self.near):
             target = -np.linalg.solve(self._root, self._free - values[self.near].cpu().numpy())

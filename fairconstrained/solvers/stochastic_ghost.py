@@ -144,7 +144,7 @@ class StochasticGhost(StochasticSolver):
         return rows, estimates.balanced.draw(size, estimates.rng)
 
     def solve(self, estimates: Estimates, x: Tensor, rows: Drawn) -> Direction:
-        """Return the direction d(S) of these rows and its multipliers."""
+        """Return the direction d(S) of drawn rows and its multipliers."""
         terms = estimates.problem.estimates(x, *rows)
         gradients = terms.jacobian().cpu().double().numpy()
         gradient, jacobian = gradients[0], gradients[1:]

@@ -34,7 +34,7 @@ class Source:
         self.n_rows = len(rows)
 
     def batch(self, rows: Tensor) -> Batch:
-        """Return the rows at these places, or from a stream the next rows."""
+        """Return the rows at given places, or from a stream the next rows."""
         return _as_tuple(self._fetch(self._rows[rows]))
 
     def chunks(self) -> Iterator[tuple[Tensor, Batch]]:
@@ -46,7 +46,7 @@ class Source:
             yield rows, self.batch(rows)
 
     def subset(self, rows: Tensor) -> Source:
-        """Return a source of these rows only."""
+        """Return a source of a subset of the rows."""
         return Source(self._fetch, self._rows[rows])
 
 

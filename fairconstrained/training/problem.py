@@ -61,7 +61,7 @@ class Term:
         return moments
 
     def on(self, rows: Tensor) -> Term:
-        """Return the term for the data of these rows only."""
+        """Return the term for a subset of the rows."""
         return self
 
 
